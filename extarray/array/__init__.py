@@ -22,7 +22,8 @@ From the top down; each module uses some of those below it, and none above:
 ``growth``
     Growth and shrinking: arguments to a plan, which a transaction carries out; new axes.
 ``h5py_compat``
-    Methods that h5py's datasets have and NumPy's arrays lack; what a dataset says of itself.
+    Methods that h5py's datasets have and NumPy's arrays lack; what arrays say of
+    themselves.
 ``view_functions``
     NumPy's functions that give views: with the axes in another order, with more or fewer of
     them.

@@ -1,4 +1,7 @@
-"""Making and opening arrays."""
+"""Making and opening arrays.
+
+The public functions with their docstrings make this longer than other modules.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, write_values
-from extarray.array.h5py_compat import dtype_as_read, options_of
+from extarray.array.h5py_compat import dtype_as_read, options_like, options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
@@ -48,6 +51,16 @@ if TYPE_CHECKING:
 
 __all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
 
+
+class _NotGiven:
+    """The default of an option that `like` may say, and that has a value of its own otherwise."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+NOT_GIVEN: Any = _NotGiven()
+
 _later = LazyImports(
     {
         "extarray.maintenance.transform": "fill",
@@ -58,20 +71,21 @@ _later = LazyImports(
 
 def create(
     path: str | PathLike[str] | None,
-    shape: Shape,
-    dtype: DTypeLike = float,
+    shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
     *,
     chunks: Shape | None = None,
-    fill_value: Any = 0,
-    order: Order | str = "C",
-    sparse: bool = False,
+    fill_value: Any = NOT_GIVEN,
+    order: Order | str = NOT_GIVEN,
+    sparse: bool = NOT_GIVEN,
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
-    growth: Growth = "exact",
-    checksum: bool = False,
+    growth: Growth = NOT_GIVEN,
+    checksum: bool = NOT_GIVEN,
+    like: Any = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
@@ -92,11 +106,11 @@ def create(
         Of elements that were never written.  Default 0, which costs nothing at growth; for texts
         and records it means zero bytes, as in ``np.zeros``.
     order : {"C", "F", "Z", "H"}
-        Order of the elements in a chunk: row-major, column-major, Morton, Hilbert.
+        Order of the elements in a chunk: row-major (the default), column-major, Morton, Hilbert.
     sparse : bool
-        False: growth reserves disk space, so a full disk shows there.  True: growth leaves holes,
-        and a full disk shows at a write; only a fill value of zero leaves any, another one is
-        written.
+        False, the default: growth reserves disk space, so a full disk shows there.  True: growth
+        leaves holes, and a full disk shows at a write; only a fill value of zero leaves any,
+        another one is written.
     overwrite : bool
         Replace an existing pair.  Who has it open keeps the old one.
     attrs : mapping, optional
@@ -112,11 +126,14 @@ def create(
         all that returned, this call included.  Then each call that changes anything waits for the
         disk; what is written through a view of a chunk needs a `flush` all the same.
     growth : {"exact", ("linear", theta), ("exponential", factor), "doubling", "cubical"}
-        What growth allocates ahead, see `ExtArray.growth`.
+        What growth allocates ahead, see `ExtArray.growth`; default "exact", nothing.
     checksum : bool
-        Keep a checksum of each chunk: `check` tells damaged elements by them, and nothing copies
-        these (see `open`, ``verify``).  `flush` and `close` then read once more what was written,
-        and writing single elements takes longer.
+        Keep a checksum of each chunk (default False): `check` tells damaged elements by them, and
+        nothing copies these (see `open`, ``verify``).  `flush` and `close` then read once more what
+        was written, and writing single elements takes longer.
+    like : array, optional
+        Says what is not given: an array of extarray, a view of one, a dataset of h5py or zarr, or
+        any other array; see Notes.
     comm : mpi4py.MPI.Intracomm, optional
         Processes that make the array together; all call, with the same arguments.
     info : mapping, optional
@@ -140,6 +157,14 @@ def create(
     StorageError, ReserveError
         An OSError or a MemoryError: no room.
 
+    Notes
+    -----
+    From `like` come `shape`, `dtype`, `chunks`, `fill_value`, `order`, `sparse`, `attrs`, `dims`,
+    `growth` and (in files) `checksum`, where it has them and they are not given here; no elements.
+    Left out is what does not fit: chunks and names where there are more or fewer axes, coordinates
+    where the shape is another, a fill value that is not the same in the dtype.  This is not the
+    ``like=`` of NumPy's functions, which chooses the library.
+
     Examples
     --------
     >>> import extarray as xa
@@ -147,30 +172,54 @@ def create(
     >>> a.append(np.ones((3, 217, 204), "u2"))
     >>> a.shape, a.grid
     ((3, 217, 204), (1, 4, 4))
+    >>> b = xa.create(None, like=a, dtype="f4")
+    >>> b.shape, b.dtype, b.chunks
+    ((3, 217, 204), dtype('float32'), (64, 64, 64))
     """
 
     def check() -> _Checked:
-        return _checked(
-            path,
+        options = _options(
+            like,
             shape,
             dtype,
-            chunks,
-            fill_value,
-            order,
-            sparse,
-            overwrite,
-            attrs,
-            dims,
-            engine,
-            durability,
-            growth,
-            checksum,
+            path,
+            chunks=chunks,
+            fill_value=fill_value,
+            order=order,
+            sparse=sparse,
+            attrs=attrs,
+            dims=dims,
+            growth=growth,
+            checksum=checksum,
         )
+        return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
         return together().create(comm, info, check)
     _check_alone(engine, info)
     return ExtArray._create(*check())
+
+
+def _options(like: Any, shape: Any, dtype: Any, path: Any, **given: Any) -> dict[str, Any]:
+    """Return options of `create`: those that are given, of the others those of another array."""
+    if shape is None and like is None:
+        raise ArgumentTypeError("give a shape, or an array that the new one is to be like: like=")
+    found: dict[str, Any] = {"shape": shape, "dtype": float if dtype is None else dtype}
+    if like is not None:
+        extents = None if shape is None else check_shape(shape)
+        found = options_like(like, extents, None if dtype is None else check_dtype(dtype))
+        if path is None:
+            found.pop("checksum", None)
+    return {**found, **_given(**given)}
+
+
+def _given(chunks: Any, attrs: Any, dims: Any, **others: Any) -> dict[str, Any]:
+    """Return the options that are given: None says nothing of some."""
+    some = {"chunks": chunks, "attrs": attrs, "dims": dims}
+    return {
+        **{name: value for name, value in some.items() if value is not None},
+        **{name: value for name, value in others.items() if value is not NOT_GIVEN},
+    }
 
 
 def _checked(
@@ -387,19 +436,20 @@ def open(
 
 
 def zeros(
-    shape: Shape,
-    dtype: DTypeLike = float,
+    shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
     *,
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
-    order: Order | str = "C",
-    checksum: bool = False,
+    order: Order | str = NOT_GIVEN,
+    checksum: bool = NOT_GIVEN,
+    like: Any = None,
 ) -> ExtArray:
     """Make an array of zeros.
 
     Parameters
     ----------
-    shape, dtype, chunks, order, checksum
+    shape, dtype, chunks, order, checksum, like
         As for `create`.
     path : str, PathLike, or None
         Of the pair of files; None: in memory.
@@ -415,23 +465,26 @@ def zeros(
     array([[0, 0, 0],
            [0, 0, 0]], dtype=int32)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
+    return create(
+        path, shape, dtype, chunks=chunks, fill_value=0, order=order, checksum=checksum, like=like
+    )
 
 
 def empty(
-    shape: Shape,
-    dtype: DTypeLike = float,
+    shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
     *,
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
-    order: Order | str = "C",
-    checksum: bool = False,
+    order: Order | str = NOT_GIVEN,
+    checksum: bool = NOT_GIVEN,
+    like: Any = None,
 ) -> ExtArray:
-    """Make an array whose elements the user will set; until then they are zero.
+    """Make an array whose elements the user will set; until then zero, or the fill value of `like`.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order, checksum
+    shape, dtype, path, chunks, order, checksum, like
         As for `zeros`.
 
     Returns
@@ -444,23 +497,24 @@ def empty(
     >>> xa.empty((2, 3)).shape
     (2, 3)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum, like=like)
 
 
 def ones(
-    shape: Shape,
-    dtype: DTypeLike = float,
+    shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
     *,
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
-    order: Order | str = "C",
-    checksum: bool = False,
+    order: Order | str = NOT_GIVEN,
+    checksum: bool = NOT_GIVEN,
+    like: Any = None,
 ) -> ExtArray:
     """Make an array of ones; growth goes on with ones.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order, checksum
+    shape, dtype, path, chunks, order, checksum, like
         As for `zeros`.
 
     Returns
@@ -476,28 +530,31 @@ def ones(
     array([[1., 1.],
            [1., 1.]])
     """
-    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1, checksum=checksum)
+    return create(
+        path, shape, dtype, chunks=chunks, fill_value=1, order=order, checksum=checksum, like=like
+    )
 
 
 def full(
-    shape: Shape,
-    fill_value: Any,
+    shape: Shape | None = None,
+    fill_value: Any = NOT_GIVEN,
     dtype: DTypeLike | None = None,
     *,
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
-    order: Order | str = "C",
-    checksum: bool = False,
+    order: Order | str = NOT_GIVEN,
+    checksum: bool = NOT_GIVEN,
+    like: Any = None,
 ) -> ExtArray:
     """Make an array of one value, the fill value; growth goes on with it.
 
     Parameters
     ----------
-    shape, path, chunks, order, checksum
+    shape, path, chunks, order, checksum, like
         As for `zeros`.
     fill_value : scalar
     dtype : dtype_like, optional
-        None: that of ``np.array(fill_value)``.
+        None: that of `like`, or of ``np.array(fill_value)``.
 
     Returns
     -------
@@ -512,10 +569,19 @@ def full(
     array([[7, 7],
            [7, 7]])
     """
-    if dtype is None:
+    if fill_value is NOT_GIVEN:
+        raise ArgumentTypeError("give the value that the array is to be full of: fill_value=")
+    if dtype is None and like is None:
         dtype = np.array(fill_value).dtype
     return create(
-        path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value, checksum=checksum
+        path,
+        shape,
+        dtype,
+        chunks=chunks,
+        order=order,
+        fill_value=fill_value,
+        checksum=checksum,
+        like=like,
     )
 
 
@@ -528,7 +594,8 @@ def from_array(
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
-    checksum: bool = False,
+    checksum: bool = NOT_GIVEN,
+    like: Any = None,
 ) -> ExtArray:
     """Make an array with the shape, the dtype and the elements of another.
 
@@ -549,6 +616,9 @@ def from_array(
         the labels or scales of all axes.
     overwrite, checksum
         As for `create`.
+    like : array, optional
+        As for `create`, but for the shape, which is that of `x`.  Values are cast to its dtype by
+        the rule ``same_kind``.
 
     Returns
     -------
@@ -578,16 +648,27 @@ def from_array(
             f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
             "text give np.array of it"
         )
-    source = as_source(x, None, lambda: 0 if fill_value is None else fill_value)
-    dtype = dtype_as_read(source)
-    given = {"chunks": chunks, "fill_value": fill_value, "attrs": attrs, "dims": dims}
-    options = {
-        **options_of(source, dtype),
-        **{name: value for name, value in given.items() if value is not None},
+    given = {
+        "chunks": chunks,
+        "fill_value": NOT_GIVEN if fill_value is None else fill_value,
+        "attrs": attrs,
+        "dims": dims,
+        "checksum": checksum,
     }
-    with filled(
-        path, tuple(source.shape), dtype, overwrite=overwrite, checksum=checksum, **options
-    ) as new:
+    shape = np.shape(x) if like is not None else None
+    options = {} if like is None else _options(like, shape, None, path, **given)
+    fill = options.get("fill_value", fill_value)
+    source = as_source(x, None, lambda: 0 if fill is None else fill)
+    dtype = dtype_as_read(source)
+    if like is None:
+        options = {"shape": tuple(source.shape), "dtype": dtype, **options_of(source, dtype)}
+        options |= _given(**given)
+    elif not np.can_cast(dtype, options["dtype"], "same_kind"):
+        raise CastingError(
+            f"cannot make an array of {options['dtype']} of elements of {dtype} by the rule "
+            "'same_kind'; cast them first, by astype"
+        )
+    with filled(path, overwrite=overwrite, **options) as new:
         if isinstance(source, (ExtArray, LazyView)):
             _later.fill(new, source)
         elif isinstance(source, (np.ndarray, Source)):

@@ -1,4 +1,4 @@
-"""Habits of users of h5py, where NumPy has no word for it; and what a dataset says of itself."""
+"""Habits of users of h5py, where NumPy has no word for it; and what arrays say of themselves."""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -14,8 +16,8 @@ from extarray._core._array import ArrayCore
 from extarray.array.facts import Stored
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError, ShapeError
-from extarray.format.attrs import encode_attrs
-from extarray.format.labels import known_dims
+from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.labels import DATASET_ORIGIN, attrs_of_whole, known_dims
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of
 from extarray.streaming.blocks import Source
@@ -32,11 +34,15 @@ __all__ = [
     "count_chunks",
     "dtype_as_read",
     "iter_chunks",
+    "options_like",
     "options_of",
     "read_direct",
     "write_direct",
 ]
 
+
+# Attributes that say something of single elements.
+_OF_ELEMENTS = ("coords", DATASET_ORIGIN)
 
 # Attributes by which HDF5 ties datasets to their scales, and zarr 2 names axes.
 _INTERNAL = frozenset(
@@ -170,6 +176,73 @@ def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     if names is not None and all(names):
         found["dims"] = names
     return found
+
+
+def options_like(
+    like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any] | None
+) -> dict[str, Any]:
+    """Return what an array says of itself, as options of `create` for another one.
+
+    That one has its own shape or dtype, where these are given: what does not fit to them is left
+    out.
+    """
+    if isinstance(like, (str, bytes, PathLike, Mapping)):
+        raise ArgumentTypeError(
+            f"like must be an array, not a {type(like).__name__}; open it, and give the array"
+        )
+    x: Any = like if hasattr(like, "shape") and hasattr(like, "dtype") else np.asarray(like)
+    own_shape, own_dtype = tuple(x.shape), dtype_as_read(x)
+    found = _options_of_ours(x) if isinstance(x, Source) else options_of(x, own_dtype)
+    found["shape"] = own_shape if shape is None else shape
+    found["dtype"] = own_dtype if dtype is None else dtype
+    if len(found["shape"]) != len(own_shape):
+        for name in ("chunks", "dims"):
+            found.pop(name, None)
+    if found["shape"] != own_shape and "attrs" in found:
+        found["attrs"] = {k: v for k, v in found["attrs"].items() if k not in _OF_ELEMENTS}
+    if "fill_value" in found and not _has_value(found["dtype"], found["fill_value"], own_dtype):
+        del found["fill_value"]
+    return found
+
+
+def _options_of_ours(x: Any) -> dict[str, Any]:
+    """Return what an array of ours says of itself, or a view of one, or what is read late."""
+    found = {name: getattr(x, name) for name in ("chunks", "fill_value") if hasattr(x, name)}
+    if getattr(x, "dims", None) is not None:
+        found["dims"] = x.dims
+    base: Any = x if isinstance(x, ArrayCore) else getattr(x, "base", None)
+    if base is not x:
+        if isinstance(base, ArrayCore):
+            view: Any = base
+            attrs = view.attrs.asdict()
+            found["attrs"] = {k: v for k, v in attrs.items() if k not in (*_OF_ELEMENTS, "dims")}
+        return found
+    now = base._store.now
+    attrs = decode_attrs(attrs_of_whole(now.attrs, base.dims, base.origin))
+    attrs.pop("dims", None)
+    attrs.pop(DATASET_ORIGIN, None)
+    return {
+        **found,
+        "attrs": attrs,
+        "order": base.order,
+        "growth": base.growth,
+        "sparse": now.header.sparse,
+        "checksum": now.header.checksum,
+    }
+
+
+def _has_value(dtype: np.dtype[Any], value: Any, own: np.dtype[Any]) -> bool:
+    """Tell whether a fill value is the same in another dtype."""
+    if dtype == own:
+        return True
+    item = np.zeros((), own)
+    item[()] = value
+    try:
+        with np.errstate(all="ignore"):
+            cast = item.astype(dtype)
+            return bool(cast == item or (cast != cast and item != item))
+    except (TypeError, ValueError):
+        return False
 
 
 def dtype_as_read(source: Any) -> np.dtype[Any]:
