@@ -8,7 +8,7 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``global_array``
     `GlobalArray`: how it is made, grows and ends.
 ``collectives``
-    Operations of all ranks on global arrays as wholes.
+    Operations of all ranks on global arrays and sections of them, element by element, and products.
 ``access``
     One-sided access of a rank to any part of a global array.
 ``windows``
@@ -26,7 +26,8 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``file_parts``
     The parts of a transfer in the order of the file.
 ``patches``
-    Hyperslabs: the parts of a selection in the memory of each rank; ghosts.  Pure functions.
+    Hyperslabs and sections: the parts of a selection in the memory of each rank; ghosts.  Pure
+    functions.
 ``replica``
     The store of the ranks that commit nothing.
 ``zones``
@@ -40,8 +41,9 @@ May use: array, and the rooms below it.
 """
 
 from extarray.mpi.array import ParallelArray
+from extarray.mpi.collectives import GlobalSection
 from extarray.mpi.global_array import GlobalArray
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.requests import Request
 
-__all__ = ["GlobalArray", "Mutexes", "ParallelArray", "Request"]
+__all__ = ["GlobalArray", "GlobalSection", "Mutexes", "ParallelArray", "Request"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray._core._array import check_destination
 from extarray.common.errors import (
-    ArgumentTypeError,
     CastingError,
     ClosedError,
     ReadOnlyError,
@@ -17,16 +16,20 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.mpi import windows
-from extarray.mpi.patches import Hyperslab, ZoneLayout, as_points, numbers
+from extarray.mpi.patches import Hyperslab, Section, as_points, numbers
 from extarray.mpi.requests import as_elements, as_item, scaled, spread
 from extarray.mpi.runtime import check_rank
+from extarray.mpi.zones import as_place
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from collections.abc import Callable, Sequence
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from extarray.mpi.patches import ZoneLayout
     from extarray.mpi.requests import Request
     from extarray.mpi.runtime import Agreement
-    from extarray.mpi.zones import Zone, Zones
+    from extarray.mpi.zones import Zone
 
 __all__ = ["OneSidedAccess", "label"]
 
@@ -37,19 +40,12 @@ class OneSidedAccess:
     By its number the ranks know that they mean the same array.
     """
 
-    def __init__(
-        self,
-        agreement: Agreement,
-        zones: Zones,
-        dtype: np.dtype[Any],
-        ghosts: tuple[int, ...],
-        number: int,
-    ) -> None:
+    def __init__(self, agreement: Agreement, layout: ZoneLayout, number: int) -> None:
         self._number = number
         self._agreement = agreement
         self.comm = agreement.comm
-        self.dtype, self.ghosts = dtype, ghosts
-        self._window = windows.Window(agreement, ZoneLayout(zones, dtype, ghosts))
+        self.dtype, self.ghosts = layout.dtype, layout.ghosts
+        self._window = windows.Window(agreement, layout)
         self._is_open = True
 
     @property
@@ -89,17 +85,14 @@ class OneSidedAccess:
         what = f"extarray.mpi.GlobalArray: shape {self.shape}, {self.dtype}"
         if not self._is_open:
             return f"<{what}, destroyed>"
-        zone = ", ".join(f"{s.start}:{s.stop}" for s in self.distribution())
-        return f"<{what}, zone ({zone}), rank {self.comm.rank} of {self.comm.size}>"
+        zones = self._window.layout.zones.of(self.comm.rank)
+        if len(zones) == 1:
+            part = f"zone ({', '.join(f'{s.start}:{s.stop}' for s in zones[0])})"
+        else:
+            part = f"{len(zones)} zones"
+        return f"<{what}, {part}, rank {self.comm.rank} of {self.comm.size}>"
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
-        # NumPy would make an array of one object.
-        raise ArgumentTypeError(
-            "a global array is no NumPy array, as its elements are on all ranks: get() "
-            "copies a selection, access() is the zone of this rank"
-        )
-
-    def distribution(self, rank: SupportsIndex | None = None) -> Zone:
+    def distribution(self, rank: SupportsIndex | None = None) -> Any:
         """Return the zone of a rank.
 
         Parameters
@@ -109,7 +102,9 @@ class OneSidedAccess:
 
         Returns
         -------
-        tuple of slice
+        tuple of slice, or list of tuple of slice
+            One box, empty where there are no elements for the rank; for "block_cyclic" all boxes,
+            in increasing order.
 
         Raises
         ------
@@ -121,7 +116,56 @@ class OneSidedAccess:
         (slice(0, 5, None), slice(6, 12, None))
         """
         self._check()
-        return self._window.layout.zone(check_rank(rank, self.comm))
+        return self._window.layout.zones.as_told(check_rank(rank, self.comm))
+
+    def locate(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
+        """Return the rank to whose zone an element belongs.
+
+        Parameters
+        ----------
+        index : sequence of int
+            An index of each axis.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        BoundsError, ShapeError, ClosedError
+
+        Examples
+        --------
+        >>> g.locate((7, 2))  # doctest: +SKIP
+        2
+        """
+        self._check()
+        return self._window.layout.zones.owner(as_place(index, self.shape))
+
+    def locate_region(self, selection: Any = ...) -> list[tuple[int, Zone]]:
+        """Return the ranks to whose zones a selection belongs, each with the part that it has.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, None, or a tuple of them
+
+        Returns
+        -------
+        list of tuple
+            A rank and a box, in the order of the elements; for "block_cyclic" as many of a rank as
+            blocks of it are concerned.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ClosedError
+
+        Examples
+        --------
+        >>> g.locate_region((slice(3, 8), 0))  # doctest: +SKIP
+        [(0, (slice(3, 5, 1), slice(0, 1, 1))), (2, (slice(5, 8, 1), slice(0, 1, 1)))]
+        """
+        box = self._box(selection)
+        return list(self._window.layout.owners(box))
 
     def access(self, ghosts: bool = False) -> NDArray[Any]:
         """Return the zone of this rank, without a copy.
@@ -134,7 +178,9 @@ class OneSidedAccess:
         Returns
         -------
         ndarray
-            Writable; others see changes of the zone after `sync`.
+            Writable; others see changes of the zone after `sync`.  For "block_cyclic" it has the
+            boxes of the rank side by side along each axis, in increasing order, as the local arrays
+            of ScaLAPACK do.
 
         Examples
         --------
@@ -203,6 +249,25 @@ class OneSidedAccess:
         if np.may_share_memory(result, self._window.own):  # of what is still to be read
             return self._read(box, np.empty(box.shape, self.dtype), testable, into=result)
         return self._read(box, result, testable)
+
+    def _begin(self, section: Section) -> Callable[[], NDArray[Any]]:
+        """Begin to read a section; the call that this gives waits for its values.
+
+        They are no copy where the section is one block of memory that this rank shares.
+        """
+        box, window = section.box, self._window
+        patches = list(window.layout.patches(box))
+        if len(patches) == 1 and patches[0].rank in window.near:
+            shown = section.of_box(window.near[patches[0].rank][patches[0].remote])
+            return lambda: shown
+        values = np.empty(section.shape, self.dtype)
+        request = windows.get(window, patches, section.to_box(values), lambda: values)
+
+        def wait() -> NDArray[Any]:
+            request.wait()
+            return values
+
+        return wait
 
     def _read(
         self,

@@ -209,7 +209,7 @@ class ParallelArray(ParallelIO):
         Parameters
         ----------
         local : array_like
-            The elements of ``zone_of_growth(axis, by, side)``: of its shape for "block", 1-D for
+            The elements of ``zone_of_growth(axis, by, side)``: of its shape, or 1-D for
             "block_cyclic", the zones one after the other.
         axis, by, side
             As for `extend`; the same on all ranks.
@@ -234,11 +234,11 @@ class ParallelArray(ParallelIO):
             self._check("append to")
             zones = self._zones_of_growth(j, n, first)
             ranges = zones.ranges(self.comm.rank)
-            values = self._as_local(local, ranges, zones.distribution.kind)
+            values = self._as_local(local, ranges, zones.distribution.is_dealt)
             step.arguments = f"append zones along axis {j} by {n}, {side}"
 
         def fill() -> Transfer:
-            if zones.distribution.kind == "block":
+            if not zones.distribution.is_dealt:
                 zone = zones.of(self.comm.rank)[0]
                 whole = tuple(slice(0, s.stop - s.start) for s in zone)
                 return self._io.filling([(zone, whole)], values)
@@ -246,11 +246,11 @@ class ParallelArray(ParallelIO):
 
         self._grow_by(j, n, first, fill)
 
-    def _as_local(self, local: Any, ranges: list[list[slice]], kind: str) -> NDArray[Any]:
+    def _as_local(self, local: Any, ranges: list[list[slice]], is_dealt: bool) -> NDArray[Any]:
         """Check the part of a rank in an append."""
         values = np.asarray(local)
         extents = extents_together(ranges)
-        wanted = extents if kind == "block" else (math.prod(extents),)
+        wanted = (math.prod(extents),) if is_dealt else extents
         if values.shape != wanted:
             raise ShapeError(
                 f"local data of shape {values.shape} do not fit the zone of this rank in the new "

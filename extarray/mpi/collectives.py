@@ -1,89 +1,64 @@
-"""Operations of all ranks on global arrays as wholes."""
+"""Operations of all ranks on global arrays and sections of them."""
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.mpi.access import OneSidedAccess, label
-from extarray.mpi.array import ParallelArray
+from extarray.mpi.patches import Section, steps_between
 from extarray.mpi.requests import as_item, check_same_kind
 from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Self
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from extarray.mpi.runtime import Step
-    from extarray.mpi.zones import Zone
 
-__all__ = ["Collectives"]
+__all__ = ["Collectives", "GlobalSection", "Operand"]
+
+# What a rank holds of the factors of a product at once, twice: of that with which it computes, and
+# of the next one, which is under way.
+_PANEL_BYTES = 1 << 25
+# Less than so many columns at once are slower to multiply than to fetch.
+_LEAST_PANEL = 128
 
 
-class Collectives(OneSidedAccess):
-    """The part of `GlobalArray` that all ranks call together, for all elements.
+class Operand:
+    """An operand or a result of operations of all ranks: a global array, or a section of one.
 
-    Each rank makes the new elements of its zone from what all have written before.  A step in which
-    arguments are checked is the barrier behind which it is read, a second one that before new
+    Each rank makes the new elements of its zones from what all have written before.  A step in
+    which arguments are checked is the barrier behind which it is read, a second one that before new
     elements are written, as they may be those of the very array that others read.
     """
 
-    def sync(self) -> None:
-        """Show all ranks what all have written; collective.
+    _array: Collectives
+    _section: Section
+    dtype: np.dtype[Any]
 
-        Raises
-        ------
-        ArgumentError
-            A ValueError, on all ranks: some of them ask for something else.
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return self._section.shape
 
-        Examples
-        --------
-        >>> g.sync()  # doctest: +SKIP
-        """
-        with self._start("sync"):
-            pass
+    @property
+    def T(self) -> GlobalSection:  # noqa: N802 -- as of an ndarray
+        """The transpose: the same elements, with the axes in reverse."""
+        return GlobalSection(self._array, self._section.T)
 
-    def to_array(self, a: ParallelArray) -> None:
-        """Write the elements to an array in files; collective.
-
-        Parameters
-        ----------
-        a : ParallelArray
-            Of the same ranks and of the same shape; elements are cast by the rule "same_kind".
-
-        Raises
-        ------
-        ArgumentError, ArgumentTypeError, ShapeError, CastingError
-        ReadOnlyError, ClosedError, StorageError
-            On all ranks, where one has a reason.
-
-        Examples
-        --------
-        >>> g.to_array(a)  # doctest: +SKIP
-        """
-        with self._start("write to files") as step:
-            if not isinstance(a, ParallelArray):
-                raise ArgumentTypeError(
-                    f"a must be an array that was opened with comm=, not {type(a).__name__}"
-                )
-            a._check("write to")
-            # Each rank writes its zone, and nobody else does.
-            if not self._has_ranks_of(a.comm):
-                raise ArgumentError(
-                    f"'{a.path}' is open on other ranks than those of the global array; open it "
-                    "with the communicator by which that was created"
-                )
-            step.arguments = f"write to '{a.path}'"
-            if a.shape != self.shape:
-                raise ShapeError(
-                    f"cannot write {self.shape} elements to an array of shape {a.shape}"
-                )
-            check_same_kind(self.dtype, a.dtype)
-        a.write(self.distribution(), self.access())
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
+        # NumPy would make an array of one object.
+        raise ArgumentTypeError(
+            "a global array is no NumPy array, as its elements are on all ranks: get() "
+            "copies a selection, access() is the zone of this rank"
+        )
 
     def fill(self, value: Any) -> None:
         """Set all elements; collective.
@@ -105,7 +80,7 @@ class Collectives(OneSidedAccess):
         with self._start("fill") as step:
             item = as_item(value, self.dtype, "value")
             step.arguments = f"fill with {item[()]!r}"
-        self._become(item)
+        self._become([(place, item) for place in self._places()])
 
     def zero(self) -> None:
         """Set all elements to zero; collective.
@@ -116,7 +91,7 @@ class Collectives(OneSidedAccess):
         """
         with self._start("zero"):
             zero = np.zeros((), self.dtype)
-        self._become(zero)
+        self._become([(place, zero) for place in self._places()])
 
     def scale(self, factor: Any) -> None:
         """Multiply all elements; collective.
@@ -137,16 +112,16 @@ class Collectives(OneSidedAccess):
         """
         with self._start("scale") as step:
             step.arguments = f"scale by {_words(factor, 'factor')}"
-        self._set(lambda zone: self.access() * factor)
+        self._set(lambda own: own * factor, self)
 
-    def add(self, alpha: Any, a: Collectives, beta: Any, b: Collectives) -> None:
+    def add(self, alpha: Any, a: Operand, beta: Any, b: Operand) -> None:
         """Become ``alpha * a + beta * b``; collective.
 
         Parameters
         ----------
         alpha, beta : scalar
             The same on all ranks.
-        a, b : GlobalArray
+        a, b : GlobalArray or GlobalSection
             Of the same ranks and shape, however they are distributed; also this array itself.
 
         Raises
@@ -167,14 +142,102 @@ class Collectives(OneSidedAccess):
             self._check_shape(b.shape)
             factors = f"{_words(alpha, 'alpha')} and {_words(beta, 'beta')}"
             step.arguments = f"{step.arguments} times {factors}"
-        self._set(lambda zone: alpha * a.get(zone) + beta * b.get(zone))
+        self._set(lambda x, y: alpha * x + beta * y, a, b)
 
-    def dot(self, b: Collectives) -> Any:
+    def apply(self, function: Callable[..., Any], *operands: Any) -> None:
+        """Become what a function makes of operands, element by element; collective.
+
+        Parameters
+        ----------
+        function : callable
+            A ufunc of NumPy, or what takes arrays and scalars as one, and gives an array of the
+            same shape; the same on all ranks.  It is called block by block.
+        *operands : GlobalArray, GlobalSection or scalar
+            Arrays of the same ranks and shape, however they are distributed; also this array
+            itself.  Scalars are the same on all ranks.
+
+        Raises
+        ------
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
+            On all ranks, where one has a reason; nothing is changed.
+
+        Notes
+        -----
+        Results are cast to elements by the rule "same_kind".  Where all are distributed alike, no
+        elements move between ranks.
+
+        Examples
+        --------
+        >>> g.apply(np.maximum, g, 0)  # doctest: +SKIP
+        >>> g.apply(np.multiply, g, h)  # doctest: +SKIP
+        """
+        arrays = [one for one in operands if isinstance(one, Operand)]
+        with self._start("apply", *arrays) as step:
+            if not callable(function):
+                raise ArgumentTypeError(f"function must be callable, not {function!r}")
+            words = [getattr(function, "__name__", type(function).__name__)]
+            for number, one in enumerate(operands):
+                if isinstance(one, Operand):
+                    self._check_shape(one.shape)
+                    words.append(one._label())
+                else:
+                    words.append(_words(one, f"operand {number}"))
+            step.arguments = f"apply {' '.join(words)}"
+        self._set(function, *operands)
+
+    def matmul(self, a: Operand, b: Operand, alpha: Any = 1, beta: Any = 0) -> None:
+        """Become ``alpha * a @ b + beta * self``, a product of matrices; collective.
+
+        Parameters
+        ----------
+        a, b : GlobalArray or GlobalSection
+            Matrices of the same ranks, of shapes (m, k) and (k, n), where this one has (m, n),
+            however they are distributed; transposes are `T` of them.
+        alpha, beta : scalar
+            The same on all ranks.
+
+        Raises
+        ------
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
+            On all ranks, where one has a reason; nothing is changed.
+
+        Notes
+        -----
+        As in SRUMMA, each rank makes its own elements of the product, from blocks of the factors
+        that it reads one-sided: the next blocks come while it multiplies.  Blocks in memory of the
+        same host are not copied.  Products are of the type that NumPy gives them, and cast to
+        elements by the rule "same_kind".
+
+        Examples
+        --------
+        >>> g.matmul(a, b)  # doctest: +SKIP
+        >>> g.matmul(a.T, a, alpha=0.5, beta=1)  # doctest: +SKIP
+        """
+        with self._start("multiply", a, b) as step:
+            shapes = [one.shape for one in (self, a, b)]
+            if [len(shape) for shape in shapes] != [2, 2, 2]:
+                raise ShapeError(f"a product is of matrices, not of shapes {shapes[1:]}")
+            (m, n), (m_a, k_a), (k_b, n_b) = shapes
+            if (m, n, k_a) != (m_a, n_b, k_b):
+                raise ShapeError(f"shapes {shapes[1]} and {shapes[2]} have no product of {(m, n)}")
+            factors = f"{_words(alpha, 'alpha')} and {_words(beta, 'beta')}"
+            step.arguments = f"{step.arguments} times {factors}"
+            none = [np.empty((0, 0), one.dtype) for one in (a, b, self)]
+            sample = _combined(np.matmul(*none[:2]), alpha, beta, none[2])
+            check_same_kind(sample.dtype, self.dtype)
+        with self._array._agreement.step():
+            new = [
+                (place, _combined(block, alpha, beta, self._own(place)))
+                for place, block in _product(self, a, b)
+            ]
+        self._become(new)
+
+    def dot(self, b: Operand) -> Any:
         """Return the sum of the products of the elements of two arrays; collective.
 
         Parameters
         ----------
-        b : GlobalArray
+        b : GlobalArray or GlobalSection
             Of the same ranks and shape, however it is distributed.
 
         Returns
@@ -193,20 +256,23 @@ class Collectives(OneSidedAccess):
         """
         with self._start("dot", b):
             self._check_shape(b.shape)
-        with self._agreement.step():
+        with self._array._agreement.step():
             dtype = np.result_type(self.dtype, b.dtype)
             dtype = {"i": np.dtype("i8"), "u": np.dtype("u8")}.get(dtype.kind, dtype)
-            products = np.multiply(self.access(), b.get(self.distribution()), dtype=dtype)
-        total = self.comm.allreduce(products.sum(dtype=dtype))
-        self._window.sync()
+            total = dtype.type(0)
+            for _, (x, y) in self._operate(self, b):
+                total += np.multiply(x, y, dtype=dtype).sum(dtype=dtype)
+        array = self._array
+        total = array.comm.allreduce(total)
+        array._window.sync()
         return total
 
-    def transpose(self, a: Collectives) -> None:
+    def transpose(self, a: Operand) -> None:
         """Become the transpose of another array; collective.
 
         Parameters
         ----------
-        a : GlobalArray
+        a : GlobalArray or GlobalSection
             Of the same ranks; its elements are cast by the rule "same_kind".
 
         Raises
@@ -220,14 +286,14 @@ class Collectives(OneSidedAccess):
         """
         with self._start("transpose", a):
             self._check_shape(a.shape[::-1])
-        self._set(lambda zone: a.get(zone[::-1]).T)
+        self._set(np.copy, a.T)
 
-    def copy_to(self, b: Collectives) -> None:
+    def copy_to(self, b: Operand) -> None:
         """Copy all elements to another array; collective.
 
         Parameters
         ----------
-        b : GlobalArray
+        b : GlobalArray or GlobalSection
             Of the same ranks and shape, however it is distributed; elements are cast by the rule
             "same_kind".
 
@@ -242,51 +308,284 @@ class Collectives(OneSidedAccess):
         """
         with self._start("copy to", b):
             b._check_shape(self.shape)
-        b._set(self.get)
+        b._set(np.copy, self)
 
     @contextmanager
-    def _start(self, name: str, *others: Collectives) -> Iterator[Step]:
+    def _start(self, name: str, *others: Operand) -> Iterator[Step]:
         """Begin a step that checks arguments; behind it all ranks see what all have written.
 
         That is to this array and to others, which inside are global arrays that are there.
         """
-        self._check()
-        with self._agreement.step() as step:
+        self._check_there()
+        with self._array._agreement.step() as step:
             for other in others:
-                if not isinstance(other, Collectives):
+                if not isinstance(other, Operand):
                     raise ArgumentTypeError(f"a GlobalArray is needed, not {type(other).__name__}")
-                other._check()
-                if not self._has_ranks_of(other.comm):
+                other._check_there()
+                if not self._array._has_ranks_of(other._array.comm):
                     raise ArgumentError(
                         "the global arrays have different ranks; create them with the same "
                         "communicator"
                     )
-            for array in (self, *others):
-                array._window.publish()
-            step.arguments = " ".join([name, *map(label, others)])
+            windows = {id(one._array): one._array._window for one in (self, *others)}.values()
+            for window in windows:
+                window.publish()
+            step.arguments = " ".join([name, *(one._label() for one in others)])
             yield step
-        for array in (self, *others):
-            array._window.refresh()
+            if not self._is_whole:
+                step.arguments = f"{step.arguments}, for {self._section}"
+        for window in windows:
+            window.refresh()
 
-    def _set(self, values: Callable[[Zone], Any]) -> None:
-        """Give each zone new values, which are made of what all have written."""
-        with self._agreement.step():
-            new = values(self.distribution())
-            check_same_kind(new.dtype, self.dtype)
+    def _label(self) -> str:
+        """Name the operand in the words by which ranks compare what they mean."""
+        array, section = self._array, self._section
+        return label(array) if self._is_whole else f"{label(array)} {section}"
+
+    def _check_there(self) -> None:
+        """Raise where the elements are no longer there."""
+        self._array._check()
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != self.shape:
+            raise ShapeError(f"shapes {self.shape} and {shape} do not fit")
+
+    def _places(self) -> list[tuple[slice, ...]]:
+        """Return where this rank has elements of the operand, in its memory."""
+        layout, rank = self._array._window.layout, self._array.comm.rank
+        sides = layout.sides(self._section.box, rank)
+        return list(itertools.product(*([remote for remote, _ in side] for side in sides)))
+
+    def _own(self, place: tuple[slice, ...]) -> NDArray[Any]:
+        """Return the elements at a place of this rank's memory, with the axes of the section."""
+        return self._section.forwards.of_box(self._array._window.own[place])
+
+    def _operate(self, *operands: Any) -> Iterator[tuple[tuple[slice, ...], list[Any]]]:
+        """Yield places of this rank's memory, and what operands have for the elements there.
+
+        They have them with the axes of the section, each forwards in memory.
+        """
+        array, section = self._array, self._section
+        layout, rank = array._window.layout, array.comm.rank
+        arrays = [one for one in operands if isinstance(one, Operand)]
+        if all(self._is_alike(one) for one in (self, *arrays)):
+            parts = [one._array.access() if isinstance(one, Operand) else one for one in operands]
+            yield layout.inside(rank), parts
+            return
+        for patch in itertools.product(*layout.sides(section.box, rank)):
+            slices = [section.ordered(j, patch[j][1]) for j in section.axes]
+            found = iter([one._array._begin(one._section.part(slices)) for one in arrays])
+            values = [next(found)() if isinstance(one, Operand) else one for one in operands]
+            yield tuple(remote for remote, _ in patch), values
+
+    def _is_alike(self, other: Operand) -> bool:
+        """Tell whether an operand is a whole array that is cut as that of this one."""
+        mine = self._array._window.layout
+        return other._is_whole and other._array._window.layout.is_cut_as(mine)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._section == Section.whole(self._array.shape)
+
+    def _set(self, function: Callable[..., Any], *operands: Any) -> None:
+        """Become what a function makes of operands, of which all have written the elements."""
+        with self._array._agreement.step():
+            new = []
+            for place, values in self._operate(*operands):
+                made = np.asarray(function(*values))
+                if made.shape != (wanted := self._own(place).shape):
+                    raise ShapeError(
+                        f"the function gives shape {made.shape} for a block of {wanted}; give one "
+                        "that works element by element"
+                    )
+                check_same_kind(made.dtype, self.dtype)
+                # Others may write to what it shows, before it is written here.
+                is_view = any(np.may_share_memory(made, one) for one in values)
+                new.append((place, made.copy() if is_view else made))
         self._become(new)
 
-    def _become(self, new: NDArray[Any]) -> None:
-        """Write the new elements of each zone, which nobody reads any more."""
-        self.access()[...] = new
-        self._window.sync()
+    def _become(self, new: Iterable[tuple[tuple[slice, ...], NDArray[Any]]]) -> None:
+        """Write new elements of this rank, which nobody reads any more."""
+        for place, values in new:
+            self._own(place)[...] = values
+        self._array._window.sync()
+
+
+class GlobalSection(Operand):
+    """A section of a global array, or its transpose, as an operand; elements are not copied.
+
+    Made by `GlobalArray.section` and `GlobalArray.T`.  It has the operations of all ranks that
+    arrays have: `fill`, `zero`, `scale`, `add`, `apply`, `dot`, `matmul`, `transpose` and
+    `copy_to`, for its elements alone.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    T : GlobalSection
+        The transpose.
+
+    Notes
+    -----
+    It is of the bounds that the array had: make another one when the array has grown.
+
+    Examples
+    --------
+    >>> g.section((slice(0, 5), 3)).fill(1)  # doctest: +SKIP
+    >>> h.section((slice(0, 4), slice(0, 4))).add(1, g.section((slice(4, 8), slice(0, 4))), 2, g.T)
+    ... # doctest: +SKIP
+    """
+
+    def __init__(self, array: Collectives, section: Section) -> None:
+        self._array, self._section = array, section
+        self._bounds = array.shape
+        self.dtype = array.dtype
+
+    def __repr__(self) -> str:
+        return f"<extarray.mpi.GlobalSection: shape {self.shape}, of {self._array!r}>"
+
+    def _check_there(self) -> None:
+        self._array._check()
+        if self._array.shape != self._bounds:
+            raise ArgumentError(
+                f"a section of a global array of shape {self._bounds}, which has "
+                f"{self._array.shape} now; make the section anew"
+            )
+
+
+class Collectives(OneSidedAccess, Operand):
+    """The part of `GlobalArray` that all ranks call together."""
+
+    @property
+    def _array(self) -> Self:  # type: ignore[override]
+        return self
+
+    @property
+    def _section(self) -> Section:  # type: ignore[override]
+        return Section.whole(self.shape)
+
+    def section(self, selection: Any) -> GlobalSection:
+        """Return a part of the array, for operations of all ranks on it; of this rank alone.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, or a tuple of them
+            The same on all ranks.
+
+        Returns
+        -------
+        GlobalSection
+
+        Raises
+        ------
+        BoundsError, SelectionError, ClosedError
+
+        Examples
+        --------
+        >>> g.section((slice(0, 5), 3)).scale(2)  # doctest: +SKIP
+        """
+        self._check()
+        return GlobalSection(self, Section.of(selection, self.shape, self.dtype))
+
+    def sync(self) -> None:
+        """Show all ranks what all have written; collective.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError, on all ranks: some of them ask for something else.
+
+        Examples
+        --------
+        >>> g.sync()  # doctest: +SKIP
+        """
+        with self._start("sync"):
+            pass
 
     def _has_ranks_of(self, comm: Any) -> bool:
         MPI = library()
         return bool(MPI.Comm.Compare(comm, self.comm) != MPI.UNEQUAL)
 
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        if shape != self.shape:
-            raise ShapeError(f"shapes {self.shape} and {shape} do not fit")
+
+class _Side(NamedTuple):
+    """The part of this rank along one axis of a product."""
+
+    memory: slice  # of the product, in this rank
+    section: slice
+    place: slice  # in what this rank makes of it
+
+
+def _product(
+    target: Operand, a: Operand, b: Operand
+) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Yield places of this rank's memory, and the elements there of a product.
+
+    Along the axis of the sum it goes in steps; the next step is fetched while one is multiplied.
+    """
+    rank, size = target._array.comm.rank, target._array.comm.size
+    section = target._section
+    sides = target._array._window.layout.sides(section.box, rank)
+    if not all(sides):
+        return
+    rows, columns = (_sides_of(section, j, sides[j]) for j in section.axes)
+    shape = tuple(side[-1].place.stop for side in (rows, columns))
+    dtype = np.result_type(a.dtype, b.dtype)
+    most = max(_LEAST_PANEL, _PANEL_BYTES // (sum(shape) * dtype.itemsize))
+    edges = [one._array._window.layout.edges(one._section, j) for one, j in ((a, 1), (b, 0))]
+    steps = steps_between({*edges[0], *edges[1]}, _LEAST_PANEL, most)
+    # Ranks begin at different steps, so that they do not all ask one rank at a time.
+    first = len(steps) * rank // size
+    steps = steps[first:] + steps[:first]
+
+    def fetch(step: slice) -> tuple[Callable[[], NDArray[Any]], Callable[[], NDArray[Any]]]:
+        return (
+            _fetch(a, [(side.section, step) for side in rows], 0),
+            _fetch(b, [(step, side.section) for side in columns], 1),
+        )
+
+    made = np.zeros(shape, dtype)
+    term = np.empty(shape, dtype) if len(steps) > 1 else made
+    under_way = fetch(steps[0]) if steps else None
+    for number in range(len(steps)):
+        assert under_way is not None
+        left, right = under_way
+        under_way = fetch(steps[number + 1]) if number + 1 < len(steps) else None
+        np.matmul(left(), right(), out=term)
+        if term is not made:
+            made += term
+    for row, column in itertools.product(rows, columns):
+        place = [side[0][0] for side in sides]  # of axes that the section has not
+        place[section.axes[0]], place[section.axes[1]] = row.memory, column.memory
+        yield tuple(place), made[row.place, column.place]
+
+
+def _sides_of(section: Section, axis: int, side: list[tuple[slice, slice]]) -> list[_Side]:
+    """Return the parts of this rank along an axis of an array, side by side."""
+    ends = [0, *itertools.accumulate(local.stop - local.start for _, local in side)]
+    return [
+        _Side(memory, section.ordered(axis, local), slice(start, stop))
+        for (memory, local), (start, stop) in zip(side, itertools.pairwise(ends), strict=True)
+    ]
+
+
+def _fetch(
+    factor: Operand, parts: list[tuple[slice, slice]], axis: int
+) -> Callable[[], NDArray[Any]]:
+    """Begin to read parts of a factor; the call that this gives joins them along an axis."""
+    waits = [factor._array._begin(factor._section.part(part)) for part in parts]
+    if len(waits) == 1:
+        return waits[0]
+    return lambda: np.concatenate([wait() for wait in waits], axis)
+
+
+def _combined(product: NDArray[Any], alpha: Any, beta: Any, own: NDArray[Any]) -> NDArray[Any]:
+    """Return ``alpha * product + beta * own``."""
+    made = product if _is_plainly(alpha, 1) else alpha * product
+    return made if _is_plainly(beta, 0) else made + beta * own
+
+
+def _is_plainly(scalar: Any, value: int) -> bool:
+    return type(scalar) in (int, float) and scalar == value
 
 
 def _words(scalar: Any, name: str) -> str:

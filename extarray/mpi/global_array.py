@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex
 
 import numpy as np
 
 from extarray.array.resizing import count, is_start
 from extarray.common.arguments import as_axis
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import ZoneLayout, as_ghosts, ghost_boxes
+from extarray.mpi.requests import check_same_kind
 from extarray.mpi.runtime import Agreement, is_agreed, leave_together
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from extarray.array.resizing import Side
+    from extarray.mpi.zones import Blocks, Zone
 
-__all__ = ["GlobalArray", "enlarge"]
+__all__ = ["GlobalArray", "distributed_as", "enlarge", "zones_in_memory"]
 
 
 class GlobalArray(Collectives):
@@ -77,6 +79,8 @@ class GlobalArray(Collectives):
         ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None,
         *,
         process_grid: Sequence[SupportsIndex] | None = None,
+        kind: Literal["block", "block_cyclic", "irregular"] = "block",
+        block: Blocks = 1,
     ) -> Self:
         """Create an array of zeros; collective.
 
@@ -87,12 +91,14 @@ class GlobalArray(Collectives):
         dtype : dtype_like
         comm : mpi4py.MPI.Intracomm
         chunks : int or sequence of int, optional
-            Between which zones are cut; None: anywhere.
+            Between which zones are cut; None: anywhere.  Irregular ones are cut as `block` says.
         ghosts : int or sequence of int, optional
             Elements around its zone of which each rank has copies, at both ends of each axis, see
             `update_ghosts`; None: none.
         process_grid : sequence of int, optional
             Ranks along each axis; None: the zones are as near to cubes as possible.
+        kind, block
+            As for `distribute`.
 
         Returns
         -------
@@ -106,18 +112,21 @@ class GlobalArray(Collectives):
         Examples
         --------
         >>> g = GlobalArray.create((10, 12), float, MPI.COMM_WORLD)  # doctest: +SKIP
+        >>> g = GlobalArray.create(
+        ...     (50, 40), float, MPI.COMM_WORLD, kind="irregular", block=[[0, 10, 30], [0, 25]]
+        ... )  # doctest: +SKIP
         """
 
         def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
-            bounds, kind = check_shape(shape), check_dtype(dtype)
+            bounds, elements = check_shape(shape), check_dtype(dtype)
             if not bounds:
                 raise ArgumentError("a global array has at least one axis; for one element give 1")
-            block = Distribution.of("block", 1, process_grid, len(bounds), comm.size)
+            cut = Distribution.of(kind, block, process_grid, len(bounds), comm.size)
             zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
             if chunks is not None:
-                chunk = check_chunks(chunks, bounds, kind.itemsize)
-            zones = Zones(block, zero, bounds, zero, chunk, comm.size)
-            return zones, kind, as_ghosts(ghosts, len(bounds))
+                chunk = check_chunks(chunks, bounds, elements.itemsize)
+            zones = Zones(cut, zero, bounds, zero, chunk, comm.size)
+            return zones, elements, as_ghosts(ghosts, len(bounds))
 
         return cls._made(comm, plan)
 
@@ -129,6 +138,7 @@ class GlobalArray(Collectives):
         with Agreement.on_duplicate(comm) as agreement:
             with agreement.step() as step:
                 zones, dtype, ghosts = plan()
+                layout = ZoneLayout(zones, dtype, ghosts)
                 step.arguments = (
                     f"create a global array of shape {zones.high} and dtype {dtype}, in chunks of "
                     f"{zones.chunks} from {zones.offset}, {zones.distribution}, ghosts {ghosts}"
@@ -136,7 +146,7 @@ class GlobalArray(Collectives):
                 step.numbers[0] = GlobalArray._last + 1
             # The same on all of its ranks, of which none has another array of this number.
             GlobalArray._last = number = step.numbers[0]
-            return cls(agreement, zones, dtype, ghosts, number)
+            return cls(agreement, layout, number)
 
     @classmethod
     def from_array(
@@ -147,7 +157,8 @@ class GlobalArray(Collectives):
         Parameters
         ----------
         a : ParallelArray
-            If it is distributed otherwise than by "block", zones are as `create` cuts them.
+            If it is distributed by "block_cyclic", and there are `ghosts`, zones are as `create`
+            cuts them.
         ghosts : int or sequence of int, optional
             As for `create`.
 
@@ -168,11 +179,11 @@ class GlobalArray(Collectives):
         """
 
         def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
-            zones = a._zones()
-            if zones.distribution.kind != "block":
+            zones, widths = a._zones(), as_ghosts(ghosts, a.ndim)
+            if zones.distribution.is_dealt and any(widths):
                 block = Distribution("block", (1,) * a.ndim, None)
                 zones = Zones(block, zones.low, a.shape, zones.offset, a.chunks, a.comm.size)
-            return zones, a.dtype, as_ghosts(ghosts, a.ndim)
+            return zones, a.dtype, widths
 
         if not isinstance(a, ParallelArray):
             raise ArgumentTypeError(
@@ -182,13 +193,51 @@ class GlobalArray(Collectives):
         a._check()
         new = cls._made(a.comm, plan)
         try:
-            a.read(new.distribution(), out=new.access())
+            a._read_boxes(new._window.layout.blocks(a.comm.rank), new.access())
         except BaseException as error:
             if is_agreed(error, new.comm):
                 new.destroy()
             raise
         new._window.sync()
         return new
+
+    def to_array(self, a: ParallelArray) -> None:
+        """Write the elements to an array in files; collective.
+
+        Parameters
+        ----------
+        a : ParallelArray
+            Of the same ranks and of the same shape; elements are cast by the rule "same_kind".
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError, ShapeError, CastingError
+        ReadOnlyError, ClosedError, StorageError
+            On all ranks, where one has a reason.
+
+        Examples
+        --------
+        >>> g.to_array(a)  # doctest: +SKIP
+        """
+        with self._start("write to files") as step:
+            if not isinstance(a, ParallelArray):
+                raise ArgumentTypeError(
+                    f"a must be an array that was opened with comm=, not {type(a).__name__}"
+                )
+            a._check("write to")
+            # Each rank writes its zone, and nobody else does.
+            if not self._has_ranks_of(a.comm):
+                raise ArgumentError(
+                    f"'{a.path}' is open on other ranks than those of the global array; open it "
+                    "with the communicator by which that was created"
+                )
+            step.arguments = f"write to '{a.path}'"
+            if a.shape != self.shape:
+                raise ShapeError(
+                    f"cannot write {self.shape} elements to an array of shape {a.shape}"
+                )
+            check_same_kind(self.dtype, a.dtype)
+        a._write_boxes(self._window.layout.blocks(self.comm.rank), self.access())
 
     def duplicate(self) -> Self:
         """Create an array of the same elements, zones and ghosts; collective.
@@ -224,7 +273,8 @@ class GlobalArray(Collectives):
         Notes
         -----
         The zones are cut anew, and elements move to their new ranks: for a while there is memory
-        for both the old and the new array.  What `access` gave before must not be used any more.
+        for both the old and the new array.  The cuts of irregular zones stay with their elements.
+         What `access` gave before must not be used any more.
 
         Examples
         --------
@@ -237,8 +287,46 @@ class GlobalArray(Collectives):
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
         # Chunks begin with the elements with which they began.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
-        zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
-        self._move(zones, [n if first and k == j else 0 for k in range(len(shape))])
+        shift = [n if first and k == j else 0 for k in range(len(shape))]
+        cut = old.distribution.moved(shift)
+        zones = Zones(cut, old.low, shape, offset, old.chunks, self.comm.size)
+        self._move(zones, shift)
+
+    def distribute(
+        self,
+        kind: Literal["block", "block_cyclic", "irregular"] = "block",
+        block: Blocks = 1,
+        process_grid: Sequence[SupportsIndex] | None = None,
+    ) -> None:
+        """Cut the array into other zones; collective.
+
+        Parameters
+        ----------
+        kind, block, process_grid
+            As for `ParallelArray.distribute`.  Without `chunks`, the blocks of "block_cyclic" count
+            elements.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError, ShapeError, ReserveError
+            On all ranks, where one has a reason; the array is as before.
+
+        Notes
+        -----
+        Elements move to their new ranks, as for `extend`.  An array with ghosts has one zone a
+        rank: "block_cyclic" is refused.
+
+        Examples
+        --------
+        >>> g.distribute("irregular", [[0, 10, 30], [0, 25]])  # doctest: +SKIP
+        """
+        with self._start("distribute") as step:
+            old = self._window.layout.zones
+            chosen = Distribution.of(kind, block, process_grid, self.ndim, self.comm.size)
+            zones = Zones(chosen, old.low, old.high, old.offset, old.chunks, self.comm.size)
+            ZoneLayout(zones, self.dtype, self.ghosts)
+            step.arguments = f"distribute a global array by {chosen}"
+        self._move(zones, [0] * self.ndim)
 
     def _move(self, zones: Zones, shift: list[int]) -> None:
         """Move the elements to other zones, `shift` further along each axis; collective."""
@@ -250,21 +338,19 @@ class GlobalArray(Collectives):
         self._window.sync()
 
     def _pull(self, window: Window, shift: list[int]) -> None:
-        """Read the elements of this rank's zone in another window that this array has."""
-        zone = window.layout.zone(self.comm.rank)
-        inner = [
-            slice(max(s.start, by), min(s.stop, by + n))
-            for s, by, n in zip(zone, shift, self.shape, strict=True)
-        ]
-        if all(s.start < s.stop for s in inner):
-            source = tuple(
-                slice(s.start - by, s.stop - by) for s, by in zip(inner, shift, strict=True)
-            )
-            place = tuple(
-                slice(s.start - z.start + w, s.stop - z.start + w)
-                for s, z, w in zip(inner, zone, self.ghosts, strict=True)
-            )
-            self.get(source, window.own[place])
+        """Read the elements of this rank's zones in another window that this array has."""
+        rank, layout = self.comm.rank, window.layout
+        memory = window.own[layout.inside(rank)]
+        for zone, place in layout.blocks(rank):
+            # Without what was not there before.
+            inner = [
+                slice(max(s.start, by), min(s.stop, by + n))
+                for s, by, n in zip(zone, shift, self.shape, strict=True)
+            ]
+            if all(s.start < s.stop for s in inner):
+                source = tuple(map(_moved, inner, (-by for by in shift)))
+                by = (p.start - z.start for p, z in zip(place, zone, strict=True))
+                self.get(source, memory[tuple(map(_moved, inner, by))])
 
     def create_mutexes(self, count: SupportsIndex) -> Mutexes:
         """Create mutexes for the ranks of this array; collective.
@@ -311,11 +397,12 @@ class GlobalArray(Collectives):
             goes_on = bool(wrap)
             step.arguments = f"update ghosts, wrap {goes_on}"
         layout, own = self._window.layout, self._window.own
-        zone = layout.zone(self.comm.rank)
-        boxes = ghost_boxes(zone, self.shape, self.ghosts, goes_on)
-        # Straight to where they belong: nobody reads from there.
-        for request in [self._read(self._box(box), own[place]) for box, place in boxes]:
-            request.wait()
+        if any(self.ghosts):
+            (zone,) = layout.zones.of(self.comm.rank)
+            boxes = ghost_boxes(zone, self.shape, self.ghosts, goes_on)
+            # Straight to where they belong: nobody reads from there.
+            for request in [self._read(self._box(box), own[place]) for box, place in boxes]:
+                request.wait()
         self._window.sync()
 
     def destroy(self) -> None:
@@ -343,6 +430,50 @@ class GlobalArray(Collectives):
             leave_together(self.destroy, error, self.comm)
 
 
+def distributed_as(g: GlobalArray, chunks: Sequence[int]) -> tuple[Any, Any, Any]:
+    """Return the arguments of `ParallelArray.distribute` for the distribution of a global array.
+
+    Parameters
+    ----------
+    g : GlobalArray
+    chunks : sequence of int
+        Chunk shape of the array that is to be distributed; blocks that are dealt out are as many
+        chunks as come next to those of `g`.
+
+    Returns
+    -------
+    kind, block, process_grid
+    """
+    g._check()
+    zones = g._window.layout.zones
+    cut = zones.distribution
+    if cut.kind == "irregular":
+        return cut.kind, [(0, *some) for some in cut.cuts], None
+    blocks = [
+        max(1, round(n * own / chunk))
+        for n, own, chunk in zip(cut.block, zones.chunks, chunks, strict=True)
+    ]
+    return cut.kind, blocks, zones.process_grid
+
+
+def zones_in_memory(g: GlobalArray) -> tuple[list[tuple[Zone, Zone]], int]:
+    """Return the zones of this rank, each with its place in `access`, and the most that a rank has.
+
+    Parameters
+    ----------
+    g : GlobalArray
+
+    Returns
+    -------
+    list of tuple, int
+    """
+    g._check()
+    layout = g._window.layout
+    # Blocks are dealt to rank 0 first.
+    most = sum(1 for _ in layout.blocks(0)) if layout.zones.distribution.is_dealt else 1
+    return list(layout.blocks(g.comm.rank)), most
+
+
 def enlarge(g: GlobalArray, shape: tuple[int, ...]) -> None:
     """Grow the axes of a global array at their ends, to a shape, by zeros; collective.
 
@@ -357,6 +488,10 @@ def enlarge(g: GlobalArray, shape: tuple[int, ...]) -> None:
         step.arguments = f"enlarge a global array to {shape}"
     zones = Zones(old.distribution, old.low, shape, old.offset, old.chunks, g.comm.size)
     g._move(zones, [0] * len(shape))
+
+
+def _moved(some: slice, by: int) -> slice:
+    return slice(some.start + by, some.stop + by)
 
 
 def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -15,7 +16,7 @@ from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.mpi.file_views import FileViews, Rounds
-from extarray.mpi.rank_io import OwnEngine, ThroughMPI, accumulate
+from extarray.mpi.rank_io import OwnEngine, ThroughMPI, Transfer, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
 from extarray.mpi.zones import ZonedArray
@@ -24,13 +25,14 @@ from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.mpi.file_parts import Job
-    from extarray.mpi.rank_io import RankIO, Transfer
+    from extarray.mpi.rank_io import RankIO
     from extarray.mpi.requests import Request
+    from extarray.mpi.zones import Zone
     from extarray.storage.checksums import Sums
     from extarray.storage.file_store import FileStore
 
@@ -147,7 +149,7 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         order : {"C", "F"}
-            Memory order of a new result, for "block".
+            Memory order of a new result, but for "block_cyclic".
         out : ndarray, optional
             Where to read to.
         collective : bool
@@ -156,8 +158,8 @@ class ParallelIO(ZonedArray):
         Returns
         -------
         ndarray
-            For "block" of the zone's shape; for "block_cyclic" 1-D, the zones one after the other,
-            each in C order.
+            Of the zone's shape; for "block_cyclic" 1-D, the zones one after the other, each in C
+            order.
 
         Examples
         --------
@@ -175,7 +177,7 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         local : array_like
-            As `read_zone` gives it; for "block" also what broadcasts to it.
+            As `read_zone` gives it; but for "block_cyclic" also what broadcasts to it.
         collective : bool
             False: this rank writes alone.
 
@@ -317,10 +319,32 @@ class ParallelIO(ZonedArray):
 
     def _reading_zone(self, order: Literal["C", "F"], out: NDArray[Any] | None) -> Transfer:
         zones = self._zones()
-        if zones.distribution.kind == "block":
+        if not zones.distribution.is_dealt:
             return self._reading(zones.of(self.comm.rank)[0], out, order)
         ranges = zones.ranges(self.comm.rank)
         return self._unless_cut(lambda io: io.reading_zones(ranges, out))
+
+    def _read_boxes(self, parts: Iterable[tuple[Zone, Zone]], out: NDArray[Any]) -> None:
+        """Read boxes to parts of an array; collective."""
+        boxes = list(parts)
+
+        def read(io: RankIO) -> Transfer:
+            transfers = [io.reading(box, out[place], "C") for box, place in boxes]
+            jobs = itertools.chain.from_iterable(one.jobs for one in transfers)
+            return Transfer(jobs, False, lambda: [one.finish() for one in transfers])
+
+        self._transfer("read", lambda: self._unless_cut(read), True)
+
+    def _write_boxes(self, parts: Iterable[tuple[Zone, Zone]], values: NDArray[Any]) -> None:
+        """Write parts of an array to boxes; collective."""
+        boxes = list(parts)
+
+        def write() -> Transfer:
+            transfers = [self._io.writing(box, values[place]) for box, place in boxes]
+            jobs = itertools.chain.from_iterable(one.jobs for one in transfers)
+            return Transfer(jobs, True, lambda: [one.finish() for one in transfers])
+
+        self._transfer("write", write, True)
 
     def _unless_cut(self, plan: Callable[[RankIO], Transfer]) -> Transfer:
         """Plan a reading, which is made anew where a writer outside cuts elements off meanwhile.
@@ -340,7 +364,7 @@ class ParallelIO(ZonedArray):
 
     def _writing_zone(self, local: Any) -> Transfer:
         zones = self._zones()
-        if zones.distribution.kind == "block":
+        if not zones.distribution.is_dealt:
             zone = zones.of(self.comm.rank)[0]
             return self._io.writing(zone, local)
         return self._io.writing_zones(zones.ranges(self.comm.rank), local)

@@ -1,8 +1,9 @@
 """Patches: which part of a selection which rank has, and where in its memory.  No MPI here.
 
-Each rank has the elements of its zone in C order, with ghosts around them where the array has any:
-copies of elements that belong to others.  A selection is a hyperslab, or a list of points; what it
-has in the memory of one rank is a patch.
+Each rank has the elements of its zones in C order, with those of several side by side along each
+axis, and with ghosts around them where the array has any: copies of elements that belong to others.
+A selection is a hyperslab, or a list of points; what it has in one block of the memory of a rank is
+a patch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from extarray.common.arguments import as_int
-from extarray.common.errors import BoundsError, SelectionError, ShapeError
+from extarray.common.errors import ArgumentError, BoundsError, SelectionError, ShapeError
 from extarray.mpi.zones import extents
 from extarray.selection.brackets import as_query
 from extarray.selection.factors import Progression
@@ -34,11 +35,13 @@ __all__ = [
     "Hyperslab",
     "Patch",
     "Runs",
+    "Section",
     "ZoneLayout",
     "as_ghosts",
     "as_points",
     "ghost_boxes",
     "numbers",
+    "steps_between",
 ]
 
 
@@ -179,8 +182,94 @@ class Hyperslab(NamedTuple):
         return values.reshape(self.extents)[self.flips]
 
 
+class Section(NamedTuple):
+    """A hyperslab with axes in an order of their own, as an operand or a target of operations.
+
+    Along each axis of the array it has a range, in the order of the section, which may be
+    backwards; `axes` are those of the array that the section has, in the order of the section.
+    """
+
+    ranges: tuple[range, ...]
+    axes: Index
+
+    @classmethod
+    def whole(cls, shape: Index) -> Section:
+        """Return the section of all elements."""
+        return cls(tuple(map(range, shape)), tuple(range(len(shape))))
+
+    @classmethod
+    def of(cls, selection: Any, shape: Index, dtype: np.dtype[Any]) -> Section:
+        """Return the section of a selection; the dtype is for messages.
+
+        >>> Section.of((1, slice(None, None, -2)), (3, 6), np.dtype("f8"))
+        Section(ranges=(range(1, 2), range(5, -1, -2)), axes=(1,))
+        """
+        box = Hyperslab.of(selection, shape, dtype)
+        items = list(selection) if type(selection) is tuple else [selection]
+        if any(item is None for item in items):
+            raise SelectionError("a section has axes of its array alone: leave None out")
+        at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+        items[at : at + 1] = [slice(None)] * (len(shape) - len(items) + (at < len(items)))
+        ranges = tuple(
+            some[::-1] if flip == _BACKWARDS else some
+            for some, flip in zip(box.ranges, box.flips, strict=True)
+        )
+        return cls(ranges, tuple(j for j, item in enumerate(items) if isinstance(item, slice)))
+
+    @property
+    def shape(self) -> Index:
+        """Elements along each axis of the section."""
+        return tuple(len(self.ranges[j]) for j in self.axes)
+
+    @property
+    def T(self) -> Section:  # noqa: N802 -- as of an ndarray
+        """The section with its axes in reverse."""
+        return Section(self.ranges, self.axes[::-1])
+
+    @property
+    def box(self) -> Hyperslab:
+        """The elements, in the order of the array."""
+        forwards = [some[::-1] if some.step < 0 else some for some in self.ranges]
+        return Hyperslab(tuple(map(len, forwards)), forwards, self._flips)
+
+    @property
+    def forwards(self) -> Section:
+        """The section with the elements of each axis in the order of the array."""
+        return Section(tuple(self.box.ranges), self.axes)
+
+    @property
+    def _flips(self) -> tuple[slice, ...]:
+        return tuple(_BACKWARDS if some.step < 0 else _FORWARDS for some in self.ranges)
+
+    def ordered(self, axis: int, some: slice) -> slice:
+        """Return a slice along an axis of the array, as the box has it, as the section has it."""
+        if self.ranges[axis].step > 0:
+            return some
+        last = len(self.ranges[axis]) - 1
+        return slice(last - some.start, last - some.stop if some.stop <= last else None, -1)
+
+    def part(self, slices: Sequence[slice]) -> Section:
+        """Return a part, given a slice for each axis of the section."""
+        ranges = list(self.ranges)
+        for j, some in zip(self.axes, slices, strict=True):
+            ranges[j] = ranges[j][some]
+        return Section(tuple(ranges), self.axes)
+
+    def of_box(self, values: NDArray[Any]) -> NDArray[Any]:
+        """View values of the box as those of the section."""
+        kept = sorted(self.axes)
+        items = [flip if j in kept else 0 for j, flip in enumerate(self._flips)]
+        return values[(*items, ...)].transpose([kept.index(j) for j in self.axes])
+
+    def to_box(self, values: NDArray[Any]) -> NDArray[Any]:
+        """View values of the section as those of the box."""
+        places = sorted(range(len(self.axes)), key=self.axes.__getitem__)
+        items = [flip if j in self.axes else None for j, flip in enumerate(self._flips)]
+        return values.transpose(places)[tuple(items)]
+
+
 class Patch(NamedTuple):
-    """The part of a selection that is in the memory of one rank."""
+    """The part of a selection that is in one block of the memory of a rank."""
 
     rank: int
     extents: Index  # of the memory of that rank
@@ -196,38 +285,89 @@ class Runs(NamedTuple):
     loops: list[tuple[int, int]]  # number and distance in bytes of repetitions, outermost first
 
 
+class _AxisLayout:
+    """The places of the indices of one axis: on which ranks, and where in their memory.
+
+    Block i, of indices cuts[i] ... cuts[i + 1] - 1, is at place i % n of the process grid, and
+    begins at firsts[i] in the memory there, which has extents[place] indices.
+    """
+
+    def __init__(self, zones: Zones, axis: int) -> None:
+        self.cuts, self.n = zones.cuts(axis), zones.process_grid[axis]
+        self.firsts: list[int] = []
+        self.extents = [0] * self.n
+        for i, (low, high) in enumerate(itertools.pairwise(self.cuts)):
+            self.firsts.append(self.extents[i % self.n])
+            self.extents[i % self.n] += high - low
+
+    def blocks(self, place: int) -> list[tuple[slice, slice]]:
+        """Return the blocks at a place that are not empty: in the array, and in memory."""
+        return [
+            (slice(low, high), slice(first, first + high - low))
+            for low, high, first in zip(
+                self.cuts[place :: self.n],
+                self.cuts[place + 1 :: self.n],
+                self.firsts[place :: self.n],
+                strict=False,
+            )
+            if low < high
+        ]
+
+
 class ZoneLayout:
-    """The places of the elements of a global array, of which each rank has one zone.
+    """The places of the elements of a global array, of which each rank has the zones.
 
     The memory of a rank that has elements has ghosts more, at both ends of each axis.
     """
 
     def __init__(self, zones: Zones, dtype: np.dtype[Any], ghosts: Index) -> None:
+        if zones.distribution.is_dealt and any(ghosts):
+            raise ArgumentError(
+                "ghosts are around one zone of a rank, and 'block_cyclic' deals out several; use "
+                "'block' or 'irregular'"
+            )
         self.zones, self.shape = zones, zones.high
         self.dtype, self.ghosts = dtype, ghosts
-        self._cuts = [zones.cuts(j) for j in range(len(zones.high))]
+        self._axes = [_AxisLayout(zones, j) for j in range(len(zones.high))]
+        self._n_places = math.prod(zones.process_grid)
 
-    def zone(self, rank: int) -> Zone:
-        """Return the elements of a rank."""
-        return self.zones.of(rank)[0]
+    def is_cut_as(self, other: ZoneLayout) -> bool:
+        """Tell whether each rank has the same elements of two arrays, side by side alike."""
+        pairs = zip(self._axes, other._axes, strict=False)
+        return self.shape == other.shape and all(a.cuts == b.cuts and a.n == b.n for a, b in pairs)
 
     def extents(self, rank: int) -> Index:
         """Return the shape of the memory of a rank."""
-        around = self._around(rank)
-        return tuple(n + 2 * g for n, g in zip(extents(self.zone(rank)), around, strict=True))
+        own = self._own_extents(rank)
+        return tuple(n + 2 * g for n, g in zip(own, self._around(own), strict=True))
 
     def inside(self, rank: int) -> Zone:
         """Return where the elements of a rank are in its memory."""
-        pairs = zip(extents(self.zone(rank)), self._around(rank), strict=True)
-        return tuple(slice(g, g + n) for n, g in pairs)
+        own = self._own_extents(rank)
+        return tuple(slice(g, g + n) for n, g in zip(own, self._around(own), strict=True))
 
-    def _around(self, rank: int) -> Index:
+    def blocks(self, rank: int) -> Iterator[tuple[Zone, Zone]]:
+        """Yield the zones of a rank that are not empty: in the array, and `inside` its memory."""
+        if rank < self._n_places:
+            places = self.zones.coordinates(rank)
+            sides = [axis.blocks(place) for axis, place in zip(self._axes, places, strict=True)]
+            for parts in itertools.product(*sides):
+                yield tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+
+    def _own_extents(self, rank: int) -> Index:
+        """Return the extents of the elements of a rank, its zones side by side."""
+        if rank >= self._n_places:
+            return (0,) * len(self.shape)
+        places = self.zones.coordinates(rank)
+        return tuple(axis.extents[at] for axis, at in zip(self._axes, places, strict=True))
+
+    def _around(self, own: Index) -> Index:
         """Return the widths of the ghosts of a rank: nothing has none."""
-        return self.ghosts if all(extents(self.zone(rank))) else (0,) * len(self.ghosts)
+        return self.ghosts if all(own) else (0,) * len(self.ghosts)
 
     def patches(self, box: Hyperslab) -> Iterator[Patch]:
-        """Yield the parts of a hyperslab, rank by rank, at a cost of O(patches)."""
-        sides = list(map(_along, box.ranges, self._cuts, self.ghosts))
+        """Yield the parts of a hyperslab, block by block, at a cost of O(patches)."""
+        sides = list(map(_along, box.ranges, self._axes, self.ghosts))
         grid = self.zones.process_grid
         for parts in itertools.product(*sides):
             places, extents, remote, local = zip(*parts, strict=True)
@@ -235,6 +375,33 @@ class ZoneLayout:
             for at, n in zip(places, grid, strict=True):
                 rank = rank * n + at
             yield Patch(rank, extents, remote, local)
+
+    def sides(self, box: Hyperslab, rank: int) -> list[list[tuple[slice, slice]]]:
+        """Return what a rank has of a hyperslab: along each axis, slices of its memory and of it.
+
+        Its patches are their outer product.
+        """
+        if rank >= self._n_places:
+            return [[] for _ in self.shape]
+        found = zip(box.ranges, self._axes, self.ghosts, self.zones.coordinates(rank), strict=True)
+        return [
+            [(remote, local) for at, _, remote, local in _along(some, axis, ghosts) if at == place]
+            for some, axis, ghosts, place in found
+        ]
+
+    def edges(self, section: Section, axis: int) -> list[int]:
+        """Return where blocks end along an axis of a section: its first index, and these."""
+        j = section.axes[axis]
+        some, n = section.box.ranges[j], len(section.ranges[j])
+        ends = [local.stop for *_, local in _along(some, self._axes[j], self.ghosts[j])]
+        edges = [0, *ends]
+        return [n - edge for edge in reversed(edges)] if section.ranges[j].step < 0 else edges
+
+    def owners(self, box: Hyperslab) -> Iterator[tuple[int, Zone]]:
+        """Yield the ranks that have parts of a hyperslab, and these parts as slices."""
+        for patch in self.patches(box):
+            parts = (some[s] for some, s in zip(box.ranges, patch.local, strict=True))
+            yield patch.rank, tuple(slice(some.start, some.stop, some.step) for some in parts)
 
     def runs(self, patch: Patch) -> Runs:
         """Return a patch of a hyperslab as runs of elements, as few as there are."""
@@ -259,11 +426,11 @@ class ZoneLayout:
         """Yield the parts of a list of points, rank by rank."""
         ranks = np.zeros(len(indices), np.int64)
         places = []
-        for j, (cuts, ghosts) in enumerate(zip(self._cuts, self.ghosts, strict=True)):
-            edges = np.array(cuts, np.int64)
+        for j, (axis, ghosts) in enumerate(zip(self._axes, self.ghosts, strict=True)):
+            edges, firsts = np.array(axis.cuts, np.int64), np.array(axis.firsts, np.int64)
             at = np.searchsorted(edges, indices[:, j], "right") - 1
-            ranks = ranks * (len(cuts) - 1) + at
-            places.append(indices[:, j] - edges[at] + ghosts)
+            ranks = ranks * axis.n + at % axis.n
+            places.append(indices[:, j] - edges[at] + firsts[at] + ghosts)
         order = np.argsort(ranks, kind="stable")
         found, first = np.unique(ranks[order], return_index=True)
         for rank, local in zip(found.tolist(), np.split(order, first[1:]), strict=False):
@@ -280,23 +447,42 @@ class ZoneLayout:
 _Side = tuple[int, int, slice, slice]
 
 
-def _along(some: range, cuts: list[int], ghosts: int) -> list[_Side]:
-    """List what the places of the process grid have of a range, along one axis."""
+def _along(some: range, axis: _AxisLayout, ghosts: int) -> list[_Side]:
+    """List what the blocks along one axis have of a range."""
     n, start, step = len(some), some.start, some.step
     if not n:
         return []
+    cuts = axis.cuts
     at, done, found = bisect_right(cuts, start) - 1, 0, []
     while done < n:
         # Of the next elements those before the next cut.
         low, high = cuts[at], cuts[at + 1]
         stop = min(-((start - high) // step), n)
         if stop > done:
-            shift = start + ghosts - low
+            place = at % axis.n
+            shift = start + ghosts - low + axis.firsts[at]
             remote = slice(done * step + shift, (stop - 1) * step + shift + 1, step)
-            found.append((at, high - low + 2 * ghosts, remote, slice(done, stop)))
+            found.append((place, axis.extents[place] + 2 * ghosts, remote, slice(done, stop)))
             done = stop
         at += 1
     return found
+
+
+def steps_between(edges: set[int], least: int, most: int) -> list[slice]:
+    """Cut an axis at edges, into steps of at most `most` indices; those below `least` go together.
+
+    >>> steps_between({0, 300, 310, 320}, 128, 200)
+    [slice(0, 150, None), slice(150, 300, None), slice(300, 320, None)]
+    """
+    places = sorted(edges)
+    cuts = places[:1]
+    for number, edge in enumerate(places[1:], 2):
+        if number < len(places) and places[number] - cuts[-1] <= least:
+            continue
+        start, extent = cuts[-1], edge - cuts[-1]
+        n = -(-extent // most)
+        cuts.extend(start + extent * i // n for i in range(1, n + 1))
+    return [slice(a, z) for a, z in itertools.pairwise(cuts)]
 
 
 def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:

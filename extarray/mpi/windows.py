@@ -274,5 +274,5 @@ def _start(
 
 def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:
     """Wait until parts have arrived, which have to live until then."""
-    for patch, _ in parts:
-        window.rma.Flush(patch.rank)
+    for rank in {patch.rank for patch, _ in parts}:
+        window.rma.Flush(rank)

@@ -2,14 +2,17 @@
 
 The chunks that hold an array (or a part of one) are cut along their boundaries over a grid of
 processes, whose ranks are row-major.  BLOCK gives each process one box, the larger ones first;
-BLOCK_CYCLIC deals boxes of a few chunks out in turn.  Every rank computes every zone.
+BLOCK_CYCLIC deals boxes of a few chunks out in turn.  An irregular distribution is cut between the
+elements that it names, also inside chunks.  Every rank computes every zone.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
@@ -17,11 +20,11 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.resizing import count, is_start
 from extarray.common.arguments import as_axis, as_int, as_ints
-from extarray.common.errors import ArgumentError, BoundsError, ShapeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, BoundsError, ShapeError
 from extarray.mpi.runtime import check_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from extarray.array.resizing import Side
     from extarray.mpi.runtime import Agreement
@@ -29,10 +32,12 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "Blocks",
     "Distribution",
     "Zone",
     "ZonedArray",
     "Zones",
+    "as_place",
     "default_process_grid",
     "extents",
     "factorizations",
@@ -42,7 +47,10 @@ __all__ = [
 Index = tuple[int, ...]
 Zone = tuple[slice, ...]
 
-KINDS = ("block", "block_cyclic")
+# Chunks of a block, or where the blocks of each axis begin.
+Blocks = SupportsIndex | Sequence[SupportsIndex] | Sequence[Sequence[SupportsIndex]]
+
+KINDS = ("block", "block_cyclic", "irregular")
 
 
 @dataclass(frozen=True)
@@ -50,28 +58,34 @@ class Distribution:
     """A way to cut an array into zones, whatever its bounds.
 
     `block` has the chunks of a block along each axis, for "block_cyclic"; without a process grid,
-    it is as `default_process_grid` says.
+    it is as `default_process_grid` says.  `cuts` are those of "irregular": the elements of each
+    axis with which blocks begin, but for the first block.
     """
 
     kind: str
     block: Index
     process_grid: Index | None
+    cuts: tuple[Index, ...] = ()
 
     @classmethod
     def of(
         cls,
         kind: str,
-        block: SupportsIndex | Sequence[SupportsIndex],
+        block: Blocks,
         process_grid: Sequence[SupportsIndex] | None,
         ndim: int,
         n_ranks: int,
     ) -> Distribution:
         """Return a distribution for an array of `ndim` axes, checked."""
         if kind not in KINDS:
-            raise ArgumentError(f"kind {kind!r} is not possible; use 'block' or 'block_cyclic'")
+            raise ArgumentError(
+                f"kind {kind!r} is not possible; use 'block', 'block_cyclic' or 'irregular'"
+            )
         if ndim == 0:
             raise ArgumentError("an array without axes has no zones; rank 0 may read and write it")
-        blocks = as_ints(block, "block")
+        if kind == "irregular":
+            return cls._irregular(block, process_grid, ndim, n_ranks)
+        blocks = as_ints(block, "block")  # type: ignore[arg-type]
         if len(blocks) == 1:
             blocks *= ndim
         if len(blocks) != ndim or min(blocks) < 1:
@@ -88,6 +102,57 @@ class Distribution:
                     f"product is {n_ranks}, the number of ranks"
                 )
         return cls(kind, blocks, processes)
+
+    @classmethod
+    def _irregular(
+        cls, block: Any, process_grid: Sequence[SupportsIndex] | None, ndim: int, n_ranks: int
+    ) -> Distribution:
+        """Return the distribution whose blocks begin at some elements of each axis, checked.
+
+        >>> Distribution._irregular([[0, 10, 30], [0, 25]], None, 2, 6)
+        Distribution(kind='irregular', block=(1, 1), process_grid=(3, 2), cuts=((10, 30), (25,)))
+        """
+        wanted = (
+            f"give for each of {ndim} axes the elements with which its blocks begin, as in "
+            f"{[[0, 10], *([[0]] * (ndim - 1))]}"
+        )
+        if not hasattr(block, "__len__") or isinstance(block, (str, bytes)):
+            raise ArgumentTypeError(f"block {block!r} is not possible for 'irregular': {wanted}")
+        if len(block) != ndim or not all(hasattr(some, "__len__") for some in block):
+            raise ShapeError(f"block {block!r} is not possible for 'irregular': {wanted}")
+        starts = [as_ints(some, "block") for some in block]
+        for axis, some in enumerate(starts):
+            if not some or some[0] or any(a > b for a, b in itertools.pairwise(some)):
+                raise ArgumentError(
+                    f"blocks of axis {axis} cannot begin at {some}: the first begins at 0, and "
+                    "none before the one that it follows"
+                )
+        grid = tuple(map(len, starts))
+        if math.prod(grid) > n_ranks:
+            raise ShapeError(
+                f"{' x '.join(map(str, grid))} blocks are one for each of {math.prod(grid)} ranks, "
+                f"and there are {n_ranks}; give at most {n_ranks} blocks, or start more ranks"
+            )
+        if process_grid is not None and as_ints(process_grid, "process_grid") != grid:
+            raise ShapeError(
+                f"a process grid {tuple(process_grid)} is not possible: the blocks are {grid}; "
+                "leave it out"
+            )
+        return cls("irregular", (1,) * ndim, grid, tuple(some[1:] for some in starts))
+
+    @property
+    def is_dealt(self) -> bool:
+        """True if a rank has several zones, dealt out in turn."""
+        return self.kind == "block_cyclic"
+
+    def moved(self, by: Sequence[int]) -> Distribution:
+        """Return the distribution of the same elements where they are counted from elsewhere.
+
+        >>> Distribution("irregular", (1,), (2,), ((10,),)).moved((3,)).cuts
+        ((13,),)
+        """
+        cuts = tuple(tuple(cut + n for cut in some) for some, n in zip(self.cuts, by, strict=False))
+        return replace(self, cuts=cuts)
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
@@ -143,6 +208,22 @@ def shifted(zone: Zone, axis: int, by: int) -> Zone:
     return (*zone[:axis], moved, *zone[axis + 1 :])
 
 
+def as_place(index: SupportsIndex | Sequence[SupportsIndex], shape: Index) -> Index:
+    """Return an index of one element of an array, checked; none is negative then.
+
+    >>> as_place((1, -1), (3, 4))
+    (1, 3)
+    """
+    given = index if isinstance(index, (tuple, list, np.ndarray)) else (index,)
+    if len(given) != len(shape):
+        raise ShapeError(f"an index has {len(shape)} entries here, not {len(given)}")
+    places = [as_int(i, "an index") for i in given]
+    for j, (i, n) in enumerate(zip(places, shape, strict=True)):
+        if not -n <= i < n:
+            raise BoundsError(f"index {i} is out of bounds for axis {j} with size {n}")
+    return tuple(i % n for i, n in zip(places, shape, strict=True))
+
+
 class Zones:
     """The zones of the elements low ... high - 1 of an array, as it counts them.
 
@@ -181,17 +262,37 @@ class Zones:
         self.process_grid = distribution.process_grid or default_process_grid(self.grid, n_ranks)
 
     def of(self, rank: int) -> list[Zone]:
-        """Return the zones of a rank, in increasing order; for "block" one, perhaps empty."""
+        """Return the zones of a rank, in increasing order; one, perhaps empty, if none is dealt."""
         return list(itertools.product(*self.ranges(rank)))
+
+    def as_told(self, rank: int) -> Zone | list[Zone]:
+        """Return the zones of a rank as users are told: a list of them only if they are dealt."""
+        zones = self.of(rank)
+        return zones if self.distribution.is_dealt else zones[0]
 
     def ranges(self, rank: int) -> list[list[slice]]:
         """Return the ranges along each axis of which the zones of a rank are the outer product."""
-        return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
+        if rank >= math.prod(self.process_grid):  # of more ranks than irregular blocks
+            return [[slice(z, z)] for z in self.high]
+        return [self._ranges(j, place) for j, place in enumerate(self.coordinates(rank))]
+
+    def coordinates(self, rank: int) -> list[int]:
+        """Return the place of a rank in the process grid."""
+        places = []  # np.unravel_index takes twice as long
+        for n in reversed(self.process_grid):
+            rank, place = divmod(rank, n)
+            places.append(place)
+        return places[::-1]
 
     def cuts(self, axis: int) -> list[int]:
-        """Return where "block" cuts an axis: the first element of each process, and the end."""
-        places = range(self.process_grid[axis])
-        return [*(self._ranges(axis, place)[0].start for place in places), self.high[axis]]
+        """Return where an axis is cut: the first element of each block, and the end.
+
+        Block i belongs to the processes at place i of the process grid, modulo its extent.
+        """
+        n = self.process_grid[axis]
+        sides = itertools.zip_longest(*(self._ranges(axis, place) for place in range(n)))
+        starts = [some.start for side in sides for some in side if some is not None]
+        return [*starts, self.high[axis]]
 
     def owner(self, index: Sequence[int]) -> int:
         """Return the rank of an element inside the box."""
@@ -203,7 +304,9 @@ class Zones:
                 )
             chunk = (i + self.offset[j]) // self.chunks[j] - self._first[j]
             n = self.process_grid[j]
-            if self.distribution.kind == "block":
+            if self.distribution.kind == "irregular":
+                place = bisect_right(self.distribution.cuts[j], i)
+            elif self.distribution.kind == "block":
                 each, larger = divmod(self.grid[j], n)
                 at = larger * (each + 1)
                 place = chunk // (each + 1) if chunk < at else larger + (chunk - at) // each
@@ -212,14 +315,6 @@ class Zones:
             rank = rank * n + place
         return rank
 
-    def _coordinates(self, rank: int) -> list[int]:
-        """Return the place of a rank in the process grid."""
-        places = []  # np.unravel_index takes twice as long
-        for n in reversed(self.process_grid):
-            rank, place = divmod(rank, n)
-            places.append(place)
-        return places[::-1]
-
     def _ranges(self, axis: int, place: int) -> list[slice]:
         """Return what the processes at one place along an axis of their grid have of that axis."""
         extent, n = self.grid[axis], self.process_grid[axis]
@@ -227,6 +322,11 @@ class Zones:
             each, larger = divmod(extent, n)
             start = place * each + min(place, larger)
             return [self._elements(axis, start, start + each + (place < larger))]
+        if self.distribution.kind == "irregular":
+            low, high = self.low[axis], self.high[axis]
+            edges = (low, *self.distribution.cuts[axis], high)
+            start, stop = (min(max(edge, low), high) for edge in edges[place : place + 2])
+            return [slice(start, stop)]
         block = self.distribution.block[axis]
         return [
             self._elements(axis, start, min(start + block, extent))
@@ -250,27 +350,30 @@ class ZonedArray(ExtArray):
 
     comm: Any
     _agreement: Agreement
-    _distribution: Distribution | None  # None: no axes
+    _distribution: Distribution | None  # None: no axes; counts from the origin
     _pair: FileStore  # the files, as this rank has them open
 
     def distribute(
         self,
-        kind: Literal["block", "block_cyclic"] = "block",
-        block: SupportsIndex | Sequence[SupportsIndex] = 1,
+        kind: Literal["block", "block_cyclic", "irregular"] = "block",
+        block: Blocks = 1,
         process_grid: Sequence[SupportsIndex] | None = None,
     ) -> None:
         """Choose how the array is cut into zones; collective.
 
         Parameters
         ----------
-        kind : {"block", "block_cyclic"}
+        kind : {"block", "block_cyclic", "irregular"}
             "block": one box a rank, as even as whole chunks allow, the larger ones first, as
             ``np.array_split`` cuts.  "block_cyclic": blocks of chunks, dealt out in turn.
-        block : int or sequence of int
-            Chunks of a block (along each axis), for "block_cyclic".
+            "irregular": one box a rank, cut where `block` says.
+        block : int or sequence of int, or sequence of sequences of int
+            For "block_cyclic" the chunks of a block (along each axis).  For "irregular" a sequence
+            for each axis, of the elements with which its blocks begin: the first is 0, and equal
+            ones make empty blocks.
         process_grid : sequence of int, optional
             Ranks along each axis, row-major; None: the zones are as near to cubes of chunks as
-            possible.
+            possible, or for "irregular" as `block` says.
 
         Raises
         ------
@@ -281,15 +384,22 @@ class ZonedArray(ExtArray):
         An array begins with "block", and anew where it gains an axis.  Zones follow the bounds:
         what `zone` says is computed anew when the array has grown.
 
+        Irregular blocks belong to the ranks in C order; there may be fewer blocks than ranks, whose
+        last ones have empty zones then.  The cuts between blocks stay with their elements: when an
+        axis grows, its last block grows, or at the start its first.  Blocks that begin beyond the
+        bounds are empty until the array grows.  Cuts may lie inside chunks; such a chunk is read by
+        several ranks, so cuts between chunks are faster.
+
         Examples
         --------
         >>> a.distribute("block_cyclic", block=2)  # doctest: +SKIP
+        >>> a.distribute("irregular", [[0, 10, 30], [0, 25]])  # doctest: +SKIP
         """
         self._check()
         with self._agreement.step() as step:
             chosen = Distribution.of(kind, block, process_grid, self.ndim, self.comm.size)
             step.arguments = f"distribute {chosen}"
-        self._distribution = chosen
+        self._distribution = chosen.moved([-n for n in self.origin])
 
     def zone(self, rank: SupportsIndex | None = None) -> Any:
         """Return the part of the array that belongs to a rank.
@@ -302,8 +412,8 @@ class ZonedArray(ExtArray):
         Returns
         -------
         tuple of slice, or list of tuple of slice
-            For "block" one box, empty where there are no chunks for the rank; for "block_cyclic"
-            all boxes, in increasing order.
+            One box, empty where there are no elements for the rank; for "block_cyclic" all boxes,
+            in increasing order.
 
         Raises
         ------
@@ -337,14 +447,7 @@ class ZonedArray(ExtArray):
         >>> a.owner((7, 2))  # doctest: +SKIP
         2
         """
-        given = index if isinstance(index, (tuple, list, np.ndarray)) else (index,)
-        if len(given) != self.ndim:
-            raise ShapeError(f"an index has {self.ndim} entries here, not {len(given)}")
-        places = [as_int(i, "an index") for i in given]
-        for j, (i, n) in enumerate(zip(places, self.shape, strict=True)):
-            if not -n <= i < n:
-                raise BoundsError(f"index {i} is out of bounds for axis {j} with size {n}")
-        return self._zones().owner([i % n for i, n in zip(places, self.shape, strict=True)])
+        return self._zones().owner(as_place(index, self.shape))
 
     def zone_of_growth(
         self,
@@ -370,7 +473,7 @@ class ZonedArray(ExtArray):
         Notes
         -----
         The new part is cut like an array of its own, with a process grid that suits it, so that all
-        ranks have something to write.
+        ranks have something to write; that of an irregular distribution by "block".
 
         Examples
         --------
@@ -389,6 +492,8 @@ class ZonedArray(ExtArray):
     def _zones(self) -> Zones:
         """Return the zones of the array."""
         distribution = self._distributed()
+        if distribution.cuts:
+            distribution = distribution.moved(self.origin)
         low, n = (0,) * self.ndim, self.comm.size
         return Zones(distribution, low, self.shape, self._pair.now.state.offset, self.chunks, n)
 
@@ -397,7 +502,8 @@ class ZonedArray(ExtArray):
         given = self._distributed()
         low, high = [0] * self.ndim, list(self.shape)
         low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)
-        distribution = Distribution(given.kind, given.block, None)
+        kind = given.kind if given.is_dealt else "block"
+        distribution = Distribution(kind, given.block, None)
         return Zones(
             distribution, low, high, self._pair.now.state.offset, self.chunks, self.comm.size
         )
@@ -413,5 +519,4 @@ class ZonedArray(ExtArray):
         return self._distribution
 
     def _of_rank(self, zones: Zones, rank: SupportsIndex | None) -> Any:
-        parts = zones.of(check_rank(rank, self.comm))
-        return parts[0] if zones.distribution.kind == "block" else parts
+        return zones.as_told(check_rank(rank, self.comm))

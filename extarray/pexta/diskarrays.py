@@ -17,6 +17,7 @@ from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape
 from extarray.mpi import GlobalArray
+from extarray.mpi.global_array import distributed_as
 from extarray.mpi.parallel_io import hints_of
 from extarray.mpi.runtime import library
 from extarray.pexta.hints import chunks_for, io_hints
@@ -175,9 +176,9 @@ def create(
         Elements of a typical request along each axis, by which the chunk shape is chosen, also
         where the array has fewer as yet; -1: unspecified.
     g_a : GlobalArray, optional
-        Of as many axes and of the ranks of the session: the array is cut into zones by its process
-        grid, between chunks, until it is closed.  None: zones are as near to cubes of chunks as
-        possible.
+        Of as many axes and of the ranks of the session: until the array is closed, it is
+        distributed as this one, with the same process grid, and cut between chunks; that of an
+        irregular one, where that is cut.  None: zones are as near to cubes of chunks as possible.
     overwrite : bool
         Replace an array of this file name.
 
@@ -263,10 +264,10 @@ def create_config(
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
         info = io_hints(numfiles, numioprocs)
-        processes = None if g_a is None else _process_grid_of(g_a, len(shape))
-        step.arguments = (
-            f"create '{resolve_path(filename)}' in mode {permitted}, process grid {processes}"
+        cut = (
+            None if g_a is None else distributed_as(_check_axes(g_a, len(shape)), (1,) * len(shape))
         )
+        step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}, zones {cut}"
     array = xa.create(
         filename,
         shape,
@@ -277,20 +278,20 @@ def create_config(
         comm=session.comm,
         info=info,
     )
-    if processes is not None:
-        cast("ParallelArray", array).distribute("block", process_grid=processes)
+    if g_a is not None:
+        cast("ParallelArray", array).distribute(*distributed_as(g_a, array.chunks))
     return _opened(session, array, filename, permitted)
 
 
-def _process_grid_of(g_a: Any, ndim: int) -> tuple[int, ...]:
-    """Return the process grid of a global array that is to decide the zones of a disk array."""
+def _check_axes(g_a: Any, ndim: int) -> GlobalArray:
+    """Check a global array that is to decide the zones of a disk array."""
     given = check_global(g_a)
     if given.ndim != ndim:
         raise ShapeError(
             f"a global array with {given.ndim} axes cannot decide the zones of an array with "
             f"{ndim}; give one with as many"
         )
-    return given.process_grid
+    return given
 
 
 def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:

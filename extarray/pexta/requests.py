@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray import ExtArrayError
+from extarray.mpi.global_array import zones_in_memory
 from extarray.mpi.zones import extents
 from extarray.pexta.sections import Section, Slabs, runs
 
@@ -43,7 +44,7 @@ class Moves:
     """The moves of this rank between two sections of the same number of elements.
 
     All ranks have as many.  Where both sections have one shape, each rank moves what lies in its
-    own zone of the global array, in place.  Otherwise parts of the disk's section are dealt out in
+    own zones of the global array, in place.  Otherwise parts of the disk's section are dealt out in
     turn, and one-sided access has their elements from all over the global array.  A rank buffers
     `most` elements at most.
     """
@@ -51,23 +52,28 @@ class Moves:
     def __init__(self, memory: Section, disk: Section, g_a: GlobalArray, most: int) -> None:
         self._memory, self._disk, self._g_a = memory, disk, g_a
         self._is_direct = memory.shape == disk.shape
+        self._zones, self._most_zones = zones_in_memory(g_a) if self._is_direct else ([], 0)
         share = -(-math.prod(disk.shape) // g_a.comm.size)
         self._slabs = Slabs(disk.shape, max(1, min(most, share)))
 
     def __len__(self) -> int:
-        return 1 if self._is_direct else -(-len(self._slabs) // self._g_a.comm.size)
+        return self._most_zones if self._is_direct else -(-len(self._slabs) // self._g_a.comm.size)
 
     def __getitem__(self, number: int) -> _Move:
         """Return a move of this rank; of nothing where others have one more."""
-        return self._in_place() if self._is_direct else self._buffered(number)
+        return self._in_place(number) if self._is_direct else self._buffered(number)
 
-    def _in_place(self) -> _Move:
+    def _in_place(self, number: int) -> _Move:
         memory, disk, g_a = self._memory, self._disk, self._g_a
-        zone = g_a.distribution()
+        zone, place = (
+            self._zones[number] if number < len(self._zones) else 2 * [(slice(0, 0),) * g_a.ndim]
+        )
         box = memory.within(zone)
         local = tuple(
-            slice(s.start - z.start, s.stop - z.start) if s.start < s.stop else slice(0)
-            for s, z in zip(memory.of_array(box), zone, strict=True)
+            slice(s.start - z.start + p.start, s.stop - z.start + p.start)
+            if s.start < s.stop
+            else slice(0)
+            for s, z, p in zip(memory.of_array(box), zone, place, strict=True)
         )
         block = disk.turned(memory.turned(g_a.access()[local]))
         return _Move(disk.of_array(box), block, [])

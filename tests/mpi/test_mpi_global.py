@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpirun import Launcher
+from zoning import distributions
 
-from extarray.mpi.patches import Hyperslab, ZoneLayout, ghost_boxes
-from extarray.mpi.zones import Distribution, Zones
+from extarray.mpi.patches import Hyperslab, Section, ZoneLayout, ghost_boxes, steps_between
+from extarray.mpi.zones import Zones
 from extarray.storage import lock
 from extarray.storage.filesystem import File
 
@@ -39,6 +40,12 @@ def test_global_arrays(run, path, ranks, hosts, near):
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, "one"), (4, "one"), (2, "each"), (3, "two")])
 def test_one_sided(run, ranks, hosts):
     run(ranks, hosts, "onesided.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, "one"), (2, "each"), (4, "two")])
+def test_operations_on_sections_and_products(run, path, ranks, hosts):
+    run(ranks, hosts, "operations.py", path)
 
 
 @pytest.mark.slow
@@ -87,15 +94,17 @@ def take_turn(file):
 
 
 @st.composite
-def layouts(draw):
+def layouts(draw, kinds=("block", "block_cyclic", "irregular")):
     """Where the elements of a global array are, and a selection."""
     ndim = draw(st.integers(1, 3))
     shape = tuple(draw(st.lists(st.integers(0, 7), min_size=ndim, max_size=ndim)))
     chunks = draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
     ghosts = tuple(draw(st.lists(st.integers(0, 2), min_size=ndim, max_size=ndim)))
     ranks = draw(st.integers(1, 6))
-    block, zero = Distribution.of("block", 1, None, ndim, ranks), (0,) * ndim
-    layout = ZoneLayout(Zones(block, zero, shape, zero, chunks, ranks), np.dtype("u2"), ghosts)
+    cut, zero = draw(distributions(ndim, ranks, kinds)), (0,) * ndim
+    if cut.is_dealt:
+        ghosts = zero
+    layout = ZoneLayout(Zones(cut, zero, shape, zero, chunks, ranks), np.dtype("u2"), ghosts)
     bounds = st.none() | st.integers(-8, 8)
     slices = st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, 3, -1, -2]))
     key = tuple(draw(slices | st.integers(-n, n - 1) if n else slices) for n in shape)
@@ -106,7 +115,10 @@ def memories(layout, ranks, model):
     """The memory of each rank, with zeros for ghosts."""
     found = [np.zeros(layout.extents(rank), "u2") for rank in range(ranks)]
     for rank, memory in enumerate(found):
-        memory[layout.inside(rank)] = model[layout.zone(rank)]
+        own = memory[layout.inside(rank)]
+        for zone, place in layout.blocks(rank):
+            own[place] = model[zone]
+        assert own.all()  # zones side by side leave no room
     return found
 
 
@@ -143,7 +155,73 @@ def test_patches_are_what_is_selected(case):
     assert np.array_equal(by_runs, model[key])
 
 
-@given(layouts(), st.booleans())
+@given(layouts())
+def test_locating_a_region_agrees_with_zones(case):
+    layout, ranks, key = case
+    owners = np.full(layout.shape, -1)
+    for rank in range(ranks):
+        for zone in layout.zones.of(rank):
+            owners[zone] = rank
+    found = np.full(layout.shape, -1)
+    for rank, part in layout.owners(Hyperslab.of(key, layout.shape, layout.dtype)):
+        assert (found[part] == -1).all()
+        found[part] = rank
+    selected = np.zeros(layout.shape, bool)
+    selected[key] = True
+    assert np.array_equal(found, np.where(selected, owners, -1))
+
+
+@given(layouts(), st.booleans(), st.data())
+def test_sections_are_what_is_selected(case, turned, data):
+    layout, ranks, key = case
+    model = np.arange(1, np.prod(layout.shape, dtype=int) + 1, dtype="u2").reshape(layout.shape)
+    section = Section.of(key, layout.shape, layout.dtype)
+    expected = model[key]
+    if turned:
+        section, expected = section.T, expected.T
+    assert section.shape == expected.shape
+    plain = model[tuple(slice(some.start, some.stop) for some in map(hull, section.box.ranges))]
+    steps = tuple(slice(None, None, some.step) for some in section.box.ranges)
+    box = plain[steps] if plain.size else np.empty(section.box.extents, "u2")
+    assert np.array_equal(section.of_box(box), expected)
+    back = np.zeros(section.box.extents, "u2")
+    section.to_box(section.of_box(back))[...] = box  # both are views
+    assert np.array_equal(back, box)
+    part = [data.draw(parts(n)) for n in section.shape]
+    assert section.part(part).shape == expected[tuple(part)].shape
+    # What ranks have of it is all of it, in the order that a section says.
+    made = np.zeros(expected.shape, "u2")
+    for rank in range(ranks):
+        own = memories(layout, ranks, model)[rank]
+        sides = layout.sides(section.box, rank)
+        if all(sides):
+            for patch in np.ndindex(*map(len, sides)):
+                taken = [side[i] for side, i in zip(sides, patch, strict=True)]
+                place = tuple(section.ordered(j, taken[j][1]) for j in section.axes)
+                made[place] = section.forwards.of_box(own[tuple(some for some, _ in taken)])
+    assert np.array_equal(made, expected)
+    for axis, n in enumerate(section.shape):
+        edges = layout.edges(section, axis)
+        assert edges[0] == 0 and edges[-1] == n and edges == sorted(set(edges))
+
+
+def hull(some):
+    return range(some[0], some[-1] + 1) if some else range(0)
+
+
+def parts(n):
+    return st.builds(slice, st.integers(0, n), st.integers(0, n))
+
+
+@given(st.sets(st.integers(1, 60), max_size=8), st.integers(1, 9), st.integers(9, 20))
+def test_steps_follow_each_other(edges, least, most):
+    steps = steps_between({0, *edges}, least, most)
+    assert [some.start for some in steps] == [0, *(some.stop for some in steps)][:-1]
+    assert (steps[-1].stop if steps else 0) == max(edges, default=0)
+    assert all(0 < some.stop - some.start <= most for some in steps)
+
+
+@given(layouts(("block", "irregular")), st.booleans())
 def test_ghosts_are_what_surrounds_a_zone(case, wrap):
     layout, ranks, _ = case
     model = np.arange(1, np.prod(layout.shape, dtype=int) + 1, dtype="u2").reshape(layout.shape)
@@ -151,7 +229,7 @@ def test_ghosts_are_what_surrounds_a_zone(case, wrap):
         return
     around = np.pad(model, [(w, w) for w in layout.ghosts], "wrap" if wrap else "constant")
     for rank, memory in enumerate(memories(layout, ranks, model)):
-        zone = layout.zone(rank)
+        (zone,) = layout.zones.of(rank)
         for box, place in ghost_boxes(zone, layout.shape, layout.ghosts, wrap):
             assert not memory[place].any()
             memory[place] = model[box]

@@ -10,6 +10,7 @@ import pytest
 from factory import Factory
 from hypothesis import given
 from hypothesis import strategies as st
+from zoning import distributions
 
 import extarray as xa
 from extarray._core._history import mark_of
@@ -89,11 +90,8 @@ def cases(draw):
     low, extent, offset = draw(numbers), draw(numbers), draw(numbers)
     chunks = draw(st.lists(st.integers(1, 4), min_size=ndim, max_size=ndim))
     ranks = draw(st.integers(1, 6))
-    kind = draw(st.sampled_from(["block", "block_cyclic"]))
-    block = draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
-    grid = draw(st.none() | st.permutations([ranks] + [1] * (ndim - 1)))
     high = [a + n for a, n in zip(low, extent, strict=True)]
-    distribution = Distribution.of(kind, block, grid, ndim, ranks)
+    distribution = draw(distributions(ndim, ranks))
     return Zones(distribution, low, high, offset, chunks, ranks), ranks, offset, chunks
 
 
@@ -104,11 +102,13 @@ def test_zones_are_a_partition_by_owners(case):
     for rank in range(ranks):
         found = zones.of(rank)
         assert found == sorted(found, key=lambda zone: [s.start for s in zone])
-        if zones.distribution.kind == "block":
+        if not zones.distribution.is_dealt:
             assert len(found) == 1
         for zone in found:
             assert (owners[zone] == -1).all()
             owners[zone] = rank
+            if zones.distribution.kind == "irregular":
+                continue
             for s, a, z, b, c in zip(zone, zones.low, zones.high, offset, chunks, strict=True):
                 # Cuts lie between chunks, or at the ends.
                 assert all(e in (a, z) or (e + b) % c == 0 for e in (s.start, s.stop))
@@ -121,6 +121,24 @@ def test_zones_are_a_partition_by_owners(case):
             [math.prod(s.stop - s.start for s in zones.of(r)[0]) for r in range(ranks)]
         )
         assert sizes.sum() == math.prod(map(int.__sub__, zones.high, zones.low))
+
+
+def test_irregular_zones_are_the_blocks_that_were_named():
+    blocks = Distribution.of("irregular", [[0, 10, 30], [0, 25]], None, 2, 7)
+    zones = Zones(blocks, (0, 0), (50, 40), (0, 0), (8, 8), 7)
+    edges = [(0, 10), (10, 30), (30, 50)], [(0, 25), (25, 40)]
+    named = [(slice(*rows), slice(*columns)) for rows, columns in itertools.product(*edges)]
+    assert [zone for rank in range(6) for zone in zones.of(rank)] == named
+    assert zones.process_grid == (3, 2)
+    assert [zones.owner(index) for index in [(9, 24), (10, 25), (49, 0)]] == [0, 3, 4]
+    assert zones.of(6) == [(slice(50, 50), slice(40, 40))]
+    # The cuts stay with their elements when three rows are added before the first.
+    grown = Zones(blocks.moved((3, 0)), (0, 0), (53, 40), (0, 0), (8, 8), 7)
+    assert [zone[0] for zone in map(grown.as_told, (0, 2, 4))] == [
+        slice(0, 13),
+        slice(13, 33),
+        slice(33, 53),
+    ]
 
 
 def test_blocks_are_cut_as_numpy_splits():
@@ -141,11 +159,28 @@ def test_blocks_are_cut_as_numpy_splits():
         (("block", 1, (2, 3), 2, 4), xa.ShapeError),
         (("block", 1, (4,), 2, 4), xa.ShapeError),
         (("block", 1, None, 0, 4), xa.ArgumentError),
+        (("irregular", 1, None, 2, 4), xa.ArgumentTypeError),
+        (("irregular", "ab", None, 2, 4), xa.ArgumentTypeError),
+        (("irregular", [0, 10], None, 2, 4), xa.ShapeError),
+        (("irregular", [[0, 10]], None, 2, 4), xa.ShapeError),
+        (("irregular", [[0, 1.5], [0]], None, 2, 4), xa.ArgumentTypeError),
+        (("irregular", [[1, 10], [0]], None, 2, 4), xa.ArgumentError),
+        (("irregular", [[0, 10, 5], [0]], None, 2, 4), xa.ArgumentError),
+        (("irregular", [[0], []], None, 2, 4), xa.ArgumentError),
+        (("irregular", [[0, 1, 2], [0, 1]], None, 2, 4), xa.ShapeError),
+        (("irregular", [[0, 1], [0, 1]], (4, 1), 2, 4), xa.ShapeError),
     ],
 )
 def test_impossible_distributions(arguments, error):
     with pytest.raises(error):
         Distribution.of(*arguments)
+
+
+def test_the_error_says_how_many_blocks_are_possible():
+    with pytest.raises(xa.ShapeError, match=r"3 x 2 blocks .* 6 ranks, and there are 4; give"):
+        Distribution.of("irregular", [[0, 1, 2], [0, 1]], None, 2, 4)
+    fitting = Distribution.of("irregular", np.array([[0, 1], [0, 1]]), (2, 2), 2, 4)
+    assert fitting.cuts == ((1,), (1,))
 
 
 def test_an_owner_outside():

@@ -235,6 +235,44 @@ for g in (g_a, g_b, g_c, small, large):
 pexta.delete(d_a)
 pexta.terminate()
 
+# Global arrays of any distribution are written and read, and decide the zones of disk arrays.
+pexta.init()
+model = np.arange(140.0).reshape(10, 14)
+for cut in (
+    {"kind": "irregular", "block": [[0, 7, 8][:size], [0]]},
+    {"kind": "irregular", "block": [[0], [0]]},
+    {"kind": "block_cyclic", "block": 3, "process_grid": (1, size)},
+    {"kind": "block_cyclic", "block": 1, "chunks": (2, 3)},
+):
+    g_a = GlobalArray.create(model.shape, "f8", comm, **cut)
+    for number in range(rank, 10, size):
+        g_a.put(number, model[number])
+    g_a.sync()
+    d_a = pexta.create("f8", 2, model.shape, "x", folder / "x", pexta.RW, (2, 3), g_a)
+    zones = d_a.array.zone()
+    if cut["kind"] == "irregular":
+        assert zones == g_a.distribution()
+    else:
+        assert isinstance(zones, list)
+        assert zones == g_a.distribution() or cut["block"] == 3
+    g_b = GlobalArray.create(model.shape, "f8", comm, kind="irregular", block=[[0, 1][:size], [0]])
+    pexta.write(g_a, d_a)
+    assert np.array_equal(d_a.array.read(), model)
+    pexta.wait(pexta.iread(g_b, d_a))
+    assert np.array_equal(g_b.get(), model)
+    g_b.sync()
+    g_a.zero()
+    pexta.wait(pexta.iread_section(True, g_a, (1, 2), (5, 8), d_a, (0, 0), (6, 4)))
+    expected = np.zeros(model.shape)
+    expected[1:6, 2:9] = model[:7, :5].T
+    assert np.array_equal(g_a.get(), expected)
+    g_a.sync()
+    pexta.iwrite_section(False, g_a, (1, 2), (5, 8), d_a, (5, 7), (9, 13))
+    pexta.delete(d_a)
+    g_a.destroy()
+    g_b.destroy()
+pexta.terminate()
+
 # All arrays under a communicator are closed by all ranks, in the order in which they were opened.
 pexta.init()
 arrays = [xa.create(folder / name, (4,), comm=comm) for name in "xyz"]
