@@ -41,6 +41,7 @@ __all__ = [
     "check_sole",
     "fill_value",
     "html",
+    "html_of_view",
     "info",
     "save_attrs",
     "set_dims",
@@ -48,7 +49,7 @@ __all__ = [
     "text",
 ]
 
-_later = LazyImports({"html": "escape", "extarray.grid.html": "describe"})
+_later = LazyImports({"html": "escape", "extarray.grid.html": "describe describe_view"})
 
 
 class Writers(Protocol):
@@ -311,4 +312,12 @@ def html(array: Shown) -> str:
         return f"<code>{_later.escape(repr(array))}</code>"
     axial: Grown = array.axial
     shown: str = _later.describe(array.info(), axial.segments, axial._growth)
+    return shown
+
+
+def html_of_view(view: Any, array: Shown, index: str) -> str:
+    """Return what shows a view in a notebook: a table; `index` is its index in the array."""
+    facts = {name: getattr(view, name) for name in ("shape", "chunks", "dtype", "dims")}
+    facts.update(bytes=view.nbytes, index=index)
+    shown: str = _later.describe_view(facts, array.info())
     return shown

@@ -15,15 +15,18 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from extarray._core._array import check_destination
 from extarray.array.copies import Late
+from extarray.array.facts import html_of_view
 from extarray.common.errors import (
     ArgumentError,
     BoundsError,
+    ExtArrayError,
     MissingError,
     ReadOnlyError,
 )
@@ -270,6 +273,13 @@ class LazyView(Late):
     def __repr__(self) -> str:
         what = "" if self._field is None else f", dtype {self.dtype},"
         return f"<extarray.LazyView: shape {self.shape}{what} of {self._array!r}>"
+
+    def _repr_html_(self) -> str:
+        """Show the view in a notebook: a table, with its index in the array."""
+        try:
+            return html_of_view(self, self._array, ", ".join(map(_index_text, self._factors)))
+        except ExtArrayError:  # the array is closed, or has lost what the view shows
+            return f"<code>{escape(repr(self))}</code>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An array in memory comes back without its history; one in files as it is then.
@@ -625,6 +635,17 @@ def everything(array: Any) -> LazyView:
     """
     factors = (Progression(j, 0, 1, n, j) for j, n in enumerate(array.shape))
     return LazyView(array, factors, array.shape)
+
+
+def _index_text(factor: AxisFactor) -> str:
+    """Return what a view has of an axis, as brackets have it."""
+    if not isinstance(factor, Progression):
+        return f"{factor.count} indices"
+    if factor.dim < 0:
+        return str(factor.start)
+    stop = factor.start + factor.count * factor.step
+    step = "" if factor.step == 1 else f":{factor.step}"
+    return f"{factor.start}:{stop if stop >= 0 else ''}{step}"
 
 
 def _restored(

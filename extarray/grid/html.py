@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-__all__ = ["describe"]
+__all__ = ["describe", "describe_view"]
 
 # Pixels.
 _MARGIN = 24.0  # at the left, for a label that is turned
@@ -78,6 +78,37 @@ def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], G
     )
 
 
+def describe_view(view: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Return the HTML element that shows a view: a ``<div>`` with a table.
+
+    `view` has the shape, the chunks, the dtype, the bytes and the names of axes of the view, and its
+    index in the array as a text; `facts` is what `ExtArray.info` gives.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.zeros((4, 3))
+    >>> view = {"shape": (2, 3), "chunks": (2, 3), "dtype": a.dtype, "dims": None, "bytes": 48}
+    >>> view["index"] = "2:4, 0:3"
+    >>> text = describe_view(view, a.info())
+    >>> text.startswith("<div"), "[2:4, 0:3]" in text
+    (True, True)
+    """
+    part = format_bytes(math.prod(view["chunks"]) * view["dtype"].itemsize)
+    rows = [
+        ("", "<b>View</b>", "<b>Best read by</b>"),
+        ("Shape", _text(view["shape"]), _text(view["chunks"])),
+        ("Bytes", format_bytes(view["bytes"]), part),
+    ]
+    wide = [("Axes", _text(", ".join(view["dims"])))] if view["dims"] else []
+    wide += [
+        ("Type", _text(view["dtype"])),
+        ("Shows", f"[{_text(view['index'])}] of an array of shape {_text(facts['shape'])}"),
+        ("Where", _where(facts)),
+    ]
+    return f'<div style="margin:4px 0 8px;line-height:1.4">{_rows(rows, wide)}</div>'
+
+
 def _names(facts: Mapping[str, Any]) -> list[str]:
     """Return the names of the axes, or their numbers."""
     return [
@@ -110,6 +141,11 @@ def _table(facts: Mapping[str, Any]) -> str:
     attrs = format_attrs(facts)
     if attrs:
         wide.append(("Attributes", "".join(f"<div>{_text(line)}</div>" for line in attrs)))
+    return _rows(rows, wide)
+
+
+def _rows(rows: Sequence[tuple[str, str, str]], wide: Sequence[tuple[str, str]]) -> str:
+    """Return a table of rows of two cells, and below them rows of one, which are HTML."""
     lines = [
         f'<tr style="background:none"><th style="{_HEAD}">{name}</th>'
         f'<td style="{_CELL}">{array}</td><td style="{_CELL}">{chunk}</td></tr>'

@@ -237,3 +237,35 @@ def test_files_are_named_with_their_mode(path):
         assert f"{path} (" in show(array).text
         assert "mode r" in show(array).text
     assert show(array).text == repr(array)
+
+
+# -- views ---------------------------------------------------------------------------------------
+
+
+def test_a_view_is_a_table(tmp_path):
+    with xa.create(tmp_path / "<b>", (10, 8, 6), "f4", dims=("t", "y", "<i>"), fill_value=1) as a:
+        for view, shape, index in (
+            (a.lazy[2:9:3, 4], "(3, 6)", "[2:11:3, 4, 0:6]"),
+            (a.lazy[::-1], "(10, 8, 6)", "[9::-1, 0:8, 0:6]"),
+            (a.lazy[:, [1, 1, 5]].T, "(6, 3, 10)", "[0:10, 3 indices, 0:6]"),
+            (a.lazy[None, 0, 0, 0], "(1,)", "[0, 0, 0]"),
+        ):
+            text = show(view).text
+            for words in (shape, index, "(10, 8, 6)", "float32", "mode r+"):
+                assert words in text
+        assert "t, y, <i>" in show(a.lazy[1:]).text
+    assert show(view).text.startswith("<extarray.LazyView")
+
+
+def test_a_view_of_a_field_has_the_type_of_the_field():
+    a = xa.zeros((4, 3), [("x", "i2"), ("v", "f8")])
+    text = show(a.lazy["v"]).text
+    assert "float64" in text
+    assert "96 B" in text
+
+
+def test_a_view_of_what_is_gone_has_a_text():
+    a = xa.zeros((4, 3))
+    view = a.lazy[1:]
+    a.add_axis()
+    assert show(view).text.startswith("<extarray.LazyView")
