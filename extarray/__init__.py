@@ -28,6 +28,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 from extarray.array.array import ExtArray
+from extarray.array.copies import provide_rechunk
 from extarray.array.creation import create, empty, from_array, full, ones, open, zeros
 from extarray.array.together import Together, provide
 from extarray.common.config import config
@@ -86,6 +87,7 @@ def _together() -> Together:
 
 
 provide(_together)
+provide_rechunk(lambda: _later.rechunk)
 dlpack.provide(lambda: _standard.module("__array_api_version__"))
 
 __version__ = "0.1.0"

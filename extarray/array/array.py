@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.common.formatting import Info
+    from extarray.common.progress import Reported
     from extarray.format.header import Header
     from extarray.grid.policy import Growth
     from extarray.selection.fields import Fields
@@ -1186,6 +1187,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         *,
         order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
         checksum: bool | None = None,
+        progress: Reported = True,
     ) -> Self:
         """Copy into a fresh, dense array: one segment, no history.
 
@@ -1199,6 +1201,9 @@ class ExtArray(ArrayCore, NumpyMixin):
             Of the elements in a chunk, as for `create`; "K" and "A": the present one.
         checksum : bool, optional
             Keep checksums, as for `create`; None: as this array does, in files.
+        progress : bool or callable
+            Show how far the work has come, on a terminal or in a notebook; or a function, which is
+            called with the bytes that are done, and with those in all.
 
         Returns
         -------
@@ -1230,9 +1235,78 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         if path is None and chunks is None and builds_graph():  # it looks who calls this method
             return self.lazy[...]  # type: ignore[no-any-return]
-        return copies.copy(self, path, chunks, order=order, checksum=checksum)  # type: ignore[no-any-return]
+        return copies.copy(  # type: ignore[no-any-return]
+            self, path, chunks, order=order, checksum=checksum, progress=progress
+        )
 
-    def repack(self, path: Any, *, checksum: bool | None = None) -> Self:
+    def rechunk(
+        self,
+        chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        path: Any = None,
+        *,
+        axes: Sequence[SupportsIndex | str] | None = None,
+        order: Literal["C", "F", "Z", "H"] | None = None,
+        dtype: DTypeLike | None = None,
+        max_memory: int | str = "256 MiB",
+        workers: int | None = None,
+        in_place: bool = False,
+        resume: bool = False,
+        verify: bool = False,
+        progress: Reported = True,
+    ) -> ExtArray:
+        """Copy into an array with other chunks, axes in another order, or another dtype.
+
+        Parameters
+        ----------
+        chunks : int or sequence of int, optional
+            Chunk shape, by axes of the new array; None: the present one.
+        path : str or PathLike, optional
+            Of the new pair of files; None: in memory, unless `in_place`.
+        axes, order, dtype, max_memory, workers, resume, verify, progress
+            As for `extarray.rechunk`.
+        in_place : bool
+            Replace the pair of files of this array, when all is done, and close this array: what is
+            returned has the path.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+", with the attributes, the names of axes, and the fill value.
+
+        Raises
+        ------
+        ArgumentError, ExistsError, LockedError, AxisError, ChunksError, DTypeError, StorageError
+            As `extarray.rechunk`.
+
+        Notes
+        -----
+        Reads and writes at once, and not late as dask's method of this name.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array(["ab", "abcd"])
+        >>> a = a.rechunk(dtype="U9")
+        >>> a.append(["abcdefghi"])
+        >>> a[...]
+        array(['ab', 'abcd', 'abcdefghi'], dtype='<U9')
+        """
+        return copies.rechunked(  # type: ignore[no-any-return]
+            self,
+            path,
+            chunks=chunks,
+            axes=axes,
+            order=order,
+            dtype=dtype,
+            max_memory=max_memory,
+            workers=workers,
+            in_place=in_place,
+            resume=resume,
+            verify=verify,
+            progress=progress,
+        )
+
+    def repack(self, path: Any, *, checksum: bool | None = None, progress: Reported = True) -> Self:
         """Write the elements inside the bounds into a fresh, dense array.
 
         Parameters
@@ -1240,6 +1314,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         path : str or PathLike
             Of the new pair of files.
         checksum : bool, optional
+        progress : bool or callable
             As for `copy`.
 
         Returns
@@ -1262,7 +1337,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((100, 1), (1, 1))
         >>> b.close()
         """
-        return copies.repack(self, path, checksum=checksum)  # type: ignore[no-any-return]
+        return copies.repack(self, path, checksum=checksum, progress=progress)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Self:
         return self.copy()

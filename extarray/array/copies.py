@@ -23,6 +23,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
+from extarray.common.progress import check_progress
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from extarray.common.progress import Reported
     from extarray.format.header import Header
     from extarray.grid.tiles import Box
     from extarray.streaming.blocks import Line
@@ -51,6 +53,8 @@ __all__ = [
     "astype",
     "copy",
     "elements_of",
+    "provide_rechunk",
+    "rechunked",
     "reduced",
     "reopened",
     "repack",
@@ -73,7 +77,9 @@ class Copied(Stored, Protocol):
     @property
     def _changes(self) -> int | None: ...
     def read(self) -> NDArray[Any]: ...
-    def copy(self, path: Any, *, checksum: bool | None = None) -> Any: ...
+    def copy(
+        self, path: Any, *, checksum: bool | None = None, progress: Reported = True
+    ) -> Any: ...
     def _verified(self) -> Any: ...
     @classmethod
     def _plain_kind(cls) -> type[Any]: ...
@@ -94,9 +100,11 @@ def copy(
     *,
     order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
     checksum: bool | None = None,
+    progress: Reported = True,
 ) -> Any:
     """Copy into a fresh, dense array; see `ExtArray.copy`."""
     array._check()
+    progress = check_progress(progress)
     if isinstance(path, str) and path in _NUMPY_ORDERS:
         raise ArgumentError(
             f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
@@ -122,9 +130,23 @@ def copy(
     growth = array._store.now.growth
     elements, memory = elements_of(source), config.max_memory
     work = _later.Transformation(
-        made, source, elements, shape, header, attrs, passes, memory, growth=growth
+        made, source, elements, shape, header, attrs, passes, memory, progress, growth=growth
     )
     return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
+
+
+# What makes an array in other chunks opens arrays by their paths, too: it stands above.
+_load_rechunk: list[Callable[[], Callable[..., Any]]] = []
+
+
+def provide_rechunk(load: Callable[[], Callable[..., Any]]) -> None:
+    """Name what imports `rechunk`, when it is first used."""
+    _load_rechunk[:] = [load]
+
+
+def rechunked(array: Copied, path: Any, **options: Any) -> Any:
+    """Copy into an array with another layout; see `ExtArray.rechunk`."""
+    return _load_rechunk[0]()(array, path, **options)
 
 
 class Made:
@@ -155,11 +177,13 @@ def elements_of(source: Any) -> list[Any]:
     return [source._origin.hex(), *source._extract]
 
 
-def repack(array: Copied, path: Any, *, checksum: bool | None = None) -> Any:
+def repack(
+    array: Copied, path: Any, *, checksum: bool | None = None, progress: Reported = True
+) -> Any:
     """Write the elements into a fresh, dense array in files; see `ExtArray.repack`."""
     if path is None:
         raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
-    return array.copy(path, checksum=checksum)
+    return array.copy(path, checksum=checksum, progress=progress)
 
 
 def reduced(array: Copied) -> tuple[Any, ...]:

@@ -180,16 +180,37 @@ def length_of(array: Resizable, values: Any, axis: int) -> int:
             f"cannot append data of shape {given} along axis {axis} of an array of shape {shape}: "
             f"{text} is needed"
         )
-    _check_kind(array, values.dtype)
+    _check_kind(array, values)
     return int(given[axis])
 
 
-def _check_kind(array: Resizable, dtype: np.dtype[Any]) -> None:
-    if not np.can_cast(dtype, array.dtype, "same_kind"):
+def _check_kind(array: Resizable, values: Any) -> None:
+    """Raise where values are of another kind than the elements, or texts that do not fit.
+
+    What is read block by block tells its dtype alone; its texts are looked at as they come.
+    """
+    own, dtype = array.dtype, values.dtype
+    if not np.can_cast(dtype, own, "same_kind"):
         raise CastingError(
-            f"cannot append {dtype} to an array of {array.dtype} by the rule 'same_kind'; cast it "
+            f"cannot append {dtype} to an array of {own} by the rule 'same_kind'; cast it "
             "first, with astype"
         )
+    if not (own.kind in "US" and dtype.kind in "US" and isinstance(values, np.ndarray)):
+        return
+    longest = int(np.strings.str_len(values).max(initial=0))
+    if longest > _text_length(own):
+        wider = np.dtype((own.type, longest)).str
+        place = "" if array.path is None else ", in_place=True"
+        raise CastingError(
+            f"cannot append texts of {longest} characters to an array of {own.str}, as they would "
+            f"be cut; widen it first, a = a.rechunk(dtype={wider!r}{place}), or cut them, with "
+            f"astype({own.str!r})"
+        )
+
+
+def _text_length(dtype: np.dtype[Any]) -> int:
+    """Return the characters that a text of a dtype may have."""
+    return dtype.itemsize // np.dtype((dtype.type, 1)).itemsize
 
 
 def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> None:
@@ -208,7 +229,7 @@ def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> No
         wanted = tuple(s.stop - s.start for s in part)
         if block.shape != wanted:
             raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
-        _check_kind(array, block.dtype)
+        _check_kind(array, block)
         block = unmasked(block, array.dtype, array.fill_value)
         low = [n + s.start for n, s in zip(start, part, strict=True)]
         high = [n + s.stop for n, s in zip(start, part, strict=True)]
@@ -248,6 +269,8 @@ def as_source(
         taken = dtype.kind in _TAKEN.get(values.dtype.kind, "")
         if values.ndim == 0 or (values.size and not taken):
             return values
+        if values.dtype.kind == dtype.kind and dtype.kind in "US":
+            return values  # whole, whose length is looked at
     return np.asarray(x, dtype)
 
 

@@ -22,6 +22,7 @@ from extarray.array.together import together
 from extarray.common.arguments import axis_named, parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
+from extarray.common.progress import check_progress
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.format.labels import Taken, attrs_of_copy, axis_names, known_dims
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from extarray.common.progress import Reported
     from extarray.format.header import Header
     from extarray.selection.axis_factors import AxisFactor
 
@@ -63,7 +65,7 @@ def rechunk(
     in_place: bool = False,
     resume: bool = False,
     verify: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     comm: Any = None,
 ) -> ExtArray:
     """Copy an array into one with other chunks, axes in another order, or another order in a chunk.
@@ -100,9 +102,10 @@ def rechunk(
         remembers of what and how it was made.  Both are said on stderr.
     verify : bool
         At the end read both arrays, and compare checksums box by box.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal; and say on
-        stderr when work is resumed.
+    progress : bool or callable
+        Show how far the work has come, on a terminal or in a notebook, and say on stderr when work
+        is resumed; or a function, which is called with the bytes that are done, and with those in
+        all.  With `comm` rank 0 tells.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks of this communicator share the work; collective.  All give the same arguments, a
         `path`, and a `src` in files, which each reads by itself.
@@ -161,6 +164,7 @@ def rechunk(
     ...     b.chunks
     (1, 2)
     """
+    check_progress(progress)
     with contextlib.ExitStack() as stack:
 
         def limits() -> int:
@@ -237,7 +241,7 @@ def _work(
     order: Any,
     dtype: Any,
     budget: int,
-    progress: bool,
+    progress: Reported,
     verify: bool,
     in_memory: bool = False,
     in_place: bool = False,

@@ -29,6 +29,7 @@ from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
@@ -83,6 +84,8 @@ class Resizable(Protocol):
     def ndim(self) -> int: ...  # noqa: D102
     @property
     def itemsize(self) -> int: ...  # noqa: D102
+    @property
+    def path(self) -> Path | None: ...  # noqa: D102
     @property
     def chunk_bytes(self) -> int: ...  # noqa: D102
     @property

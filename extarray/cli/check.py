@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         print("extarray check: --force is a way to repair; give --repair too", file=sys.stderr)
         return 2
     # Where nobody looks, the report is all there is on stdout.
-    progress = _Bars() if sys.stderr.isatty() else None
+    progress = _Bars() if sys.stderr.isatty() else False
 
     def check(path: Any) -> Any:
         return xa.check(path, args.data, args.repair, args.force, progress=progress)

@@ -2,6 +2,8 @@
 
 From the top down; each module uses some of those below it, and none above:
 
+``progress``
+    Progress of long work: on the terminal, in a notebook, or to a function of the user's.
 ``extras``
     Optional packages: imported where they are used, all through one function.
 ``forks``
@@ -10,8 +12,6 @@ From the top down; each module uses some of those below it, and none above:
     Names of modules that are imported when one of them is first used.
 ``masked_arrays``
     Masked arrays as values: the fill value takes the place of masked elements.
-``progress``
-    Progress of long work: a line on the terminal, and nothing elsewhere.
 ``threads``
     Long pieces of work, shared among threads.
 ``config``

@@ -1,24 +1,49 @@
-"""Progress of long work: a line on the terminal, and nothing elsewhere."""
+"""Progress of long work: on the terminal, in a notebook, or to a function of the user's."""
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import sys
 import time
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from extarray.common.errors import ArgumentTypeError
+from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Progress", "say"]
+__all__ = ["Progress", "Reported", "check_progress", "say"]
+
+#: What `progress=` may be: whether to show it, or what is called with what is done, and all of it.
+Reported: TypeAlias = bool | Callable[[int, int], object]
+
+
+def check_progress(value: Any) -> Reported:
+    """Return what `progress=` was given, if that is possible.
+
+    Examples
+    --------
+    >>> check_progress(True)
+    True
+    """
+    if isinstance(value, bool) or callable(value):
+        return value  # type: ignore[no-any-return]
+    raise ArgumentTypeError(
+        f"progress must be True, False, or a function of two ints, done and total; not {value!r}"
+    )
 
 
 class Progress:
     """Tell how many bytes are done.
 
-    The line stands on stderr, where that is a terminal, and is cleared at the end.
+    What is shown is a bar where tqdm is installed, else a line, and is cleared at the end.  It
+    stands on stderr, where that is a terminal, or in a notebook.
 
     Parameters
     ----------
@@ -26,28 +51,36 @@ class Progress:
         Bytes in all.
     what : str
         What is being done.
-    shown : bool
-        False: say nothing, on a terminal either.
+    reported : bool or callable
+        False: say nothing, on a terminal either.  A function is called with the bytes that are
+        done, and with `total`; nothing is shown then, and an error that it raises ends the work.
 
     Examples
     --------
-    >>> with Progress(100, "copy", shown=True) as progress:
+    >>> with Progress(100, "copy", True) as progress:
     ...     progress.add(50)
     >>> progress.done
     50
+    >>> with Progress(100, "copy", print) as progress:
+    ...     progress.add(50)
+    50 100
     """
 
-    def __init__(self, total: int, what: str, shown: bool) -> None:
+    def __init__(self, total: int, what: str, reported: Reported) -> None:
         self.done = 0
         self._total, self._what = total, what
-        self._shown = shown and _has_terminal()
+        self._call = None if isinstance(reported, bool) else reported
+        self._shown = reported is True and (_has_terminal() or _has_notebook())
         self._begun = self._last = time.monotonic()
         self._first = 0
         self._width = 0
+        self._bar: Any = None
 
     def add(self, nbytes: int) -> None:
         """Note that so many bytes more are done."""
         self.done += nbytes
+        if self._call is not None:
+            self._call(self.done, self._total)
         if not self._shown:
             return
         now = time.monotonic()
@@ -61,6 +94,42 @@ class Progress:
         self._first += nbytes
 
     def _show(self, now: float) -> None:
+        if self._bar is None and not self._width and importlib.util.find_spec("tqdm") is not None:
+            self._attempt(self._make_bar)
+        elif self._bar is not None:
+            self._attempt(lambda: self._bar.update(self.done - self._bar.n))
+        else:
+            self._show_line(now)
+
+    def _make_bar(self) -> None:
+        """Begin a bar, which looks as the place is that it has: a terminal, or a notebook."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of widgets that a notebook lacks: it is a line then
+            kind = require("tqdm.auto", "cli", "the bar").tqdm
+            # A thread that looks after bars that stand still is not needed.
+            quiet = type("Bar", (kind,), {"monitor_interval": 0})
+            self._bar = quiet(
+                total=self._total,
+                desc=self._what,
+                unit="B",
+                unit_scale=True,
+                unit_divisor=1024,
+                initial=self._first,
+                leave=False,
+                mininterval=0,
+                # A terminal may have the width 0 (nobody has set it): nothing would be shown.
+                ncols=None if _has_notebook() else min(shutil.get_terminal_size().columns, 120),
+            )
+            self._bar.update(self.done - self._bar.n)
+
+    def _attempt(self, action: Callable[[], object]) -> None:
+        """Draw, as long as there is a place for it: the work goes on without."""
+        try:
+            action()
+        except (OSError, ValueError, AttributeError):
+            self._shown = False
+
+    def _show_line(self, now: float) -> None:
         # A clock may stand still between two looks, and so may the work.
         speed = max(1.0, (self.done - self._first) / max(now - self._begun, 1e-6))
         left = round((self._total - self.done) / speed)
@@ -80,6 +149,8 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._attempt(self._bar.close)
         if self._width:
             self._print(f"\r{'':<{self._width}}\r")
 
@@ -100,3 +171,9 @@ def _has_terminal() -> bool:
         return sys.stderr is not None and sys.stderr.isatty()
     except (AttributeError, ValueError):
         return False
+
+
+def _has_notebook() -> bool:
+    """Tell whether the code runs for a notebook, which shows what is done below a cell."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")

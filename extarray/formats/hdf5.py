@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
+    from extarray.common.progress import Reported
     from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
@@ -123,7 +124,7 @@ def to_hdf5(
     *,
     selection: Any = None,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     **options: Any,
 ) -> None:
     """Write an array into an HDF5 file, beside what is in it, in bounded memory.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.common.arguments import check_flag
 from extarray.common.errors import ClosedError, LossyWarning
-from extarray.common.progress import Progress
+from extarray.common.progress import Progress, check_progress
 from extarray.format.values import to_json
 from extarray.formats.files import of_library, part_of
 from extarray.formats.hdf5 import HDF5
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.common.progress import Reported
     from extarray.formats.description import Description
     from extarray.formats.template import Into
     from extarray.formats.transfer import Format
@@ -69,13 +69,14 @@ class MappedArray(ExtArray):
     def _plain_kind(cls) -> type[ExtArray]:  # type: ignore[override]
         return ExtArray
 
-    def write_back(self, *, progress: bool = True) -> int:
+    def write_back(self, *, progress: Reported = True) -> int:
         """Write what has changed back into the dataset.
 
         Parameters
         ----------
-        progress : bool
-            Show a line that tells how far the work has come, if stderr is a terminal.
+        progress : bool or callable
+            Show how far the work has come, on a terminal or in a notebook; or a function, which is
+            called with the bytes that are done, and with those in all.
 
         Returns
         -------
@@ -115,7 +116,7 @@ class MappedArray(ExtArray):
         """
         if self.closed:
             raise ClosedError("the mapped array is closed; map the dataset again")
-        return self._binding.write_back(self, check_flag(progress, "progress"))
+        return self._binding.write_back(self, check_progress(progress))
 
 
 @from_template("h5py")
@@ -216,7 +217,7 @@ def _mapped(
     path: Any = None,
     chunks: Any = None,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
 ) -> MappedArray:
     """Load an array of a file, and bind it to its origin."""
     binding = _Binding(form, file, name)
@@ -285,7 +286,7 @@ class _Binding:
                 slice(a, min(a + p, n)) for a, p, n in zip(place, self.part, shape, strict=True)
             )
 
-    def write_back(self, m: MappedArray, progress: bool) -> int:
+    def write_back(self, m: MappedArray, progress: Reported) -> int:
         """Write what has changed."""
         held = hold(m, verified=True)
         moved = m.origin != self.origin

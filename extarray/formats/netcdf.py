@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
+    from extarray.common.progress import Reported
     from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
@@ -137,7 +138,7 @@ def to_netcdf(
     unlimited: bool | str | Sequence[str] | None = None,
     format: Model | str | None = None,  # netCDF4's word
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     **options: Any,
 ) -> None:
     """Write an array into a netCDF file, beside the variables that are in it, in bounded memory.

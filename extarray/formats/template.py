@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import SupportsIndex
 
+    from extarray.common.progress import Reported
+
 __all__ = ["Into", "IntoValues", "Out", "from_template"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -27,7 +29,7 @@ class Into(TypedDict, total=False):
     path: str | PathLike[str] | None
     chunks: SupportsIndex | Sequence[SupportsIndex] | None
     overwrite: bool
-    progress: bool
+    progress: Reported
 
 
 class IntoValues(Into, total=False):
@@ -41,7 +43,7 @@ class Out(TypedDict, total=False):
 
     selection: Any
     overwrite: bool
-    progress: bool
+    progress: Reported
 
 
 _TAKES = {each.__name__: each for each in (Into, IntoValues, Out)}
@@ -50,8 +52,9 @@ _FIRST = ("path", "chunks", "mask_and_scale", "selection")
 _DEFAULTS = {"mask_and_scale": False, "overwrite": False, "progress": True}
 
 _PROGRESS = """\
-progress : bool
-    Show a line that tells how far the work has come, if stderr is a terminal."""
+progress : bool or callable
+    Show how far the work has come, on a terminal or in a notebook; or a function, which is
+    called with the bytes that are done, and with those in all."""
 
 _FROM_PARAMETERS = f"""\
 file : str or PathLike

@@ -21,7 +21,7 @@ from extarray.array.creation import filled
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
-from extarray.common.progress import Progress
+from extarray.common.progress import Progress, check_progress
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
 from extarray.formats.files import of_library
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.common.progress import Reported
     from extarray.formats.description import Description
     from extarray.grid.tiles import Box
 
@@ -252,7 +253,7 @@ def load(
     *,
     mask_and_scale: bool = False,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "import",
     kind: type[ExtArray] = ExtArray,
@@ -268,7 +269,8 @@ def load(
         None: those of the source, unless they are very small; else as for `create`.
     mask_and_scale : bool
         Unpack packed numbers, with NaN for those that are missing.
-    overwrite, progress : bool
+    overwrite : bool
+    progress : bool or callable
     guard : callable
         Makes the context of each read, which has the errors of the source's library.
     what : str
@@ -292,7 +294,7 @@ def load(
     """
     given = source.description
     shape, stored = check_shape(given.shape), check_dtype(given.dtype)
-    progress = check_flag(progress, "progress")
+    progress = check_progress(progress)
     lost = source.lost
     packing = given.packing if check_flag(mask_and_scale, "mask_and_scale") else None
     dtype, fill, attrs = stored, given.fill_value, attrs_for(given, lost)
@@ -342,7 +344,7 @@ def save(
     open_sink: Callable[[Description], AbstractContextManager[Sink]],
     selection: Any = None,
     *,
-    progress: bool = True,
+    progress: Reported = True,
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "export",
 ) -> None:
@@ -355,7 +357,7 @@ def save(
         Given the description, makes the context that has the sink.  It publishes what was written
         where the block ends well, and leaves nothing where it fails.
     selection : index expression, optional
-    progress : bool
+    progress : bool or callable
     guard : callable
         Makes the context of each write, which has the errors of the sink's library.
     what : str
@@ -365,7 +367,7 @@ def save(
     LossyWarning
         The file cannot hold all that the array says.
     """
-    progress = check_flag(progress, "progress")
+    progress = check_progress(progress)
     lost: list[str] = []
     view, given = described(a, selection, lost)
     itemsize = given.dtype.itemsize
@@ -461,7 +463,7 @@ class Format:
         chunks: Any = None,
         mask_and_scale: bool = False,
         overwrite: bool = False,
-        progress: bool = True,
+        progress: Reported = True,
         **options: Any,
     ) -> ExtArray:
         """Make an array of one in a file.
@@ -480,8 +482,9 @@ class Format:
             Unpack packed numbers, with NaN for those that are missing.
         overwrite : bool
             Replace an existing pair.
-        progress : bool
-            Show a line that tells how far the work has come, if stderr is a terminal.
+        progress : bool or callable
+            Show how far the work has come, on a terminal or in a notebook; or a function, which is
+            called with the bytes that are done, and with those in all.
         **options
             Of the format.
 
@@ -510,7 +513,7 @@ class Format:
         *,
         selection: Any = None,
         overwrite: bool = False,
-        progress: bool = True,
+        progress: Reported = True,
         **options: Any,
     ) -> None:
         """Write an array, or a selection of it, into a file.
@@ -525,8 +528,9 @@ class Format:
             What is written; None: all.
         overwrite : bool
             Replace what is there: the file, or the array in it where it has several.
-        progress : bool
-            Show a line that tells how far the work has come, if stderr is a terminal.
+        progress : bool or callable
+            Show how far the work has come, on a terminal or in a notebook; or a function, which is
+            called with the bytes that are done, and with those in all.
         **options
             Of the format.
         """

@@ -81,8 +81,8 @@ def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], G
 def describe_view(view: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the HTML element that shows a view: a ``<div>`` with a table.
 
-    `view` has the shape, the chunks, the dtype, the bytes and the names of axes of the view, and its
-    index in the array as a text; `facts` is what `ExtArray.info` gives.
+    `view` has the shape, chunks, dtype, bytes and names of axes of the view, and its index in the
+    array as a text; `facts` is what `ExtArray.info` gives.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentError
+from extarray.common.progress import check_progress
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.repair import Repair
 from extarray.storage import lock
@@ -18,10 +19,9 @@ from extarray.storage.pair import Pair
 from extarray.storage.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from os import PathLike
 
-    Progress = Callable[[int, int], None]
+    from extarray.common.progress import Reported
 
 __all__ = ["check"]
 
@@ -36,7 +36,7 @@ def check(
     repair: bool = False,
     force: bool = False,
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Reported = True,
 ) -> Report:
     """Check the files of an array, and repair them where asked to.
 
@@ -52,8 +52,9 @@ def check(
     force : bool
         With `repair`: also where elements, bounds or attributes are lost by it that somebody could
         still get at; and take chunks that do not fit their checksums as they are.
-    progress : callable, optional
-        Called with the number of chunks compared so far, and that of all.
+    progress : bool or callable
+        Show how far the comparison has come, on a terminal or in a notebook; or a function, which
+        is called with the number of chunks compared so far, and that of all.
 
     Returns
     -------
@@ -91,6 +92,7 @@ def check(
     """
     for name, flag in (("data", data), ("repair", repair), ("force", force)):
         check_flag(flag, name)
+    check_progress(progress)
     if force and not repair:
         raise ArgumentError("force is a way to repair; give repair=True too")
     where = resolve_path(path)
@@ -104,14 +106,14 @@ def check(
             _repair(pair, data, force, progress, (done, refused))
     with family("cannot check '{}'", where):
         if repair:
-            survey = _look(pair, False, None)
+            survey = _look(pair, False, False)
             if force or not survey.kinds:  # else they may have what the array lacks
                 done += remove_left_overs(pair.names, survey.header)
         survey = _look(pair, data, progress)
     return Report(where, survey.problems, done, refused, survey.unseen)
 
 
-def _look(pair: Pair, data: bool, progress: Progress | None) -> Survey:
+def _look(pair: Pair, data: bool, progress: Reported) -> Survey:
     """Look at the files; again, where they have changed meanwhile."""
     for attempt in range(_ATTEMPTS):
         survey = Survey(pair)
@@ -131,7 +133,7 @@ def _repair(
     pair: Pair,
     data: bool,
     force: bool,
-    progress: Progress | None,
+    progress: Reported,
     said: tuple[list[str], list[str]],
 ) -> None:
     """Repair the files, as their one writer; `said` gains what was done, and what was not."""

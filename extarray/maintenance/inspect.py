@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from extarray.common.progress import Progress
 from extarray.format.constants import SEAL_BYTES
 from extarray.grid.chunking import elements_of_chunk
 from extarray.maintenance.inspect_metadata import (
@@ -33,10 +34,11 @@ from extarray.storage.pair import OPEN_FLAGS
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from extarray.common.progress import Reported
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
 
@@ -250,7 +252,7 @@ class Survey(MetadataSurvey):
             return [] if self.kinds else ["the elements: not all of them could be compared"]
         return ["the elements; extarray check --data compares them with their checksums"]
 
-    def look_at_chunks(self, progress: Callable[[int, int], None] | None) -> None:
+    def look_at_chunks(self, progress: Reported) -> None:
         """Compare the chunks with their checksums."""
         self.looked = True
         header, state = self.header, self.state
@@ -271,7 +273,15 @@ class Survey(MetadataSurvey):
             self.compared = not state.data_bytes
             return
         comparison = Comparison(self.pair.metadata, self.pair.data, header, state.end)
-        self.wrong = comparison.run(n_chunks, progress)
+        nbytes = header.chunk_bytes
+        with Progress(n_chunks * nbytes, "check", progress is True) as line:
+
+            def tell(done: int, total: int) -> None:
+                if not isinstance(progress, bool):
+                    progress(done, total)
+                line.add(done * nbytes - line.done)
+
+            self.wrong = comparison.run(n_chunks, tell)
         self.compared = n_chunks * header.chunk_bytes == state.data_bytes
         if self.wrong.size:
             self._tell_of_chunks(header, state, comparison.in_doubt)

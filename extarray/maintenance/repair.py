@@ -41,8 +41,7 @@ from extarray.storage.checksums import SUMS_AT_ONCE, Sums, read_table
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from extarray.common.progress import Reported
     from extarray.maintenance.salvage import Salvage
 
 __all__ = ["Repair"]
@@ -85,7 +84,7 @@ class Repair:
         assert self.survey.header is not None
         return self.survey.header
 
-    def run(self, data: bool, progress: Callable[[int, int], None] | None) -> None:
+    def run(self, data: bool, progress: Reported) -> None:
         """Do what can be done; with `data`, look at the chunks too."""
         survey = self.survey
         if survey.header is None:

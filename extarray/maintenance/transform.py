@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.common.progress import Reported
     from extarray.format.header import Header
     from extarray.storage.file_store import FileStore
 
@@ -118,7 +119,7 @@ class Transformation:
     attrs: str
     passes: Sequence[Pass]
     memory: int  # bytes for all threads
-    progress: bool = False  # is shown on a terminal
+    progress: Reported = False  # what `Progress` takes; True: messages are shown, too
     verify: bool = False  # read both arrays again and compare
     growth: int = EXACT  # policy of the target, encoded
     ranks: int = 1  # processes that share the work
@@ -209,7 +210,7 @@ class Transformation:
 
     def say_done(self, path: Path) -> None:
         """Say that nothing is left to do, unless nothing is to be shown."""
-        if self.progress:
+        if self.progress is True:
             say(f"rechunk has nothing left to do: '{path}' is complete")
 
     def _is_finished(self, path: Path) -> bool:
@@ -276,7 +277,7 @@ class Transformation:
         first, new = (self._left(paths) if resume else None) or (0, None)
         if new is None:
             self._clear(paths[first:], path)
-        if self.progress and (new is not None or first):
+        if self.progress is True and (new is not None or first):
             say(f"rechunk goes on with what was begun for '{path}'")
         return first, new
 

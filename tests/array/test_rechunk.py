@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -649,6 +650,52 @@ def test_a_name_that_is_taken_meanwhile(tmp_path):
         assert_same(b[4:], values)
 
 
+# -- the method, and texts that get longer ------------------------------------------------------
+
+
+def test_the_method_is_the_function(tmp_path):
+    values = np.arange(24).reshape(4, 6)
+    a = xa.from_array(values, chunks=2, dims=("y", "x"))
+    for path in (None, tmp_path / "new"):
+        with a.rechunk((3, 1), path, axes=("x", "y"), order="F", dtype="f4") as b:
+            assert (b.chunks, b.dims, b.order, b.dtype) == ((3, 1), ("x", "y"), "F", np.float32)
+            assert_same(b[...], values.T.astype("f4"))
+    with pytest.raises(xa.ExistsError):
+        a.rechunk(1, tmp_path / "new")
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_a_column_of_texts_is_widened_under_its_name(tmp_path, kind):
+    texts = np.array(["ab", "abcd"], kind)
+    a = xa.create(tmp_path / "a", (2,), f"{kind}4", fill_value="-", dims=["band"], chunks=3)
+    a[...] = texts
+    a.attrs["unit"] = "nm"
+    longer = np.array(["abc", "abcdefghi"], kind)
+    for data in (longer, longer.tolist(), xa.from_array(longer), xa.from_array(longer).lazy[...]):
+        with pytest.raises(xa.CastingError, match="texts of 9 char") as caught:
+            a.append(data)
+        assert a.shape == (2,)
+    call = re.search(r"a = (a\.rechunk\(.*?\))", str(caught.value)).group(1)
+    old, a = a, eval(call)  # what the error says is what helps
+    assert old.closed
+    assert a.path == tmp_path / "a"
+    a.append(longer)
+    a.extend(0, 1)
+    assert_same(a[...], np.append(np.append(texts, longer), np.array(["-"], kind)))
+    assert (a.dims, a.attrs["unit"], a.chunks) == (("band",), "nm", (3,))
+    a.close()
+    assert files_of(tmp_path) == ["a.xmd", "a.xta"]
+    assert xa.check(tmp_path / "a").ok
+
+
+def test_texts_that_fit_into_a_wider_dtype_are_taken():
+    a = xa.from_array(np.array(["ab", "abcd"]))
+    a.append(np.array(["abc"], "U9"))
+    a.append(np.array(["abcdefghi"]).astype(a.dtype))
+    a.append(["x"])
+    assert_same(a[...], np.array(["ab", "abcd", "abc", "abcd", "x"]))
+
+
 # -- memory, threads, progress -------------------------------------------------------------------
 
 SETUP = """
@@ -780,17 +827,23 @@ xa.rechunk(xa.from_array(np.arange(6.)), chunks=2, progress=sys.argv[1] == "True
 """
 
 
+@pytest.mark.parametrize("bar", [True, False])
 @pytest.mark.parametrize("shown", [True, False])
-def test_progress_on_a_terminal(script, shown):
+def test_progress_on_a_terminal(script, shown, bar):
+    """A bar of tqdm, or without it a line."""
+    if bar:
+        pytest.importorskip("tqdm")
+    hide = "" if bar else "import importlib.util; importlib.util.find_spec = lambda name: None\n"
     done = subprocess.run(
-        script.command(PROGRESS, shown),
+        script.command(hide + PROGRESS, shown),
         capture_output=True,
         text=True,
         timeout=60,
         env=script.environment,
         check=True,
     )
-    assert ("rechunk: 100% of 48 B" in done.stderr) is shown
+    text = "rechunk: 100%|" if bar else "rechunk: 100% of 48 B"
+    assert (text in done.stderr) is shown
     assert done.stdout == ""
 
 

@@ -1,0 +1,116 @@
+"""Progress of long work: one argument, for all that takes long."""
+
+from __future__ import annotations
+
+import io
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray.common.limits import limits
+from extarray.common.progress import Progress
+
+
+def array_of(folder):
+    values = np.arange(4096.0).reshape(64, 64)
+    return xa.from_array(values, folder / "a", chunks=(8, 64), checksum=True)
+
+
+JOBS = {
+    "rechunk": lambda a, folder, p: xa.rechunk(a, chunks=(64, 8), progress=p),
+    "a.rechunk": lambda a, folder, p: a.rechunk((64, 8), folder / "new", progress=p).close(),
+    "copy": lambda a, folder, p: a.copy(progress=p),
+    "copy to files": lambda a, folder, p: a.copy(folder / "new", progress=p).close(),
+    "repack": lambda a, folder, p: a.repack(folder / "new", progress=p).close(),
+    "check": lambda a, folder, p: xa.check(a.path, data=True, progress=p),
+    "to_npy": lambda a, folder, p: xa.to_npy(a, folder / "new.npy", progress=p),
+    "to_raw": lambda a, folder, p: xa.to_raw(a, folder / "new.raw", progress=p),
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+class TestJobs:
+    def test_a_function_is_told(self, tmp_path, job):
+        with array_of(tmp_path) as a:
+            a.flush()
+            told = []
+            job(a, tmp_path, lambda done, total: told.append((done, total)))
+        assert told
+        assert told == sorted(told)
+        assert told[-1][0] == told[-1][1] > 0
+        assert len({total for _, total in told}) == 1
+
+    def test_an_error_of_the_function_ends_the_work(self, tmp_path, job):
+        def stop(done, total):
+            raise KeyboardInterrupt
+
+        with array_of(tmp_path) as a:
+            a.flush()
+            with pytest.raises(KeyboardInterrupt):
+                job(a, tmp_path, stop)
+        assert not (tmp_path / "new.xmd").exists()
+
+    def test_something_else_is_refused(self, tmp_path, job):
+        with array_of(tmp_path) as a, pytest.raises(xa.ArgumentTypeError, match="progress"):
+            job(a, tmp_path, 1)
+
+    def test_it_is_shown_where_somebody_looks(self, tmp_path, job, monkeypatch):
+        monkeypatch.setattr(limits, "progress_interval", 0)
+        with array_of(tmp_path) as a:
+            a.flush()
+            for shown in (True, False):
+                for path in tmp_path.glob("new*"):
+                    path.unlink()
+                monkeypatch.setattr(sys, "stderr", Terminal())
+                job(a, tmp_path, shown)
+                assert ("100%" in sys.stderr.getvalue()) is shown
+
+
+def test_what_is_read_from_a_file_is_told(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(100.0))
+    told = []
+    xa.from_npy(tmp_path / "x.npy", progress=lambda *numbers: told.append(numbers))
+    assert told[-1] == (800, 800)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_notebook_shows_it_too(monkeypatch):
+    """There stderr is no terminal."""
+    monkeypatch.setattr(limits, "progress_interval", 0)
+    shell = types.SimpleNamespace(kernel=object())
+    for found, shown in ((shell, True), (types.SimpleNamespace(), False), (None, False)):
+        monkeypatch.setitem(
+            sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda found=found: found)
+        )
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        with Progress(100, "work", True) as progress:
+            progress.add(100)
+        assert ("work" in sys.stderr.getvalue()) is shown
+
+
+def test_bars_are_of_the_kind_that_the_place_asks_for(monkeypatch):
+    tqdm = pytest.importorskip("tqdm.auto")
+    made = []
+
+    class Bar(tqdm.tqdm):
+        def __init__(self, *args, **options):
+            made.append(options)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(tqdm, "tqdm", Bar)
+    monkeypatch.setattr(limits, "progress_interval", 0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Progress(100, "work", True) as progress:
+        progress.skip(50)
+        progress.add(25)
+        progress.add(25)
+    (options,) = made
+    assert (options["total"], options["initial"], options["desc"]) == (100, 50, "work")
+    assert "100%" in sys.stderr.getvalue()
