@@ -314,7 +314,8 @@ def required_packages():
                 continue
             name = getattr(node.func, "id", getattr(node.func, "attr", None))
             texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            texts += [k.value.value for k in node.keywords if k.arg == "extra"]
+            given = [k.value for k in node.keywords if k.arg == "extra"]
+            texts += [value.value for value in given if isinstance(value, ast.Constant)]
             if name in {"require", "missing"} and len(texts) >= 2:
                 yield texts[0].partition(".")[0], texts[1]
 
