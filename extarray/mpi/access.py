@@ -260,12 +260,12 @@ class OneSidedAccess:
         if len(patches) == 1 and patches[0].rank in window.near:
             shown = section.of_box(window.near[patches[0].rank][patches[0].remote])
             return lambda: shown
-        values = np.empty(section.shape, self.dtype)
-        request = windows.get(window, patches, section.to_box(values), lambda: values)
+        block = np.empty(box.shape, self.dtype)
+        request = windows.get(window, patches, block, lambda: block)
 
         def wait() -> NDArray[Any]:
             request.wait()
-            return values
+            return section.of_box(block)
 
         return wait
 

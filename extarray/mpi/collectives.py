@@ -286,7 +286,7 @@ class Operand:
         """
         with self._start("transpose", a):
             self._check_shape(a.shape[::-1])
-        self._set(np.copy, a.T)
+        self._set(np.asarray, a.T)
 
     def copy_to(self, b: Operand) -> None:
         """Copy all elements to another array; collective.
@@ -308,7 +308,7 @@ class Operand:
         """
         with self._start("copy to", b):
             b._check_shape(self.shape)
-        b._set(np.copy, self)
+        b._set(np.asarray, self)
 
     @contextmanager
     def _start(self, name: str, *others: Operand) -> Iterator[Step]:
@@ -390,7 +390,8 @@ class Operand:
     def _set(self, function: Callable[..., Any], *operands: Any) -> None:
         """Become what a function makes of operands, of which all have written the elements."""
         with self._array._agreement.step():
-            new = []
+            new, arrays = [], [one._array for one in operands if isinstance(one, Operand)]
+            shown = [memory for one in arrays for memory in one._window.near.values()]
             for place, values in self._operate(*operands):
                 made = np.asarray(function(*values))
                 if made.shape != (wanted := self._own(place).shape):
@@ -400,8 +401,8 @@ class Operand:
                     )
                 check_same_kind(made.dtype, self.dtype)
                 # Others may write to what it shows, before it is written here.
-                is_view = any(np.may_share_memory(made, one) for one in values)
-                new.append((place, made.copy() if is_view else made))
+                is_shown = any(np.may_share_memory(made, memory) for memory in shown)
+                new.append((place, made.copy() if is_shown else made))
         self._become(new)
 
     def _become(self, new: Iterable[tuple[tuple[slice, ...], NDArray[Any]]]) -> None:

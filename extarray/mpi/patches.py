@@ -261,12 +261,6 @@ class Section(NamedTuple):
         items = [flip if j in kept else 0 for j, flip in enumerate(self._flips)]
         return values[(*items, ...)].transpose([kept.index(j) for j in self.axes])
 
-    def to_box(self, values: NDArray[Any]) -> NDArray[Any]:
-        """View values of the section as those of the box."""
-        places = sorted(range(len(self.axes)), key=self.axes.__getitem__)
-        items = [flip if j in self.axes else None for j, flip in enumerate(self._flips)]
-        return values.transpose(places)[tuple(items)]
-
 
 class Patch(NamedTuple):
     """The part of a selection that is in one block of the memory of a rank."""
@@ -289,16 +283,23 @@ class _AxisLayout:
     """The places of the indices of one axis: on which ranks, and where in their memory.
 
     Block i, of indices cuts[i] ... cuts[i + 1] - 1, is at place i % n of the process grid, and
-    begins at firsts[i] in the memory there, which has extents[place] indices.
+    begins at firsts[i] among the elements there, of which there are extents[place].
     """
 
-    def __init__(self, zones: Zones, axis: int) -> None:
+    def __init__(self, zones: Zones, axis: int, ghosts: int) -> None:
         self.cuts, self.n = zones.cuts(axis), zones.process_grid[axis]
         self.firsts: list[int] = []
         self.extents = [0] * self.n
         for i, (low, high) in enumerate(itertools.pairwise(self.cuts)):
             self.firsts.append(self.extents[i % self.n])
             self.extents[i % self.n] += high - low
+        # Of each block: its end, its place, the extent of memory there, and from index to memory.
+        self.ways = [
+            (high, i % self.n, self.extents[i % self.n] + 2 * ghosts, first + ghosts - low)
+            for i, (first, (low, high)) in enumerate(
+                zip(self.firsts, itertools.pairwise(self.cuts), strict=True)
+            )
+        ]
 
     def blocks(self, place: int) -> list[tuple[slice, slice]]:
         """Return the blocks at a place that are not empty: in the array, and in memory."""
@@ -328,7 +329,7 @@ class ZoneLayout:
             )
         self.zones, self.shape = zones, zones.high
         self.dtype, self.ghosts = dtype, ghosts
-        self._axes = [_AxisLayout(zones, j) for j in range(len(zones.high))]
+        self._axes = [_AxisLayout(zones, j, width) for j, width in enumerate(ghosts)]
         self._n_places = math.prod(zones.process_grid)
 
     def is_cut_as(self, other: ZoneLayout) -> bool:
@@ -367,7 +368,7 @@ class ZoneLayout:
 
     def patches(self, box: Hyperslab) -> Iterator[Patch]:
         """Yield the parts of a hyperslab, block by block, at a cost of O(patches)."""
-        sides = list(map(_along, box.ranges, self._axes, self.ghosts))
+        sides = map(_along, box.ranges, self._axes)
         grid = self.zones.process_grid
         for parts in itertools.product(*sides):
             places, extents, remote, local = zip(*parts, strict=True)
@@ -383,17 +384,17 @@ class ZoneLayout:
         """
         if rank >= self._n_places:
             return [[] for _ in self.shape]
-        found = zip(box.ranges, self._axes, self.ghosts, self.zones.coordinates(rank), strict=True)
+        found = zip(box.ranges, self._axes, self.zones.coordinates(rank), strict=True)
         return [
-            [(remote, local) for at, _, remote, local in _along(some, axis, ghosts) if at == place]
-            for some, axis, ghosts, place in found
+            [(remote, local) for at, _, remote, local in _along(some, axis) if at == place]
+            for some, axis, place in found
         ]
 
     def edges(self, section: Section, axis: int) -> list[int]:
         """Return where blocks end along an axis of a section: its first index, and these."""
         j = section.axes[axis]
         some, n = section.box.ranges[j], len(section.ranges[j])
-        ends = [local.stop for *_, local in _along(some, self._axes[j], self.ghosts[j])]
+        ends = [local.stop for *_, local in _along(some, self._axes[j])]
         edges = [0, *ends]
         return [n - edge for edge in reversed(edges)] if section.ranges[j].step < 0 else edges
 
@@ -447,22 +448,21 @@ class ZoneLayout:
 _Side = tuple[int, int, slice, slice]
 
 
-def _along(some: range, axis: _AxisLayout, ghosts: int) -> list[_Side]:
+def _along(some: range, axis: _AxisLayout) -> list[_Side]:
     """List what the blocks along one axis have of a range."""
     n, start, step = len(some), some.start, some.step
     if not n:
         return []
-    cuts = axis.cuts
-    at, done, found = bisect_right(cuts, start) - 1, 0, []
+    ways = axis.ways
+    at, done, found = bisect_right(axis.cuts, start) - 1, 0, []
     while done < n:
         # Of the next elements those before the next cut.
-        low, high = cuts[at], cuts[at + 1]
+        high, place, extent, shift = ways[at]
         stop = min(-((start - high) // step), n)
         if stop > done:
-            place = at % axis.n
-            shift = start + ghosts - low + axis.firsts[at]
-            remote = slice(done * step + shift, (stop - 1) * step + shift + 1, step)
-            found.append((place, axis.extents[place] + 2 * ghosts, remote, slice(done, stop)))
+            first = start + shift
+            remote = slice(done * step + first, (stop - 1) * step + first + 1, step)
+            found.append((place, extent, remote, slice(done, stop)))
             done = stop
         at += 1
     return found
