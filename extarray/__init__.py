@@ -38,31 +38,41 @@ from extarray.common.lazy import LazyImports
 from extarray.numpy_api import dlpack
 
 if TYPE_CHECKING:
-    from extarray.array.fromfile import fromfile
+    from extarray.array.folders import Group, open_group, pack
     from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
-    from extarray.formats.flat import from_npy, from_npz, from_raw, to_npy, to_npz, to_raw
+    from extarray.formats.flat import (
+        from_npy,
+        from_npz,
+        from_raw,
+        fromfile,
+        to_npy,
+        to_npz,
+        to_raw,
+    )
     from extarray.formats.hdf5 import from_hdf5, to_hdf5
     from extarray.formats.mapped import MappedArray, map_hdf5, map_netcdf
     from extarray.formats.netcdf import from_netcdf, to_netcdf
     from extarray.formats.registry import file_formats
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
+    from extarray.maintenance.packing import unpack
     from extarray.numpy_api.c_order import ndenumerate
     from extarray.storage.report import Problem, Report
 
 _later = LazyImports(
     {
-        "extarray.array.fromfile": "fromfile",
+        "extarray.array.folders": "Group open_group pack",
         "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
-        "extarray.formats.flat": "from_npy from_npz from_raw to_npy to_npz to_raw",
+        "extarray.formats.flat": "from_npy from_npz from_raw fromfile to_npy to_npz to_raw",
         "extarray.formats.hdf5": "from_hdf5 to_hdf5",
         "extarray.formats.mapped": "MappedArray map_hdf5 map_netcdf",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
         "extarray.formats.registry": "file_formats",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
+        "extarray.maintenance.packing": "unpack",
         "extarray.numpy_api.c_order": "ndenumerate",
         "extarray.storage.report": "Problem Report",
     }
@@ -95,6 +105,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Axial",
     "ExtArray",
+    "Group",
     "MappedArray",
     "Problem",
     "Report",
@@ -120,6 +131,8 @@ __all__ = [
     "ndenumerate",
     "ones",
     "open",
+    "open_group",
+    "pack",
     "rechunk",
     "rechunk_plan",
     "refresh",
@@ -128,6 +141,7 @@ __all__ = [
     "to_npy",
     "to_npz",
     "to_raw",
+    "unpack",
     "zeros",
 ]
 __all__ += _error_names

@@ -571,7 +571,8 @@ cdef class ArrayCore(Transfers):
         if region is None or not region.holds(need):
             try:
                 region = Region.file(
-                    frame.now.layout.fd, frame.now.file_bytes, frame.now.is_writable, True)
+                    frame.now.layout.fd, frame.now.file_bytes, frame.now.is_writable, True,
+                    frame.now.layout.start)
             except OSError as error:
                 raise self._failed(
                     error.errno, f"cannot map {self._name()}: {error.strerror}") from None

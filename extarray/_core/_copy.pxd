@@ -32,6 +32,7 @@ cdef struct layout_t:
     const index_t *place                # "Z", "H": C-order position in a chunk -> stored position
     char *base                          # the mapped file or memory; NULL: by pread and pwrite
     int fd                              # -1: anonymous memory
+    index_t start                       # where in the file the chunks begin
     touched_t *touched                  # NULL: stores may go through the mapping at once
     bint sparse
     bint hollow                         # a load from a hole may find no space, too
@@ -79,7 +80,8 @@ cdef int32_t cut(
     const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
     piece_t *p
 ) noexcept nogil
-cdef int move_bytes(int fd, char *memory, index_t n, index_t offset, bint write) noexcept nogil
+cdef int move_bytes(
+    const layout_t *L, char *memory, index_t n, index_t offset, bint write) noexcept nogil
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil
 cdef void copy_block(

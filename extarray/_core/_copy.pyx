@@ -138,14 +138,17 @@ cdef int prepare(
 
 # -- bytes of a file -----------------------------------------------------------------------------
 
-cdef int move_bytes(int fd, char *memory, index_t n, index_t offset, bint write) noexcept nogil:
-    """Read bytes of a file into memory, or (`write`) write them from there: 0, or an errno."""
+cdef int move_bytes(
+    const layout_t *L, char *memory, index_t n, index_t offset, bint write
+) noexcept nogil:
+    """Read bytes of the chunks into memory, or (`write`) write them from there: 0, or an errno."""
     cdef ssize_t moved
+    offset += L.start
     while n > 0:
         if write:
-            moved = pwrite(fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
+            moved = pwrite(L.fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
         else:
-            moved = pread(fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
+            moved = pread(L.fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
         if moved < 0:
             if errno == EINTR:
                 continue
@@ -214,7 +217,7 @@ cdef int file_part(
     cdef char *stage
     if axis < 0 or (is_solid and (span <= limit or not job.write) and is_run(job, count)):
         # One run on both sides.
-        return move_bytes(L.fd, user, size, offset, job.write)
+        return move_bytes(L, user, size, offset, job.write)
     if span <= limit and (is_solid or (
             not job.write and (span <= GAP_BYTES or span <= GAP_FACTOR * size))):
         stage = stage_of(w, span)
@@ -222,7 +225,7 @@ cdef int file_part(
             return ENOMEM
         if job.write:
             xa_copy_block(stage, stride, user, job.user_stride, count, L.ndim, L.itemsize, False)
-        failure = move_bytes(L.fd, stage, span, offset, job.write)
+        failure = move_bytes(L, stage, span, offset, job.write)
         if failure == 0 and not job.write:
             xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
         return failure
@@ -320,7 +323,7 @@ cdef int permuted_part(
     if stage == NULL:
         return ENOMEM
     if not job.write:
-        failure = move_bytes(L.fd, stage, L.chunk_bytes, offset, False)
+        failure = move_bytes(L, stage, L.chunk_bytes, offset, False)
         if failure == 0:
             permute(job, stage, user, first, count, NULL)
         return failure
@@ -338,7 +341,7 @@ cdef int permuted_part(
                 run_start = i
         elif run_start >= 0:
             failure = move_bytes(
-                L.fd, stage + run_start * L.itemsize, (i - run_start) * L.itemsize,
+                L, stage + run_start * L.itemsize, (i - run_start) * L.itemsize,
                 offset + run_start * L.itemsize, True)
             run_start = -1
             if failure:
@@ -442,7 +445,7 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
     w.stage_offset = end
     w.n_fresh -= n
     if size >= LEAST_DIRECT or rest or start % L.chunk_bytes:
-        failure = move_bytes(L.fd, w.stage, size, start, True)
+        failure = move_bytes(L, w.stage, size, start, True)
         if failure:
             w.n_fresh = 0
             return failure
@@ -454,7 +457,7 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
                 return failure
             if failure == THROUGH_FILE:
                 failure = move_bytes(
-                    L.fd, w.stage + i * L.chunk_bytes, L.chunk_bytes, start + i * L.chunk_bytes, True)
+                    L, w.stage + i * L.chunk_bytes, L.chunk_bytes, start + i * L.chunk_bytes, True)
                 if failure:
                     return failure
             else:

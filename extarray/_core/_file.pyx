@@ -47,15 +47,18 @@ def file_system_of(int fd):
 cdef class FileCore:
     """An open file, which is closed when it is told to and its last user has left.
 
-    The descriptor is this object's own from now on; -1: it is closed from the start.
+    The descriptor is this object's own from now on; -1: it is closed from the start.  Where a `size`
+    is given, what is open is a part of the file, for reading alone: so many bytes from `start` on.
     """
 
     def __cinit__(self, *args, **kwargs):
         self.fd = -1
 
-    def __init__(self, int fd=-1, str name=""):
+    def __init__(self, int fd=-1, str name="", index_t start=0, index_t size=-1):
         self.fd = fd
         self.name = name
+        self.start = start
+        self.size = size
         self.is_closed = fd < 0
 
     def __dealloc__(self):
@@ -130,6 +133,9 @@ cdef class FileCore:
         cdef int fd = self.enter(), failure
         cdef index_t done = 0
         cdef ssize_t n
+        if self.size >= 0:
+            length = max(min(length, self.size - offset), <index_t> 0)
+        offset += self.start
         try:
             while done < length:
                 with nogil:
@@ -197,6 +203,9 @@ cdef class FileCore:
         """Bytes of the file."""
         cdef int fd = self.enter(), failure
         cdef stat_t about
+        if self.size >= 0:
+            self.leave()
+            return self.size
         try:
             with nogil:
                 failure = c_errno if fstat(fd, &about) else 0

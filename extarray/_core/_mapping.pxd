@@ -48,6 +48,8 @@ cdef class Region:
     cdef size_t window          # bytes of address space behind base
     cdef size_t committed       # anonymous memory: bytes that may be touched
     cdef int fd                 # -1: anonymous memory
+    cdef index_t start          # where in the file the bytes begin
+    cdef size_t head            # bytes of the file that are mapped before base
     cdef window_t here
     cdef object __weakref__
 

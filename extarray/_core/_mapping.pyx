@@ -15,6 +15,7 @@ leases, the chunks that were touched) know each other's memory.
 import os
 from collections import deque
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
@@ -430,14 +431,14 @@ cdef class Region:
             self.here.next.previous = self.here.previous
             self.here.previous.next = self.here.next
         if self.base != NULL:
-            munmap(self.base, self.window)
-            reserved -= self.window
+            munmap(self.base - self.head, self.head + self.window)
+            reserved -= self.head + self.window
         if self.fd >= 0:
             close(self.fd)  # at exit, modules are gone
 
     @staticmethod
-    def file(int fd, size_t length, bint writable, bint mapped):
-        """Make the region of a file, whose descriptor it duplicates.
+    def file(int fd, size_t length, bint writable, bint mapped, size_t start=0):
+        """Make the region of a file from byte `start` on; it duplicates the descriptor.
 
         The window holds `length` bytes at least.  An OSError: the file cannot be mapped; a
         `ReserveError`: there is no address space.
@@ -448,8 +449,12 @@ cdef class Region:
         self.here.inode = about.st_ino
         self.fd = os.dup(fd)
         self.here.is_file = True
+        self.start = start
+        # From a place that huge pages can begin at, in the file as in the address space.
+        self.head = start & (HUGE - 1)
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
+            length += self.head
             self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
                       PROT_READ | (PROT_WRITE if writable else 0))
         enter(&self.here)
@@ -475,11 +480,12 @@ cdef class Region:
         cdef char *aligned
         cdef size_t head, smaller
         cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
+        cdef off_t first = self.start - <off_t> self.head
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
         # Systems align large mappings of files by themselves, where their huge pages can be shown.
         if fd >= 0:
-            base = <char *> mmap(NULL, window, protection, flags | MAP_NORESERVE, fd, 0)
+            base = <char *> mmap(NULL, window, protection, flags | MAP_NORESERVE, fd, first)
             if <void *> base != MAP_FAILED:
                 if not <size_t> base & (HUGE - 1):
                     self._take(base, window)
@@ -508,15 +514,18 @@ cdef class Region:
             munmap(aligned + window, HUGE - head)
         self._take(aligned, window)
         if fd >= 0:
-            if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
+            if mmap(
+                aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, first
+            ) == MAP_FAILED:
                 raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
 
     cdef void _take(self, char *base, size_t window) noexcept:
         """Take a window."""
         global reserved
-        self.base = self.here.base = base
-        self.window = self.here.size = window
+        self.base = base + self.head
+        self.here.base = self.base
+        self.window = self.here.size = window - self.head
         reserved += window
 
     cdef bint shows(self, const char *first, const char *last) noexcept:
@@ -627,6 +636,12 @@ cdef class Region:
                 piece = min(min(done, stop - start - done), max(n, FILL_PIECE // n * n))
                 memcpy(self.base + start + done, self.base + start, piece)
                 done += piece
+
+    def copied(self, size_t start, size_t stop):
+        """Return the bytes start ... stop - 1 of anonymous memory."""
+        if not start <= stop <= self.committed:
+            raise ValueError("the range was not committed")
+        return PyBytes_FromStringAndSize(self.base + start, stop - start)
 
     @property
     def mapped(self):

@@ -176,6 +176,7 @@ cdef class ArrayState:
         layout.touched = frame.touched.root if frame.touched is not None else NULL
         layout.base = frame.now.layout.base
         layout.fd = frame.now.layout.fd
+        layout.start = frame.now.layout.start
         layout.sparse = frame.now.layout.sparse
         layout.hollow = frame.now.layout.hollow
         frame.now.layout = layout
@@ -220,6 +221,7 @@ cdef class ArrayState:
         frame.now.is_writable = is_open and writable
         frame.now.layout.base = region.base if is_open else NULL
         frame.now.layout.fd = region.fd if is_open else -1
+        frame.now.layout.start = region.start if is_open else 0
         # Memory has no holes.
         frame.now.layout.sparse = sparse and frame.now.layout.fd >= 0
         frame.now.layout.hollow = hollow

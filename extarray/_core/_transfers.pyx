@@ -714,7 +714,7 @@ cdef bint is_truncated(Frame frame) noexcept:
     """Tell whether another program has cut off the file."""
     cdef stat_t about
     return (frame.now.layout.fd >= 0 and fstat(frame.now.layout.fd, &about) == 0
-            and about.st_size < frame.now.file_bytes)
+            and about.st_size - frame.now.layout.start < frame.now.file_bytes)
 
 
 cdef bint what_is_left(Frame frame, Frame known, index_t *lows, index_t *highs) noexcept:

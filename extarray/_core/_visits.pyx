@@ -119,7 +119,7 @@ cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
     if v.kind == MARK:
         memset(v.marks + place // L.itemsize, 1, max(v.size // L.itemsize, <index_t> 1))
         return 0
-    return move_bytes(L.fd, user, v.size, v.place_in_file + q.offset + place, q.write)
+    return move_bytes(L, user, v.size, v.place_in_file + q.offset + place, q.write)
 
 
 cdef int do_loops(const visit_t *v, int level, index_t at, char *user) noexcept nogil:
@@ -315,7 +315,7 @@ cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept 
     v.place_in_file += low
     dense = span <= GAP_BYTES or span <= GAP_FACTOR * items * v.size
     if dense and not q.write:
-        failure = move_bytes(L.fd, v.chunk, span, v.place_in_file, False)
+        failure = move_bytes(L, v.chunk, span, v.place_in_file, False)
         if failure:
             return failure
         v.chunk += q.offset
@@ -357,7 +357,7 @@ cdef int move_runs(const visit_t *v, index_t n, index_t gap) noexcept nogil:
         if q.write:
             stop = min(stop, first + most)
         failure = move_bytes(
-            q.layout.fd, v.chunk + first * size, (stop - first) * size,
+            &q.layout, v.chunk + first * size, (stop - first) * size,
             v.place_in_file + first * size, q.write)
         first = stop
     return failure

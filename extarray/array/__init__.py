@@ -2,8 +2,8 @@
 
 From the top down; each module uses some of those below it, and none above:
 
-``fromfile``
-    Arrays from raw files, which have elements and nothing else.
+``folders``
+    Groups: folders of arrays and groups; and packed files.
 ``group``
     Several arrays together: one commit for all, one look at all, and the end of all.
 ``rechunk``

@@ -91,7 +91,7 @@ class FieldError(ExtArrayError, ValueError, KeyError):
 
 
 class VariableError(ArgumentError, KeyError):
-    """A dataset and what is given for it differ in their variables (xarray raises a KeyError)."""
+    """A dataset or a group has no member of a name (xarray and h5py raise a KeyError)."""
 
     __str__ = ExtArrayError.__str__
 

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["SIZES_OF_FILES", "Info", "format_attrs", "format_bytes", "format_fill", "shape_text"]
+__all__ = [
+    "SIZES_OF_FILES",
+    "Info",
+    "format_attrs",
+    "format_bytes",
+    "format_fill",
+    "format_tree",
+    "shape_text",
+]
 
 # What growth at the start makes; not worth a line before.
 _SHIFTS = ("origin", "offset")
@@ -160,3 +168,24 @@ class Info(dict[str, Any]):
             rows.append((key.replace("_", " "), text))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def format_tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
+    """Return a tree as text: a head, and rows of depths, names and facts.
+
+    Examples
+    --------
+    >>> print(format_tree("all", [(0, "a", ""), (1, "b", "(3,)"), (0, "c", "(4,)")]))
+    all
+    ├── a
+    │   └── b  (3,)
+    └── c  (4,)
+    """
+    lines = []
+    open_depths: set[int] = set()  # with more rows below
+    for depth, name, facts in reversed(rows):
+        open_depths = {d for d in open_depths if d <= depth}
+        stem = "".join("│   " if d in open_depths else "    " for d in range(depth))
+        lines.append(f"{stem}{'├' if depth in open_depths else '└'}── {name}  {facts}".rstrip())
+        open_depths.add(depth)
+    return "\n".join([head, *reversed(lines)])

@@ -1,9 +1,9 @@
-"""The bytes of ``.xmd``, in pure functions, as the pages in ``docs/format`` specify them.
+"""The bytes of ``.xmd`` and of packed files, in pure functions, as ``docs/format`` has them.
 
 From the top down; each module uses some of those below it, and none above:
 
-``validity``
-    Checks that what a superblock says can be true.
+``archive``
+    Packed files: ZIP files with the files of arrays in them, stored as they are.
 ``fresh``
     A whole ``.xmd``, as it is made.
 ``groups``
@@ -17,6 +17,8 @@ From the top down; each module uses some of those below it, and none above:
     commit.
 ``values``
     Values of attributes as JSON: what JSON has stands for itself, and the rest has a tag.
+``superblock``
+    Superblocks: the committed states, and whether what they say can be true.
 ``checksum_table``
     The table of the checksums of chunks.
 ``directory``
@@ -24,8 +26,6 @@ From the top down; each module uses some of those below it, and none above:
     it.
 ``records``
     The growth log: records of segments, in extents.
-``superblock``
-    Superblocks: the committed states.
 ``header``
     The header: what never changes in the life of an array.
 ``dtypes``

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from extarray.format.checksum_table import encode_sums
+from extarray.format.checksum_table import encode_sums, sums_capacity
 from extarray.format.constants import LIVE_SLOTS, SECTOR
 from extarray.format.directory import (
     BLOCK_BYTES,
@@ -48,12 +48,14 @@ def encode_fresh(
     attrs: str,
     slots: Sequence[int],
     blocks: Mapping[BlockKind, bytes] | None = None,
+    sums: bytes | None = None,
 ) -> Fresh:
     """Return a fresh ``.xmd`` that tells of one state.
 
     What the state says of places in the file has no effect.  The records of the growth log, all
     that count, are axes, sides and grids; the attributes are a JSON text; `slots` are the
-    superblocks that hold the state, and `blocks` what optional blocks begin with.
+    superblocks that hold the state, and `blocks` what optional blocks begin with.  `sums` is the
+    table of the checksums of the chunks; without it they are in doubt.
     """
     first_bytes = encode_header(header)
     header = replace(
@@ -61,8 +63,6 @@ def encode_fresh(
     )
     size, uuid = record_bytes(header.ndim), header.uuid
     pieces = [(0, first_bytes), (header.copy_offset, first_bytes)]
-    if header.checksum:
-        pieces.append((header.sums_offset, encode_sums(True, [], header.uuid)))
     extents: list[int] = []
     end, done = header.first_extent, 0
     while done < len(records) or not extents:
@@ -78,10 +78,20 @@ def encode_fresh(
     pieces.append((end, blob))
     # The end is that of the attributes: optional blocks are known by themselves.
     state = state.with_attrs(blob, end, room)._replace(n_segments=len(records))
+    length = end + room
+    if header.checksum:
+        tables: list[int] = []
+        done = 0
+        while sums is not None and done < len(sums):
+            size = 4 * sums_capacity(len(tables))
+            pieces.append((length, sums[done : done + size]))
+            tables.append(length)
+            done, length = done + size, length + size
+        pieces.append((header.sums_offset, encode_sums(sums is None, tables, uuid)))
+        state = state._replace(end=length)
     for slot in slots:
         block = state if slot in LIVE_SLOTS else state._replace(sealed=False)
         pieces.append((header.superblock_offset(slot), encode_superblock(block)))
-    length = end + room
     for kind, data in (blocks or {}).items():
         at = -(-length // SECTOR) * SECTOR
         length = at + BLOCK_BYTES[kind]

@@ -1,4 +1,4 @@
-"""An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
+"""An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew; a tree.
 
 Everything stands in the element itself: no scripts, no style sheets, no files.  Text has the colour
 of the page, and what is drawn is visible on light and on dark.  However large the grid and however
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-__all__ = ["describe", "describe_view"]
+__all__ = ["describe", "describe_view", "tree"]
 
 # Pixels.
 _MARGIN = 24.0  # at the left, for a label that is turned
@@ -348,3 +348,24 @@ def _width(text: str) -> float:
 def _n(value: float) -> str:
     """Return a number of pixels, short."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
+    """Return a tree as an HTML element, of a head, and rows of depths, names and facts.
+
+    Examples
+    --------
+    >>> tree("<all>", [(0, "a", "(4,)")])
+    '<div><code>&lt;all&gt;</code><ul><li><b>a</b> <code>(4,)</code></li></ul></div>'
+    """
+    parts = [f"<div><code>{html.escape(head)}</code>"]
+    level = -1
+    for depth, name, facts in rows:
+        parts += ["<ul>"] * (depth - level) + ["</li>"] * (level >= depth)
+        parts += ["</ul></li>"] * (level - depth)
+        level = depth
+        parts.append(f"<li><b>{html.escape(name)}</b>")
+        if facts:
+            parts.append(f" <code>{html.escape(facts)}</code>")
+    parts += ["</li></ul>"] * (level + 1)
+    return "".join([*parts, "</div>"])

@@ -1,4 +1,4 @@
-"""Jobs on the files of whole arrays: rechunk, check, repair.
+"""Jobs on the files of whole arrays: rechunk, check, repair, pack.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -7,6 +7,8 @@ From the top down; each module uses some of those below it, and none above:
     expected.
 ``check``
     ``check``: whether the files of an array are whole, and their repair.
+``packing``
+    Packed files: made of the files of arrays, and files of arrays of them.
 ``rechunk_report``
     A plan as its reader sees it: figures, a table, a picture.
 ``transform``

@@ -44,8 +44,13 @@ from extarray.format.records import (
     extent_of_record,
     record_bytes,
 )
-from extarray.format.superblock import LAST_COMMIT, Superblock, superblock_bytes
-from extarray.format.validity import regions_fit, values_fit
+from extarray.format.superblock import (
+    LAST_COMMIT,
+    Superblock,
+    regions_fit,
+    superblock_bytes,
+    values_fit,
+)
 from extarray.maintenance.salvage import MOST_RECORDS, Slot, WholeLog, read_log
 from extarray.storage.checksums import read_table
 from extarray.storage.pair import Pair, header_at

@@ -25,8 +25,7 @@ from extarray.format._crc import crc32c, crc32c_ranges
 from extarray.format.checksum_table import decode_sums, encode_sums, sums_capacity
 from extarray.format.constants import CELL
 from extarray.format.header import Header
-from extarray.format.superblock import Superblock
-from extarray.format.validity import regions_fit
+from extarray.format.superblock import Superblock, regions_fit
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def fill_sum(header: Header) -> int:
 
 def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
     """Compute the checksums of chunks as they are in ``.xta``, on as many threads as pay off."""
-    offsets = addresses * chunk_bytes
+    offsets = addresses * chunk_bytes + data.start
     n = len(offsets)
     shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
     if shares <= 1:

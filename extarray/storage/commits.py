@@ -30,8 +30,13 @@ from extarray.format.directory import (
     entry_offset,
 )
 from extarray.format.fresh import Fresh, attrs_room
-from extarray.format.superblock import LAST_COMMIT, Superblock, encode_superblock, next_superblock
-from extarray.format.validity import regions_fit
+from extarray.format.superblock import (
+    LAST_COMMIT,
+    Superblock,
+    encode_superblock,
+    next_superblock,
+    regions_fit,
+)
 from extarray.storage.checksums import SUMS_AT_ONCE, Comparison
 from extarray.storage.filesystem import family
 from extarray.storage.pair import PASSED_ON

@@ -21,11 +21,13 @@ from extarray._core._state import Trust
 from extarray.common.arguments import check_choice
 from extarray.common.config import VERIFICATIONS, config
 from extarray.common.errors import (
+    ArgumentError,
     CorruptError,
     ExistsError,
     FormatError,
     MissingError,
     PartnerError,
+    ReadOnlyError,
     RecoveryWarning,
     TruncatedError,
 )
@@ -52,6 +54,8 @@ from extarray.storage.filesystem import (
 from extarray.storage.following import Follower
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import (
+    MAPPABLE,
+    Packed,
     Publication,
     move_pair,
     open_data,
@@ -208,7 +212,9 @@ class FileStore:
     @property
     def disk_bytes(self) -> int:
         """Bytes that ``.xta`` takes on the disk."""
-        return 512 * self.now.data.stat().st_blocks
+        data = self.now.data
+        blocks = 512 * data.stat().st_blocks
+        return min(blocks, data.length) if self.now.packed_as else blocks
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -398,11 +404,12 @@ class FileStore:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
         try:
             pair.metadata = File.open(metadata, flags)
-        except FileNotFoundError:
-            if not os.path.exists(pair.path):
-                raise
-            what = f"cannot open '{pair.path}': {what_is_there(pair.path)}"
-            raise MissingError(errno.ENOENT, what, metadata) from None
+        except (FileNotFoundError, NotADirectoryError):
+            if not self._open_packed(writable):
+                if not os.path.exists(pair.path):
+                    raise
+                what = f"cannot open '{pair.path}': {what_is_there(pair.path)}"
+                raise MissingError(errno.ENOENT, what, metadata) from None
         if commits:
             self._take_lock(metadata, flags, timeout)
         try:
@@ -414,7 +421,8 @@ class FileStore:
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
         try:
-            pair.data = open_data((metadata, data), pair.header.uuid, flags)
+            if not pair.packed_as:
+                pair.data = open_data((metadata, data), pair.header.uuid, flags)
         except FileNotFoundError:
             raise MissingError(
                 errno.ENOENT,
@@ -463,6 +471,13 @@ class FileStore:
         pair.state, pair.extents = state, found.extents
         pair.unclean = state.unclean
         pair.engine = choose_engine(engine, pair.data, writable)
+        if pair.data.start % MAPPABLE and pair.engine == "mmap":
+            if engine == "mmap":
+                raise ArgumentError(
+                    f"cannot map '{pair.path}': its chunks do not begin at a page of the packed "
+                    "file, as extarray.pack makes them; use engine='pread'"
+                )
+            pair.engine = "pread"
         # A writer may shrink the array, and make holes, while a reader has it open.
         pair.hollow = (pair.header.sparse or not commits) and holes_take_space(pair.data)
         if commits:
@@ -487,6 +502,23 @@ class FileStore:
             pair.watch_cuts()
         pair.map(pair.state.data_bytes)
         return axial
+
+    def _open_packed(self, writable: bool) -> bool:
+        """Open the pair where it lies in a packed file; tell whether there is one."""
+        pair = self.now
+        with Packed.find(pair.path) as packed:
+            if packed is None:
+                return False
+            if writable:
+                raise ReadOnlyError(
+                    f"cannot open '{pair.path}' for writing: it is in a packed file, which does "
+                    f"not change; extarray.unpack('{packed.path}', path) makes files that grow"
+                )
+            inner, pair.metadata, pair.data = packed.open_pair(pair.path)
+            pair.path = packed.path / inner
+            pair.names = packed.name, packed.name
+            pair.packed_as = f"{packed.name}/{inner}"
+        return True
 
     def _take_lock(self, metadata: str, flags: int, timeout: float | None) -> None:
         """Take the writer's lock on the ``.xmd`` that has the name."""
@@ -530,6 +562,12 @@ class FileStore:
             files = pair.metadata, pair.data
             move_pair(files, pair.names, names, pair.header.uuid, overwrite)
         pair.path, pair.names = path, names
+        pair.names_given = True
+
+    def take_place(self, path: Path) -> None:
+        """Note where the files are, after somebody has moved the folder that they are in."""
+        pair = self.now
+        pair.path, pair.names = path, absolute_names(path)
         pair.names_given = True
 
     def remove(self) -> None:

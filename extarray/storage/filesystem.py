@@ -103,14 +103,18 @@ class File(FileCore):
     __slots__ = ()
 
     @classmethod
-    def open(cls, name: str, flags: int, mode: int = 0o666) -> Self:
-        """Open a file, as `os.open` does."""
-        return cls(os.open(name, flags | os.O_CLOEXEC, mode), name)
+    def open(cls, name: str, flags: int, mode: int = 0o666, start: int = 0, size: int = -1) -> Self:
+        """Open a file, as `os.open` does; for reading also a part of it (`size` -1: all behind)."""
+        return cls(os.open(name, flags | os.O_CLOEXEC, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
         """Return what the system knows of the file."""
         with self as fd:
             return os.fstat(fd)
+
+    def is_same(self, other: File) -> bool:
+        """Tell whether another file is this one, or a part of it."""
+        return os.path.samestat(self.stat(), other.stat())
 
     def is_at(self, name: str) -> bool:
         """Tell whether a name leads to this file."""
@@ -139,6 +143,15 @@ class File(FileCore):
                 self.write(memoryview(piece)[: high - at], at)
 
         run_in_shares(write, start, stop, len(pattern))
+
+    def written(self, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield runs of bytes before `stop`, from where to where, that have all that is no hole."""
+        with self as fd:
+            at = 0
+            while (start := _seek(fd, self.start + at, os.SEEK_DATA) - self.start) < stop:
+                hole = _seek(fd, self.start + start, os.SEEK_HOLE) - self.start
+                at = min(stop, max(start + 1, hole))
+                yield start, at
 
     def first_hole(self) -> int:
         """Return where the first hole begins, or the file ends."""

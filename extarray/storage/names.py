@@ -2,17 +2,25 @@
 
 The metadata get their name first.  Until the data have theirs, whoever opens the pair finds them
 under a fresh one, which the array's uuid tells.
+
+A packed file is a folder to those who open what is in it: its members have paths behind its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import stat
 import time
+import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from extarray.common.errors import CorruptError, FormatError, MissingError, PartnerError
+from extarray.format.archive import ATTRS_NAME, MAGIC, Member, decode_archive
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -26,11 +34,13 @@ from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from typing import Self
 
     from extarray.format.header import Header
 
 __all__ = [
+    "MAPPABLE",
+    "Packed",
     "Publication",
     "left_overs",
     "move_pair",
@@ -42,6 +52,12 @@ __all__ = [
 ]
 
 _MOST_NAMES = 5  # of the arrays of a folder, in a message
+
+# Chunks of a packed file are mapped where they begin at a multiple of this.
+MAPPABLE = 4096
+# The last packed files that were looked at, as they were then, with their members.
+_known: dict[tuple[int, ...], list[Member]] = {}
+_MOST_KNOWN = 16
 
 # Seconds: a file that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
@@ -304,3 +320,126 @@ def _opened(name: str) -> Iterator[File | None]:
         yield file
     finally:
         file.close()
+
+
+# -- packed files --------------------------------------------------------------------------------
+
+
+class Packed:
+    """A packed file that is open, with the names of what is in it.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+    file : File
+
+    Attributes
+    ----------
+    name : str
+        The absolute path.
+    arrays : dict
+        For each array, by its path in the file, ``.xmd`` and ``.xta``.
+    groups : dict
+        For each group, by its path in the file ("": all of it), its attributes or None.
+    alone : str or None
+        The array that is packed, where it is one and no group.
+
+    Raises
+    ------
+    FormatError
+        It is no packed file, or damaged.
+    """
+
+    def __init__(self, path: Path, file: File) -> None:
+        self.path = path
+        self.file = file
+        self.name = os.path.abspath(path)
+        about = file.stat()
+        key = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+        members = _known.get(key)
+        if members is None:
+            try:
+                members = decode_archive(file.read, about.st_size)
+            except FormatError as error:
+                raise type(error)(f"'{path}': {error}") from None
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[key] = members
+        files = {member.name: member for member in members}
+        self.arrays: dict[str, tuple[Member, Member]] = {}
+        self.groups: dict[str, Member | None] = {"": files.get(ATTRS_NAME)}
+        for member in members:
+            stem, suffix = member.name[:-4], member.name[-4:]
+            if suffix in (".xmd", ".xta"):
+                partner = files.get(stem + (".xta" if suffix == ".xmd" else ".xmd"))
+                if partner is None:
+                    raise PartnerError(f"'{path}': the partner of '{member.name}' is missing in it")
+                if suffix == ".xmd":
+                    self.arrays[stem] = member, partner
+            folder = os.path.dirname(member.name)
+            while folder and folder not in self.groups:
+                self.groups[folder] = files.get(f"{folder}/{ATTRS_NAME}")
+                folder = os.path.dirname(folder)
+        only = list(self.arrays)
+        self.alone = only[0] if len(members) == 2 and only and "/" not in only[0] else None
+
+    @classmethod
+    @contextlib.contextmanager
+    def find(cls, path: Path) -> Iterator[Self | None]:
+        """Open the packed file that a path leads to, or through; None where there is none."""
+        place, file = path, None
+        while not os.path.lexists(place) and place != place.parent:
+            place = place.parent
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if stat.S_ISREG(os.stat(place).st_mode):
+                file = File.open(os.fspath(place), os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            is_packed = file is not None and file.read(len(MAGIC), 0) == MAGIC
+            yield cls(place, file) if file is not None and is_packed else None
+        finally:
+            if file is not None:
+                file.close()
+
+    def inner(self, path: Path) -> str:
+        """Return the path in the file of a path through it."""
+        inner = path.relative_to(self.path).as_posix()
+        return "" if inner == "." else inner
+
+    def open_pair(self, path: Path) -> tuple[str, File, File]:
+        """Open the files of an array, as parts of this one; a path of all: of the only one.
+
+        Return its path in the file, ``.xmd`` and ``.xta``.
+        """
+        inner = self.inner(path) or self.alone
+        pair = None if inner is None else self.arrays.get(inner)
+        if inner is None or pair is None:
+            names = ", ".join(map(repr, sorted(self.arrays)[:_MOST_NAMES]))
+            what = f"it is a packed group, with {len(self.arrays)} arrays"
+            if self.arrays:
+                what += f", such as {names}: open one as '{self.path}/{min(self.arrays)}', or all "
+                what += f"by extarray.open_group('{self.path}')"
+            if inner:
+                what = f"there is no array {inner!r} in '{self.path}': {what}"
+            raise MissingError(errno.ENOENT, what, os.fspath(path))
+        opened: list[File] = []
+        try:
+            for member in pair:
+                opened.append(
+                    File.open(self.name, os.O_RDONLY, start=member.start, size=member.size)
+                )
+                if not opened[-1].is_same(self.file):
+                    raise MissingError(errno.ENOENT, "it is being replaced; try again", self.name)
+        except BaseException:
+            for file in opened:
+                file.close()
+            raise
+        metadata, data = opened
+        return inner, metadata, data
+
+    def read(self, member: Member) -> bytes:
+        """Read a member whole, and compare it with its sum."""
+        data = self.file.read(member.size, member.start)
+        if len(data) != member.size or zlib.crc32(data) != member.crc:
+            raise CorruptError(f"'{self.path}': '{member.name}' in it is damaged")
+        return data

@@ -62,11 +62,15 @@ class Pair(Present):
     names_given, names_found : bool
         The names may not be on the disk: those that this store has given, and those that it has
         found.
+    packed_as : str
+        Where the files are parts of a packed one, which nobody writes to, the absolute path through
+        it; both have the name of that one.  Else "".
     """
 
     path: Path
     state: Superblock
     names_given = names_found = False
+    packed_as = ""
 
     def __init__(self, path: Path) -> None:
         super().__init__("r", "mmap", 1 << 21)
@@ -86,7 +90,7 @@ class Pair(Present):
     @property
     def absolute(self) -> str:
         """Absolute path of the pair of files, without suffix."""
-        return self.names[0].removesuffix(".xmd")
+        return self.packed_as or self.names[0].removesuffix(".xmd")
 
     @property
     def folder(self) -> str:
@@ -164,7 +168,7 @@ class Pair(Present):
 
     def watch_cuts(self) -> None:
         """Watch the number of cuts that a writer makes, where holes do not hold the fill value."""
-        if any(self.header.fill):
+        if any(self.header.fill) and not self.packed_as:
             with self.metadata as fd:
                 self.cuts = Counter.file(fd, self.header.cuts_offset, self.engine == "mmap")
 
@@ -173,7 +177,8 @@ class Pair(Present):
     def map(self, length: int) -> None:
         """Map so many bytes of ``.xta``, by its engine."""
         with family("cannot map '{}'", f"{self.path}.xta"), self.data as fd:
-            self.region = Region.file(fd, length, self.mode == "r+", self.engine == "mmap")
+            writable, mapped = self.mode == "r+", self.engine == "mmap"
+            self.region = Region.file(fd, length, writable, mapped, self.data.start)
 
     def cover(self, length: int) -> None:
         """Map so many bytes of ``.xta``, unless the region holds them."""

@@ -55,9 +55,10 @@ from extarray.format.superblock import (
     Superblock,
     decode_superblock,
     latest_sequence,
+    regions_fit,
     superblock_bytes,
+    values_fit,
 )
-from extarray.format.validity import regions_fit, values_fit
 from extarray.storage.filesystem import File, family, file_names
 from extarray.storage.pair import Pair
 

@@ -50,6 +50,9 @@ FUNCTIONS = {
     "close_all": "",
     "commit": "arrays",
     "refresh": "arrays",
+    "open_group": "path mode timeout engine durability",
+    "pack": "source path overwrite",
+    "unpack": "file path overwrite",
     "rechunk": "src path chunks axes order dtype max_memory workers in_place resume progress",
     "rechunk_plan": "src chunks source_chunks axes dtype max_memory",
     "advise_chunks": "shape dtype access grow block_bytes",
@@ -108,6 +111,23 @@ ATTRIBUTES = [
     "growth",
     *["oindex", "vindex", "blocks", "lazy"],
 ]
+GROUP = {
+    "arrays": "",
+    "attrs": None,
+    "close": "",
+    "closed": None,
+    "create": "name shape dtype",
+    "create_group": "name",
+    "extend": "axis by side",
+    "flush": "",
+    "groups": "",
+    "mode": None,
+    "move": "source target",
+    "name": None,
+    "path": None,
+    "require_group": "name",
+    "walk": "",
+}
 AXIAL = {
     "address": "index",
     "addresses": "indices",
@@ -299,6 +319,14 @@ def test_member_of_an_array_is_documented(name):
     assert inspect.getdoc(getattr(xa.ExtArray, name)) or inspect.getdoc(member)
     if inspect.isroutine(member):
         assert has_example(getattr(xa.ExtArray, name)), f"ExtArray.{name} has no example"
+
+
+@pytest.mark.parametrize("name", GROUP)
+def test_member_of_a_group(name):
+    member = inspect.getattr_static(xa.Group, name)
+    assert inspect.getdoc(member)
+    if GROUP[name] is not None:
+        assert is_ordered_subset(GROUP[name].split(), parameters(member))
 
 
 # -- PEXTA ---------------------------------------------------------------------------------------

@@ -1,0 +1,982 @@
+"""Groups: folders of arrays and of groups; one file with all of it, to move.
+
+A thin layer over the file system: what is in a group is what is in the folder at that moment.  The
+module has more than 600 lines, as most of them say what the methods do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import threading
+import weakref
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+from extarray.array.array import ExtArray
+from extarray.array.creation import create, from_array
+from extarray.array.creation import open as open_array
+from extarray.array.group import commit
+from extarray.array.group import refresh as refresh_together
+from extarray.array.life import check_free
+from extarray.common.arguments import check_choice, check_flag
+from extarray.common.config import DURABILITIES, ENGINES
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    ClosedError,
+    ExistsError,
+    ExtArrayError,
+    FormatError,
+    MissingError,
+    ReadOnlyError,
+    ShapeError,
+    VariableError,
+)
+from extarray.common.formatting import format_tree
+from extarray.common.lazy import LazyImports
+from extarray.format.archive import ATTRS_NAME, check_member_name
+from extarray.format.attrs import Attributes, check_attrs
+from extarray.storage.filesystem import family, sync_folders
+from extarray.storage.names import Packed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+    from typing import Self
+
+    from numpy.typing import ArrayLike, DTypeLike
+
+__all__ = ["Group", "open_group", "pack"]
+
+_later = LazyImports(
+    {"extarray.maintenance.packing": "Part write_packed", "extarray.grid.html": "tree"}
+)
+
+_MODES = ("r", "r+", "a", "w", "w-")
+_MOST_ROWS = 200  # of a tree
+_ARRAY, _GROUP = "array", "group"
+
+
+def open_group(
+    path: str | PathLike[str],
+    mode: Literal["r", "r+", "a", "w", "w-"] | str = "r",
+    *,
+    timeout: float | None = 0,
+    engine: Literal["auto", "mmap", "pread"] | str = "auto",
+    durability: Literal["flush", "commit"] | str = "flush",
+) -> Group:
+    """Open a folder as a group of arrays and groups, or make one.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Of the folder, or of a packed file (see `pack`), which can only be read.
+    mode : {"r", "r+", "a", "w", "w-"}
+        For reading; for reading and writing; the same, and made where it is not there; made anew,
+        in the place of what was there; made, where nothing is there.
+    timeout, engine, durability
+        As for `open`, which opens the arrays when they are first asked for.
+
+    Returns
+    -------
+    Group
+        Also a context manager, which closes it.
+
+    Raises
+    ------
+    MissingError
+        A FileNotFoundError: there is no such folder.
+    ExistsError
+        A FileExistsError: it is there, and the mode is "w-"; or what is there is no group, and the
+        mode would replace it.
+    LockedError
+        A BlockingIOError: the mode is "w", and another process writes to an array in it.
+    ReadOnlyError, FormatError, ArgumentError
+        ValueErrors: a packed file that is to be written; one that is damaged; another mode.
+    StorageError
+
+    Notes
+    -----
+    Any folder is a group, whoever made it; files that are no arrays' are not seen.  No lock is
+    taken for the group: each array has its own, which a group in mode "r+" takes when it opens the
+    array.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> with xa.open_group("weather", "w") as g:
+    ...     t = g.create("time", shape=2, dtype="i8", dims=["time"])
+    ...     w = g.create("station/wind", shape=(2, 3), dims=["time", "x"])
+    ...     g.extend("time", 4)
+    >>> xa.open_group("weather")
+    <extarray.Group '/': 'weather', mode 'r'>
+    ├── station
+    │   └── wind  (6, 3) float64  time, x
+    └── time  (6,) int64  time
+    """
+    check_choice(mode, "mode", _MODES)
+    check_choice(engine, "engine", ENGINES)
+    check_choice(durability, "durability", DURABILITIES)
+    try:
+        given = Path(os.path.abspath(os.fsdecode(path)))
+        shown = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"path must be a str or a path, not {type(path).__name__}"
+        ) from None
+    with family("cannot open the group '{}'", shown):
+        options = {"timeout": timeout, "engine": engine, "durability": durability}
+        if not given.is_dir():
+            with Packed.find(given) as packed:
+                if packed is not None:
+                    if mode != "r":
+                        raise ReadOnlyError(
+                            f"cannot open '{shown}' with mode {mode!r}: it is a packed file, which "
+                            f"does not change; extarray.unpack({shown!r}, path) makes a folder"
+                        )
+                    inner = packed.inner(given)
+                    if inner not in packed.groups:
+                        raise MissingError(errno.ENOENT, "no such group is packed", shown)
+                    session = _Session(_InPacked(packed, inner), shown, mode, options)
+                    return Group(session, "")
+        if mode in ("r", "r+") or (mode == "a" and given.is_dir()):
+            if not given.is_dir():
+                what = "there is no such folder; mode='w-' makes one"
+                if given.exists():
+                    what = "it is no folder, and no packed file"
+                elif given.with_name(f"{given.name}.xmd").exists():
+                    what = "it is an array, and no group; use extarray.open"
+                raise MissingError(errno.ENOENT, what, shown)
+        elif mode == "w" and given.is_dir():
+            _empty(given, shown, options)
+        elif mode == "w-" and os.path.lexists(given):
+            raise ExistsError(
+                errno.EEXIST, "it exists; open it with mode='r+', or replace it by mode='w'", shown
+            )
+        else:
+            given.mkdir(parents=True, exist_ok=mode == "a")
+        session = _Session(_InFolder(given), shown, "r" if mode == "r" else "r+", options)
+        return Group(session, "")
+
+
+def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
+    """Remove all that is in a group, and nothing if it is no group or somebody writes to it."""
+    known = (".xmd", ".xta", ".new")
+    for _, _, files in os.walk(folder):
+        for name in files:
+            if name != ATTRS_NAME and not name.endswith(known):
+                raise ExistsError(
+                    errno.EEXIST,
+                    f"it has {name!r}, which is of no array, so it is not replaced; remove it, or "
+                    "give another folder",
+                    shown,
+                )
+    session = _Session(_InFolder(folder), shown, "r+", options)
+    try:
+        for key, _ in list(Group(session, "")._items("")):
+            session.hold(key)
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+    finally:
+        session.close("", quietly=True)
+
+
+# -- where the members are -----------------------------------------------------------------------
+
+
+class _InFolder:
+    """A group in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+
+    def path(self, key: str) -> Path:
+        """Return the path of a member; a link that leads out of the group is refused."""
+        path = self.root / key if key else self.root
+        for real in (path, f"{path}.xmd", f"{path}.xta"):
+            if os.path.realpath(real) != os.fspath(real) and not Path(
+                os.path.realpath(real)
+            ).is_relative_to(self.root):
+                raise ArgumentError(f"{key!r} is a link that leads out of the group '{self.root}'")
+        return path
+
+    def kind(self, key: str) -> str | None:
+        """Return what has a name: an array, a group, or None."""
+        path = self.path(key)
+        if key and os.path.exists(f"{path}.xmd"):
+            return _ARRAY
+        return _GROUP if path.is_dir() and not (key and path.is_symlink()) else None
+
+    def entries(self, key: str) -> list[tuple[str, str]]:
+        """Return names and kinds of what is in a group, sorted by name."""
+        found = {}
+        with family("cannot list the group '{}'", self.root / key):
+            for entry in os.scandir(self.path(key)):
+                if entry.name.endswith(".xmd") and len(entry.name) > 4:
+                    found[entry.name[:-4]] = _ARRAY
+                elif entry.is_dir(follow_symlinks=False):
+                    found.setdefault(entry.name, _GROUP)
+        return sorted(found.items())
+
+    def load_attrs(self, key: str) -> bytes | None:
+        """Return what the file of the attributes has, or None where it is not there."""
+        with family("cannot read '{}'", self.root / key / ATTRS_NAME):
+            try:
+                return (self.path(key) / ATTRS_NAME).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def save_attrs(self, key: str, data: bytes) -> None:
+        """Replace the file of the attributes, in one step, on the disk."""
+        name = self.path(key) / ATTRS_NAME
+        fresh = f"{name}.{uuid4().hex[:12]}.new"
+        with family("cannot write '{}'", name):
+            try:
+                with open(fresh, "xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(fresh, name)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh)
+                raise
+            sync_folders([os.fspath(name)])
+
+
+class _InPacked:
+    """A group in a packed file, or a part of one."""
+
+    def __init__(self, packed: Packed, inner: str) -> None:
+        self.root = Path(packed.name) / inner
+        self._prefix = f"{inner}/" if inner else ""
+        self._arrays, self._groups = packed.arrays, packed.groups
+        self._inside: dict[str, dict[str, str]] = {}
+        for names, kind in ((packed.groups, _GROUP), (packed.arrays, _ARRAY)):
+            for name in names:
+                folder, _, last = name.rpartition("/")
+                if name:
+                    self._inside.setdefault(folder, {})[last] = kind
+
+    def path(self, key: str) -> Path:
+        """Return the path of a member, through the file."""
+        return self.root / key
+
+    def kind(self, key: str) -> str | None:
+        """Return what has a name: an array, a group, or None."""
+        name = f"{self._prefix}{key}".removesuffix("/")
+        return _ARRAY if name in self._arrays else _GROUP if name in self._groups else None
+
+    def entries(self, key: str) -> list[tuple[str, str]]:
+        """Return names and kinds of what is in a group, sorted by name."""
+        return sorted(self._inside.get(f"{self._prefix}{key}".removesuffix("/"), {}).items())
+
+    def load_attrs(self, key: str) -> bytes | None:
+        """Return what the attributes' member has, or None where there is none."""
+        member = self._groups[f"{self._prefix}{key}".removesuffix("/")]
+        if member is None:
+            return None
+        with family("cannot read '{}'", self.root), Packed.find(self.root) as packed:
+            if packed is None or packed.groups.get(member.name.rpartition("/")[0]) != member:
+                raise MissingError(
+                    errno.ENOENT, "the packed file was replaced; open it again", str(self.root)
+                )
+            return packed.read(member)
+
+
+class _Session:
+    """The place of a group and of those in it, and the arrays that are open."""
+
+    def __init__(
+        self, place: _InFolder | _InPacked, shown: str, mode: str, options: dict[str, Any]
+    ) -> None:
+        self.place, self.shown, self.mode, self.options = place, shown, mode, options
+        self.is_closed = False
+        self.lock = threading.RLock()
+        # A writer stays open until it is closed; a reader as long as somebody has it.
+        self.arrays: MutableMapping[str, ExtArray] = (
+            {} if mode == "r+" else weakref.WeakValueDictionary()
+        )
+
+    def check(self, what: str | None = None) -> None:
+        """Raise where the group is closed, or `what` would change one that is open for reading."""
+        if self.is_closed:
+            raise ClosedError(f"the group '{self.shown}' is closed; open it again with open_group")
+        if what is not None and self.mode != "r+":
+            raise ReadOnlyError(
+                f"cannot {what} in the group '{self.shown}': opened with mode 'r'; reopen with "
+                "mode='r+'"
+            )
+
+    def folder(self) -> _InFolder:
+        """Return the place, of a group that may be changed."""
+        assert isinstance(self.place, _InFolder)
+        return self.place
+
+    def hold(self, key: str) -> ExtArray:
+        """Return the array of a name, which is opened once."""
+        with self.lock:
+            array = self.arrays.get(key)
+            if array is None or array.closed:
+                array = open_array(self.place.path(key), self.mode, **self.options)
+                self.arrays[key] = array
+            return array
+
+    def close(self, key: str, quietly: bool = False) -> None:
+        """Close the arrays that are open in a group, whatever fails."""
+        with self.lock, contextlib.ExitStack() as steps:
+            for name in [n for n in self.arrays if _is_in(n, key)]:
+                array = self.arrays.pop(name)
+                if quietly:
+                    steps.enter_context(contextlib.suppress(ExtArrayError, OSError))
+                steps.callback(array.close)
+
+
+def _is_in(name: str, key: str) -> bool:
+    return not key or name == key or name.startswith(f"{key}/")
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+class Group(MutableMapping[str, Any]):
+    """A folder of arrays and groups, as a mapping by names.
+
+    Made by `open_group`.  A name may be a path: ``g["a/b"]``.  ``repr`` is a tree.
+
+    Examples
+    --------
+    >>> import numpy as np, extarray as xa
+    >>> g = xa.open_group("mission", "w")
+    >>> g["scene"] = np.ones((2, 3))
+    >>> g.create_group("calibration").attrs["date"] = "2024-05-01"
+    >>> list(g), "scene" in g, g["scene"].shape
+    (['calibration', 'scene'], True, (2, 3))
+    >>> g.close()
+    """
+
+    __slots__ = ("__weakref__", "_key", "_session")
+
+    def __init__(self, session: _Session, key: str) -> None:
+        self._session = session
+        self._key = key
+
+    # -- facts -----------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Path in the group that was opened, which is "/" itself."""
+        return f"/{self._key}"
+
+    @property
+    def path(self) -> Path:
+        """Path of the folder, or through the packed file."""
+        return self._session.place.path(self._key)
+
+    @property
+    def mode(self) -> str:
+        """Mode of the arrays that the group opens: "r" or "r+"."""
+        return self._session.mode
+
+    @property
+    def closed(self) -> bool:
+        """True after `close` of the group that was opened."""
+        return self._session.is_closed
+
+    @property
+    def attrs(self) -> Attributes:
+        """Attributes of the group: a mutable mapping, kept in ``dataset.json``; see `Attributes`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("survey", "w") as g:
+        ...     g.attrs["title"] = "north"
+        ...     dict(g.attrs)
+        {'title': 'north'}
+        """
+        return Attributes(self._load_attrs, self._save_attrs)
+
+    def _load_attrs(self) -> str:
+        self._session.check()
+        data = self._session.place.load_attrs(self._key)
+        if data is None:
+            return "{}"
+        try:
+            values = json.loads(data)["attrs"]
+            return check_attrs(json.dumps(values, ensure_ascii=False).encode())
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise FormatError(
+                f"'{self.path / ATTRS_NAME}' does not hold the attributes of a dataset, or a "
+                f"group: {error}"
+            ) from None
+
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        session = self._session
+        with session.lock:
+            session.check("change attributes")
+            text = change()
+            if text is not None:
+                form = {"attrs": json.loads(text)}
+                data = json.dumps(form, ensure_ascii=False, allow_nan=False, indent=1)
+                session.folder().save_attrs(self._key, f"{data}\n".encode())
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def _full(self, name: str) -> str:
+        """Return the name in the group that was opened; what is no name of a member is refused."""
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"a name must be a str, not {type(name).__name__}")
+        problem = "it is empty" if not name else check_member_name(f"{name}/")
+        if problem is not None or name.endswith("/"):
+            raise ArgumentError(
+                f"{name!r} cannot be the name of a member of a group: {problem or 'it ends so'}; "
+                "names are such as 'a' and 'a/b'"
+            )
+        return f"{self._key}/{name}" if self._key else name
+
+    def _kind(self, name: str) -> tuple[str, str | None]:
+        """Return the full name, and what has it."""
+        self._session.check()
+        key = self._full(name)
+        folder = key
+        while "/" in folder:  # what a link leads to is no part of the group, wherever it is
+            folder = folder.rpartition("/")[0]
+            if self._session.place.kind(folder) is None:
+                return key, None
+        return key, self._session.place.kind(key)
+
+    def __getitem__(self, name: str) -> ExtArray | Group:
+        key, kind = self._kind(name)
+        if kind == _ARRAY:
+            return self._session.hold(key)
+        if kind == _GROUP:
+            return Group(self._session, key)
+        some = ", ".join(map(repr, list(self)[:5]))
+        raise VariableError(
+            f"the group {self.name!r} has no member {name!r}" + (f"; it has {some}" * bool(some))
+        )
+
+    def __setitem__(self, name: str, value: ArrayLike) -> None:
+        key = self._free(name)
+        array = from_array(value, self._made(key))
+        self._session.arrays[key] = array
+
+    def __delitem__(self, name: str) -> None:
+        session = self._session
+        session.check("delete")
+        key, kind = self._kind(name)
+        if kind is None:
+            raise VariableError(f"the group {self.name!r} has no member {name!r}")
+        with session.lock:
+            arrays = self._held(key, kind)
+            for array in arrays:
+                check_free(array, "delete")
+            for array in arrays:
+                _files(array).remove()
+            session.close(key, quietly=True)
+            if kind == _GROUP:
+                with family("cannot remove the group '{}'", session.place.path(key)):
+                    shutil.rmtree(session.place.path(key))
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self._kind(name)[1] is not None
+        except ArgumentError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        self._session.check()
+        return iter([name for name, _ in self._session.place.entries(self._key)])
+
+    def __len__(self) -> int:
+        self._session.check()
+        return len(self._session.place.entries(self._key))
+
+    def arrays(self) -> Iterator[tuple[str, ExtArray]]:
+        """Iterate over the names and the arrays of this group.
+
+        Yields
+        ------
+        tuple of str and ExtArray
+        """
+        for name, kind in self._session.place.entries(self._key):
+            if kind == _ARRAY:
+                yield name, self[name]  # type: ignore[misc]
+
+    def groups(self) -> Iterator[tuple[str, Group]]:
+        """Iterate over the names of the groups in this one, and these.
+
+        Yields
+        ------
+        tuple of str and Group
+        """
+        for name, kind in self._session.place.entries(self._key):
+            if kind == _GROUP:
+                yield name, self[name]  # type: ignore[misc]
+
+    def walk(self) -> Iterator[tuple[str, ExtArray | Group]]:
+        """Iterate over all that is in the group and below: a group before its members.
+
+        Yields
+        ------
+        tuple of str and (ExtArray or Group)
+            The path from here, and what is there.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("tour", "w") as g:
+        ...     a = g.create("north/level", shape=3)
+        ...     [name for name, _ in g.walk()]
+        ['north', 'north/level']
+        """
+        for name, kind in self._session.place.entries(self._key):
+            item = self[name]
+            yield name, item
+            if kind == _GROUP:
+                assert isinstance(item, Group)
+                for inner, below in item.walk():
+                    yield f"{name}/{inner}", below
+
+    def _items(self, key: str) -> Iterator[tuple[str, str]]:
+        """Yield the full names of the arrays in a group and below, with their names there."""
+        for name, kind in self._session.place.entries(key):
+            full = f"{key}/{name}" if key else name
+            if kind == _ARRAY:
+                yield full, name
+            else:
+                yield from self._items(full)
+
+    def _held(self, key: str, kind: str) -> list[ExtArray]:
+        """Open an array, or all that are in a group: nobody else writes to them then."""
+        if kind == _ARRAY:
+            return [self._session.hold(key)]
+        return [self._session.hold(full) for full, _ in self._items(key)]
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _free(self, name: str) -> str:
+        """Return the full name of a member to be made, which nothing has."""
+        self._session.check("create")
+        key, kind = self._kind(name)
+        parent = key
+        while "/" in parent:
+            parent = parent.rpartition("/")[0]
+            if self._session.place.kind(parent) == _ARRAY:
+                raise ExistsError(
+                    errno.EEXIST, f"{parent!r} is an array, and no group", str(self.path / name)
+                )
+        if kind is not None or os.path.lexists(self._session.place.path(key)):
+            raise ExistsError(
+                errno.EEXIST,
+                f"the group {self.name!r} has {name!r} already; delete it first",
+                str(self.path / name),
+            )
+        return key
+
+    def _made(self, key: str) -> Path:
+        """Return the path of an array to be made, whose folder is there."""
+        path = self._session.place.path(key)
+        with family("cannot make the group '{}'", path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def create(
+        self,
+        name: str,
+        shape: SupportsIndex | Iterable[SupportsIndex],
+        dtype: DTypeLike = float,
+        **options: Any,
+    ) -> ExtArray:
+        """Make an array in the group, and the groups that its name goes through.
+
+        Parameters
+        ----------
+        name : str
+        shape, dtype, **options
+            As for `extarray.create`; its `overwrite`, `comm` and `info` are not possible.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+" until it, or the group, is closed.
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: the group has the name already.
+        ReadOnlyError, ArgumentError
+            ValueErrors; also a name that leads out of the group.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("field", "w") as g:
+        ...     g.create("plots/a", shape=(0, 3), dims=["time", "x"]).shape
+        (0, 3)
+        """
+        for other in ("overwrite", "comm", "info"):
+            if other in options:
+                raise ArgumentError(f"{other} is not possible in a group; use extarray.create")
+        key = self._free(name)
+        options = {
+            "engine": self._session.options["engine"],
+            "durability": self._session.options["durability"],
+            **options,
+        }
+        array = create(self._made(key), shape, dtype, **options)  # type: ignore[arg-type]
+        self._session.arrays[key] = array
+        return array
+
+    def create_group(self, name: str) -> Group:
+        """Make a group in this one, and the groups that its name goes through.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        Group
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: the group has the name already.
+        ReadOnlyError, ArgumentError
+            ValueErrors; also a name that leads out of the group.
+        """
+        key = self._free(name)
+        path = self._session.place.path(key)
+        with family("cannot make the group '{}'", path):
+            path.mkdir(parents=True)
+        return Group(self._session, key)
+
+    def require_group(self, name: str) -> Group:
+        """Return the group of a name, which is made where it is not there.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        Group
+        """
+        _, kind = self._kind(name)
+        if kind is None:
+            return self.create_group(name)
+        found = self[name]
+        if not isinstance(found, Group):
+            raise ExistsError(errno.EEXIST, "it is an array, and no group", str(self.path / name))
+        return found
+
+    def move(self, source: str, target: str) -> None:
+        """Give a member another name, also in another group below this one.
+
+        Parameters
+        ----------
+        source, target : str
+
+        Raises
+        ------
+        VariableError
+            A KeyError: there is no such member.
+        ExistsError
+            A FileExistsError: something has the new name.
+        LockedError
+            A BlockingIOError: another process writes to an array that would move.
+        ReadOnlyError, ArgumentError
+
+        Notes
+        -----
+        Arrays that the group has open stay open.  Readers of other processes keep what they have.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("shelf", "w") as g:
+        ...     a = g.create("draft", shape=3)
+        ...     g.move("draft", "done/first")
+        ...     a[0] = 7
+        ...     g["done/first"].sum()
+        np.float64(7.0)
+        """
+        session = self._session
+        session.check("move")
+        with session.lock:
+            key, kind = self._kind(source)
+            if kind is None:
+                raise VariableError(f"the group {self.name!r} has no member {source!r}")
+            other = self._full(target)
+            if kind == _GROUP and _is_in(other, key):
+                raise ArgumentError(f"cannot move {source!r} into itself, as {target!r}")
+            self._free(target)
+            arrays = self._held(key, kind)
+            for array in arrays:
+                check_free(array, "move")
+            new = self._made(other)
+            if kind == _ARRAY:
+                _files(arrays[0]).move(new, False)
+            else:
+                with family(f"cannot move '{{}}' to '{new}'", session.place.path(key)):
+                    os.rename(session.place.path(key), new)
+                    sync_folders([os.fspath(new), os.fspath(session.place.path(key))])
+            for name in [n for n in session.arrays if _is_in(n, key)]:
+                array = session.arrays.pop(name)
+                session.arrays[other + name[len(key) :]] = array
+                if kind == _GROUP:
+                    _files(array).take_place(new / name[len(key) + 1 :])
+
+    def extend(self, axis: str, by: SupportsIndex, side: Literal["end", "start"] = "end") -> None:
+        """Grow all arrays that have an axis of a name, here and in the groups below, in one commit.
+
+        Parameters
+        ----------
+        axis : str
+            As `ExtArray.dims` has it.
+        by : int
+            Elements, at least 0.
+        side : {"end", "start"}
+            As for `ExtArray.extend`.
+
+        Raises
+        ------
+        AxisError
+            No array has such an axis.
+        ShapeError
+            A ValueError: arrays have different extents along it.
+        LockedError
+            A BlockingIOError: another process writes to one of them.
+        ReadOnlyError, StorageError
+
+        Notes
+        -----
+        After a crash, or a loss of power, all of them have grown or none has; see
+        `extarray.commit`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("station", "w") as g:
+        ...     time = g.create("time", shape=0, dtype="i8", dims=["time"])
+        ...     wind = g.create("wind", shape=(0, 3), dims=["time", "x"])
+        ...     g.extend("time", 4)
+        ...     time.shape, wind.shape
+        ((4,), (4, 3))
+        """
+        self._session.check("extend arrays")
+        found = {}
+        dims: set[str] = set()
+        with self._session.lock:
+            for key, _ in self._items(self._key):
+                array = self._session.hold(key)
+                dims.update(array.dims or ())
+                if axis in (array.dims or ()):
+                    found[key] = array
+        if not found:
+            names = ", ".join(map(repr, sorted(dims))) or "names of axes at all"
+            raise AxisError(f"no array of {self.name!r} has an axis {axis!r}; they have {names}")
+        extents: dict[int, str] = {}
+        for key, array in found.items():
+            extents.setdefault(array.shape[(array.dims or ()).index(axis)], key)
+        if len(extents) > 1:
+            told = ", ".join(f"{n} in {key!r}" for n, key in extents.items())
+            raise ShapeError(
+                f"cannot extend {axis!r} in the group {self.name!r}: its arrays have different "
+                f"extents along it: {told}; make them equal first, by extend or shrink of each"
+            )
+        with commit(found.values()):
+            for array in found.values():
+                array.extend(axis, by, side)
+
+    def flush(self) -> None:
+        """Bring all arrays that the group has open to the disk."""
+        self._session.check()
+        for key, array in list(self._session.arrays.items()):
+            if _is_in(key, self._key) and not array.closed:
+                array.flush()
+
+    def close(self) -> None:
+        """Close the arrays that the group has opened, and those of the groups below.
+
+        The group that was opened by `open_group` cannot be used afterwards; closing it twice is
+        allowed.
+        """
+        if not self._session.is_closed:
+            try:
+                self._session.close(self._key)
+            finally:
+                self._session.is_closed = not self._key
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # -- shown -----------------------------------------------------------------------------------
+
+    def _rows(self, key: str, depth: int, rows: list[tuple[int, str, str]]) -> None:
+        """Collect the rows of a tree: depth, name, and facts of an array."""
+        for name, kind in self._session.place.entries(key):
+            if len(rows) > _MOST_ROWS:
+                return
+            full = f"{key}/{name}" if key else name
+            if kind == _GROUP:
+                rows.append((depth, name, ""))
+                self._rows(full, depth + 1, rows)
+                continue
+            try:
+                array = self._session.arrays.get(full)
+                if array is None or array.closed:
+                    with open_array(self._session.place.path(full)) as array:
+                        facts = _facts(array)
+                else:
+                    facts = _facts(array)
+            except (ExtArrayError, OSError) as error:
+                facts = f"cannot be opened: {type(error).__name__}"
+            rows.append((depth, name, facts))
+
+    def _head(self) -> str:
+        mode = "closed" if self.closed else f"mode '{self.mode}'"
+        return f"<extarray.Group {self.name!r}: '{self._session.shown}', {mode}>"
+
+    def _tree(self) -> list[tuple[int, str, str]]:
+        rows: list[tuple[int, str, str]] = []
+        if not self.closed:
+            with contextlib.suppress(ExtArrayError):  # the folder is gone, perhaps
+                self._rows(self._key, 0, rows)
+        if len(rows) > _MOST_ROWS:
+            rows[_MOST_ROWS:] = [(0, "...", "")]
+        return rows
+
+    def __repr__(self) -> str:
+        return format_tree(self._head(), self._tree())
+
+    def _repr_html_(self) -> str:
+        shown: str = _later.tree(self._head(), self._tree())
+        return shown
+
+
+def _facts(array: ExtArray) -> str:
+    dims = "" if array.dims is None else "  " + ", ".join(array.dims)
+    return f"{array.shape} {array.dtype}{dims}"
+
+
+def _files(array: ExtArray) -> Any:
+    """Return the store of an array in files."""
+    files = array._store.files
+    assert files is not None
+    return files
+
+
+# -- one file ------------------------------------------------------------------------------------
+
+
+def pack(source: ExtArray | Group, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+    """Write an array, or a group with all that is in it, to one file.
+
+    Parameters
+    ----------
+    source : ExtArray or Group
+        An array in files or in memory.
+    path : str or PathLike
+        Of the file; ``.xap`` is the usual ending.
+    overwrite : bool
+        Replace a file that is there.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the file exists.
+    ChecksumError
+        A ValueError: a chunk does not fit its checksum; see `open`, ``verify``.
+    ArgumentError, ClosedError
+        ValueErrors; also inside a block of `commit`, and for an array under a communicator.
+    StorageError
+        Also where elements were cut off meanwhile (EAGAIN).
+
+    Notes
+    -----
+    The file is a ZIP file in which the files of the arrays are stored as they are, chunks at a
+    page, with a checksum of each (CRC-32).  `open` and `open_group` open it in place, without
+    unpacking: chunks are mapped from where they lie, whatever the history of the array, and nothing
+    can be written; an array in it has the path ``file/name``.  `unpack` makes files that grow
+    again, as does any program for ZIP files.
+
+    The arrays are packed as they are at one moment; bounds and attributes wait meanwhile.  Elements
+    that are written meanwhile may come old or new.  The file has its name when it is whole and on
+    the disk: after an interruption there is nothing, or what was there before.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> with xa.from_array([[1, 2], [3, 4]]) as a:
+    ...     a.extend(1, 1)
+    ...     xa.pack(a, "scene.xap")
+    >>> with xa.open("scene.xap") as b:
+    ...     b[...]
+    array([[1, 2, 0],
+           [3, 4, 0]])
+    """
+    check_flag(overwrite, "overwrite")
+    try:
+        target = Path(os.fsdecode(path))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"path must be a str or a path, not {type(path).__name__}"
+        ) from None
+    groups: dict[str, bytes | None] = {}
+    if isinstance(source, Group):
+        source._session.check()
+        arrays = {key: source._session.hold(key) for key, _ in source._items(source._key)}
+        arrays = {key[len(source._key) :].lstrip("/"): a for key, a in arrays.items()}
+        groups = {"": _attrs_file(source) or b'{"attrs": {}}\n'}
+        for name, item in source.walk():
+            if isinstance(item, Group):
+                attrs = _attrs_file(item)
+                if attrs is not None or not len(item):
+                    groups[name] = attrs
+    elif isinstance(source, ExtArray):
+        source._check()
+        arrays = {source.path.name if source.path is not None else target.stem: source}
+    else:
+        raise ArgumentTypeError(
+            f"cannot pack an object of type {type(source).__name__}: give an array or a group, "
+            "such as extarray.open or open_group returns"
+        )
+    for array in arrays.values():
+        if hasattr(array, "comm"):
+            raise ArgumentError(
+                f"cannot pack {array._name()} under a communicator; open it in one process"
+            )
+        check_free(array, "pack")
+    readers = [array for array in arrays.values() if array.mode == "r"]
+    if len(readers) > 1 and isinstance(source, Group):
+        refresh_together(readers)
+    for array in arrays.values():
+        if array.mode == "r+":
+            array.flush()
+    with contextlib.ExitStack() as locks:
+        for array in sorted(arrays.values(), key=lambda array: array._handle):
+            locks.enter_context(array._writers.growth)
+        parts = [_later.Part(name, a._store.now, a.axial) for name, a in arrays.items()]
+        _later.write_packed(parts, groups, target, overwrite)
+
+
+def _attrs_file(group: Group) -> bytes | None:
+    """Return the file with the attributes of a group, which must be right; None: it has none."""
+    group._load_attrs()
+    return group._session.place.load_attrs(group._key)

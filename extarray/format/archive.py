@@ -1,0 +1,337 @@
+"""Packed files: ZIP files with the files of arrays in them, stored as they are.
+
+A member is a file of a pair, or the attributes of a group (``dataset.json``); an empty group has an
+entry for its folder.  A pair alone, whose names have no folder, is an array that was packed; all
+else is a group, which has ``dataset.json`` at the top.  The bytes of each ``.xta`` begin at a
+multiple of `ALIGNMENT`, so that they can be mapped.
+
+What is read is believed only where it can be true: names that stay inside the group, members that
+are stored and lie apart from each other, and two descriptions of each that agree.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from extarray.common.errors import ArgumentError, CorruptError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = [
+    "ALIGNMENT",
+    "ATTRS_NAME",
+    "MAGIC",
+    "Member",
+    "check_member_name",
+    "crc_of_zeros",
+    "decode_archive",
+    "encode_directory",
+    "encode_member",
+]
+
+#: The bytes of ``.xta`` begin at a multiple of this: a page, on most systems.
+ALIGNMENT = 1 << 14
+#: The file of a folder with the attributes of the group.
+ATTRS_NAME = "dataset.json"
+
+_LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_ENTRY = struct.Struct("<4sHHHHHHIIIHHHHHII")
+_END = struct.Struct("<4sHHHHIIH")
+_LARGE_END = struct.Struct("<4sQHHIIQQQQ")
+_LOCATOR = struct.Struct("<4sIQI")
+_FIELD = struct.Struct("<HH")
+
+#: What a packed file begins with.
+MAGIC = b"PK\3\4"
+_ENTRY_MAGIC, _END_MAGIC = b"PK\1\2", b"PK\5\6"
+_LARGE_END_MAGIC, _LOCATOR_MAGIC = b"PK\6\6", b"PK\6\7"
+_LARGE, _PADDING = 0x0001, 0xD935  # kinds of extra fields
+_IS_UTF8 = 0x800
+_UNIX = 3
+_VERSION, _LARGE_VERSION = 20, 45
+_MOST, _MOST_ENTRIES = 0xFFFFFFFF, 0xFFFF  # what means: look at the larger field
+_DATE = 0x21  # the first of January 1980; the files have times of their own elsewhere
+# A directory is read whole.
+_MOST_DIRECTORY = 1 << 28
+_POLYNOMIAL = 0xEDB88320
+
+
+class Member(NamedTuple):
+    """A file in a packed one; a name that ends with "/" is that of an empty group."""
+
+    name: str
+    offset: int  # of its description
+    start: int  # of its bytes
+    size: int
+    crc: int  # CRC-32
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def check_member_name(name: str) -> str | None:
+    """Return why a member cannot have a name; None where it can."""
+    parts = name.removesuffix("/").split("/")
+    if "\0" in name or "\\" in name:
+        return "it has a character that names of files do not have everywhere"
+    if any(part in ("", ".", "..") for part in parts):
+        return "it leads out of the group"
+    if any(part.endswith((".xmd", ".xta")) or part == ATTRS_NAME for part in parts[:-1]):
+        return "it goes through a file"
+    last = parts[-1]
+    if name.endswith("/"):
+        return None if last[-4:] not in (".xmd", ".xta") and last != ATTRS_NAME else "it is a file"
+    if last == ATTRS_NAME or (last[-4:] in (".xmd", ".xta") and len(last) > 4):
+        return None
+    return "it is neither of an array nor of a group"
+
+
+# -- written -------------------------------------------------------------------------------------
+
+
+def _encoded(name: str) -> tuple[bytes, int]:
+    try:
+        data = name.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"cannot pack {name!r}: its name is no Unicode; rename it") from None
+    if len(data) > 4096:
+        raise ArgumentError(f"cannot pack {name[:40]!r}...: its name has {len(data)} bytes")
+    return data, 0 if name.isascii() else _IS_UTF8
+
+
+def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
+    """Return what stands before the bytes of a member, which is described at a place in the file.
+
+    It ends where the bytes can begin: at a multiple of `ALIGNMENT`, where they are chunks.
+    """
+    data, flags = _encoded(name)
+    is_large = size >= _MOST
+    extra = _FIELD.pack(_LARGE, 16) + struct.pack("<QQ", size, size) if is_large else b""
+    if name.endswith(".xta"):
+        room = -(at + _LOCAL.size + len(data) + len(extra)) % ALIGNMENT
+        if room < _FIELD.size + 2:
+            room += ALIGNMENT
+        extra += _FIELD.pack(_PADDING, room - _FIELD.size) + struct.pack("<H", ALIGNMENT)
+        extra += bytes(room - _FIELD.size - 2)
+    short = _MOST if is_large else size
+    version = _LARGE_VERSION if is_large else _VERSION
+    fixed = version, flags, 0, 0, _DATE, crc, short, short, len(data), len(extra)
+    return _LOCAL.pack(MAGIC, *fixed) + data + extra
+
+
+def encode_directory(members: Sequence[Member], at: int) -> bytes:
+    """Return what ends a packed file: its directory, which begins at a place in the file."""
+    pieces = []
+    for name, offset, _, size, crc in members:
+        data, flags = _encoded(name)
+        large = [n for n in (size, size, offset) if n >= _MOST]
+        extra = _FIELD.pack(_LARGE, 8 * len(large)) if large else b""
+        extra += struct.pack(f"<{len(large)}Q", *large)
+        version = _LARGE_VERSION if large else _VERSION
+        is_folder = name.endswith("/")
+        mode = (stat.S_IFDIR | 0o755) << 16 | 0x10 if is_folder else (stat.S_IFREG | 0o644) << 16
+        sizes = min(size, _MOST), min(size, _MOST), len(data), len(extra)
+        fixed = _UNIX << 8 | version, version, flags, 0, 0, _DATE, crc, *sizes
+        pieces.append(_ENTRY.pack(_ENTRY_MAGIC, *fixed, 0, 0, 0, mode, min(offset, _MOST)))
+        pieces += data, extra
+    directory = b"".join(pieces)
+    n, size = len(members), len(directory)
+    if n >= _MOST_ENTRIES or size >= _MOST or at >= _MOST:
+        numbers = 44, _UNIX << 8 | _LARGE_VERSION, _LARGE_VERSION, 0, 0, n, n, size, at
+        directory += _LARGE_END.pack(_LARGE_END_MAGIC, *numbers)
+        directory += _LOCATOR.pack(_LOCATOR_MAGIC, 0, at + size, 1)
+    short = min(n, _MOST_ENTRIES)
+    return directory + _END.pack(
+        _END_MAGIC, 0, 0, short, short, min(size, _MOST), min(at, _MOST), 0
+    )
+
+
+def crc_of_zeros(length: int, crc: int = 0) -> int:
+    """Return the CRC-32 of what has a CRC-32, followed by zeros, in O(log length).
+
+    Examples
+    --------
+    >>> import zlib
+    >>> crc_of_zeros(1000, zlib.crc32(b"abc")) == zlib.crc32(b"abc" + bytes(1000))
+    True
+    """
+    power, factor = 1 << 31, 1 << 23  # x**0 and x**8, the lowest power being the highest bit
+    while length:
+        if length & 1:
+            power = _product(factor, power)
+        factor = _product(factor, factor)
+        length >>= 1
+    return _product(power, crc ^ _MOST) ^ _MOST
+
+
+def _product(a: int, b: int) -> int:
+    """Return the product of two polynomials, modulo that of the CRC-32."""
+    product, bit = 0, 1 << 31
+    while bit:
+        if a & bit:
+            product ^= b
+        b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
+        bit >>= 1
+    return product
+
+
+# -- read ----------------------------------------------------------------------------------------
+
+
+def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Member]:
+    """Return the members of a packed file, in the order in which they lie there.
+
+    `read` gives bytes, fewer where the file ends: so many, from a place on.  FormatError: it is no
+    packed file.  CorruptError: it is damaged, or made to do harm.
+    """
+    entries, end = _entries(read, length)
+    members = [_checked(read, *entry) for entry in entries]
+    members.sort(key=lambda member: member.offset)
+    free = 0
+    for member in members:
+        if member.offset < free:
+            _refuse(f"member {member.name!r} begins inside another one")
+        free = member.start + member.size
+    if free > end:
+        _refuse(f"member {members[-1].name!r} reaches into the directory")
+    return members
+
+
+def _refuse(what: str) -> NoReturn:
+    raise CorruptError(f"the packed file is damaged: {what}")
+
+
+def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]:
+    """Return the number of entries of the directory, and where it begins and ends."""
+    at = length - _END.size
+    last = read(_END.size, at) if at >= 0 else b""
+    if len(last) < _END.size or not last.startswith(_END_MAGIC):
+        raise FormatError("no packed file: it does not end as a ZIP file, or has a comment")
+    _, disk, first_disk, n_here, n, size, start, comment = _END.unpack(last)
+    end = at
+    before = read(_LOCATOR.size, at - _LOCATOR.size) if at >= _LOCATOR.size else b""
+    if before.startswith(_LOCATOR_MAGIC):
+        _, other, place, n_disks = _LOCATOR.unpack(before)
+        end = at - _LOCATOR.size - _LARGE_END.size
+        large = read(_LARGE_END.size, end) if end >= 0 else b""
+        if other or n_disks != 1 or place != end or not large.startswith(_LARGE_END_MAGIC):
+            _refuse("its two ends do not agree")
+        _, room, _, _, other, first, *numbers = _LARGE_END.unpack(large)
+        short = (n_here, _MOST_ENTRIES), (n, _MOST_ENTRIES), (size, _MOST), (start, _MOST)
+        pairs = zip(short, numbers, strict=True)
+        if room != _LARGE_END.size - 12 or other or first:
+            _refuse("its two ends do not agree")
+        if any(few not in (number, most) for (few, most), number in pairs):
+            _refuse("its two ends do not agree")
+        n_here, n, size, start = numbers
+    if disk or first_disk or comment or n_here != n:
+        _refuse("its end tells of other parts")
+    if start + size != end or size < n * _ENTRY.size or size > _MOST_DIRECTORY:
+        _refuse("its directory is not where the end says")
+    return n, start, end
+
+
+def _entries(
+    read: Callable[[int, int], bytes], length: int
+) -> tuple[list[tuple[str, bytes, int, int, int]], int]:
+    """Return names, as texts and bytes, with sizes, sums and places; and where the members end."""
+    n, start, end = _end(read, length)
+    directory = read(end - start, start)
+    if len(directory) != end - start:
+        _refuse("its directory is cut off")
+    found, names, at = [], set(), 0
+    for _ in range(n):
+        if at + _ENTRY.size > len(directory) or directory[at : at + 4] != _ENTRY_MAGIC:
+            _refuse("its directory has fewer entries than the end says")
+        (_, made, _, flags, method, _, _, crc, packed, size, n_name, n_extra, n_comment, disk) = (
+            numbers := _ENTRY.unpack_from(directory, at)
+        )[:14]
+        mode, offset = numbers[15], numbers[16]
+        at += _ENTRY.size
+        raw, extra = directory[at : at + n_name], directory[at + n_name : at + n_name + n_extra]
+        at += n_name + n_extra + n_comment
+        if at > len(directory):
+            _refuse("its directory is cut off")
+        name = _name(raw, flags)
+        packed, size, offset = _large(extra, name, packed, size, offset)
+        if method or packed != size:
+            _refuse(f"member {name!r} is compressed; only stored ones can be opened in place")
+        if disk or offset + _LOCAL.size > start:
+            _refuse(f"member {name!r} is not in the file")
+        kind = stat.S_IFMT(mode >> 16) if made >> 8 == _UNIX else 0
+        if kind not in (0, stat.S_IFDIR if name.endswith("/") else stat.S_IFREG):
+            _refuse(f"member {name!r} is a link, or no file")
+        if name.endswith("/") and size:
+            _refuse(f"member {name!r} is a folder, and has bytes")
+        if name in names:
+            _refuse(f"the name {name!r} occurs twice")
+        names.add(name)
+        found.append((name, raw, size, crc, offset))
+    if at != len(directory):
+        _refuse("its directory has more than the end says")
+    return found, start
+
+
+def _name(raw: bytes, flags: int) -> str:
+    if flags & ~_IS_UTF8:
+        _refuse(f"member {raw!r} is encrypted, or of a kind that cannot be opened in place")
+    try:
+        name = raw.decode("utf-8" if flags else "ascii")
+    except UnicodeDecodeError:
+        _refuse(f"the name {raw!r} is no text")
+    problem = check_member_name(name)
+    if problem is not None:
+        _refuse(f"no member can have the name {name!r}: {problem}")
+    return name
+
+
+def _fields(extra: bytes, name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the kinds and the contents of extra fields."""
+    at = 0
+    while at < len(extra):
+        if at + _FIELD.size > len(extra):
+            _refuse(f"a field of member {name!r} is cut off")
+        kind, size = _FIELD.unpack_from(extra, at)
+        at += _FIELD.size + size
+        if at > len(extra):
+            _refuse(f"a field of member {name!r} is cut off")
+        yield kind, extra[at - size : at]
+
+
+def _large(extra: bytes, name: str, *numbers: int) -> list[int]:
+    """Return numbers, with those of an extra field where there are no bits for them."""
+    large = [data for kind, data in _fields(extra, name) if kind == _LARGE]
+    missing = sum(number == _MOST for number in numbers)
+    if len(large) != bool(missing) or any(len(data) != 8 * missing for data in large):
+        _refuse(f"the sizes of member {name!r} are not told as they have to be")
+    more = iter(struct.unpack(f"<{missing}Q", large[0]) if missing else ())
+    return [next(more) if number == _MOST else number for number in numbers]
+
+
+def _checked(
+    read: Callable[[int, int], bytes], name: str, raw: bytes, size: int, crc: int, offset: int
+) -> Member:
+    """Return a member whose own description says what its entry says."""
+    fixed = read(_LOCAL.size + len(raw), offset)
+    if len(fixed) != _LOCAL.size + len(raw) or not fixed.startswith(MAGIC):
+        _refuse(f"member {name!r} is not where the directory says")
+    _, _, flags, method, _, _, own_crc, *sizes, n_name, n_extra = _LOCAL.unpack_from(fixed)
+    start = offset + _LOCAL.size + len(raw) + n_extra
+    if sizes != [size, size]:
+        extra = read(n_extra, start - n_extra)
+        if len(extra) != n_extra:
+            _refuse(f"a field of member {name!r} is cut off")
+        sizes = _large(extra, name, *sizes)
+    if (
+        fixed[_LOCAL.size :] != raw
+        or n_name != len(raw)
+        or flags & ~_IS_UTF8
+        or method
+        or own_crc != crc
+        or sizes != [size, size]
+    ):
+        _refuse(f"two descriptions of member {name!r} do not agree")
+    return Member(name, offset, start, size, crc)

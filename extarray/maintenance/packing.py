@@ -1,0 +1,484 @@
+"""Packed files: the files of arrays put into one, and taken out of it again.
+
+A packed file has no name before it is whole, where the system has files without names (Linux); so
+whatever interrupts the work, nothing is left of it.  The chunks of an array come first, and its
+metadata behind them: only then it is known whether the checksums of the chunks can be trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+
+from extarray._core._history import record_at
+from extarray.common.arguments import check_flag
+from extarray.common.errors import (
+    ArgumentTypeError,
+    ChecksumError,
+    CorruptError,
+    ExistsError,
+    FormatError,
+    StorageError,
+)
+from extarray.common.progress import Progress
+from extarray.format.archive import (
+    ATTRS_NAME,
+    Member,
+    check_member_name,
+    crc_of_zeros,
+    encode_directory,
+    encode_member,
+)
+from extarray.format.checksum_table import sums_capacity
+from extarray.format.constants import LIVE_SLOTS, SEAL_MAGIC
+from extarray.format.fresh import encode_fresh
+from extarray.format.header import decode_header
+from extarray.format.superblock import Superblock
+from extarray.storage import lock
+from extarray.storage.checksums import Comparison, read_sums, read_table
+from extarray.storage.filesystem import (
+    File,
+    absolute_names,
+    create_beside,
+    family,
+    fresh_name,
+    publish,
+    resolve_path,
+    sync_folders,
+)
+from extarray.storage.names import Packed, Publication
+from extarray.storage.pair import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from extarray._core._axial import Axial
+    from extarray.storage.store import Present
+
+__all__ = ["Part", "unpack", "write_packed"]
+
+_PIECE = 1 << 22
+
+
+class Part(NamedTuple):
+    """An array that is packed: the path that it gets, and what it is at present."""
+
+    name: str
+    now: Present
+    axial: Axial
+
+
+# -- packed --------------------------------------------------------------------------------------
+
+
+def write_packed(
+    parts: Sequence[Part], groups: Mapping[str, bytes | None], path: Path, overwrite: bool
+) -> None:
+    """Pack arrays, and the attributes of groups, as they are at present; nothing of it may move."""
+    name = os.path.abspath(path)
+    with family("cannot pack '{}'", path):
+        if os.path.lexists(name) and not overwrite:
+            raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", name)
+        target = os.path.realpath(name)
+        total = sum(part.now.header.chunk_bytes * part.axial.size for part in parts)
+        with (
+            _nameless(target) as (file, give_name),
+            Progress(total, "pack", total > 1 << 30) as progress,
+        ):
+            packing = _Packing(file, progress)
+            for part in parts:
+                packing.add_array(part)
+            for group, attrs in groups.items():
+                if attrs is not None:
+                    packing.add(f"{group}/{ATTRS_NAME}".lstrip("/"), attrs)
+                else:
+                    packing.add(f"{group}/", b"")
+            packing.end()
+            file.datasync()
+            give_name(overwrite)
+            sync_folders([target])
+
+
+@contextlib.contextmanager
+def _nameless(name: str) -> Iterator[tuple[File, Callable[[bool], None]]]:
+    """Make a file without a name, and what gives it its name; it is gone if that is not called."""
+    folder = os.path.dirname(name)
+    fresh = f"{name}.{uuid4().hex[:12]}.new"
+    temporary = getattr(os, "O_TMPFILE", 0)
+    is_named, file = False, None
+    if temporary and os.path.isdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            file = File.open(folder, temporary | os.O_RDWR)
+            if os.path.exists(name):  # its permissions are those of what is replaced
+                with file as fd:
+                    os.fchmod(fd, stat.S_IMODE(os.stat(name).st_mode))
+    if file is None:
+        file, is_named = create_beside(fresh, name), True
+
+    def give_name(overwrite: bool) -> None:
+        nonlocal is_named
+        if not is_named:
+            first = fresh if overwrite else name
+            with file as fd:
+                # The descriptor counts for nothing but that Python follows the link then.
+                os.link(f"/proc/self/fd/{fd}", first, src_dir_fd=fd, follow_symlinks=True)
+            if not overwrite:
+                return
+            is_named = True
+        publish(fresh, name, overwrite)
+        is_named = False
+
+    try:
+        yield file, give_name
+    finally:
+        file.close()
+        if is_named:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
+
+
+class _Packing:
+    """A packed file in the making."""
+
+    def __init__(self, file: File, progress: Progress) -> None:
+        self._file = file
+        self._members: list[Member] = []
+        self._at = 0
+        self._progress = progress
+
+    def add(self, name: str, data: bytes) -> None:
+        """Add a file, with its bytes."""
+        self._begin(name, len(data), zlib.crc32(data))
+        self._file.write(data, self._members[-1].start)
+
+    def _begin(self, name: str, size: int, crc: int) -> None:
+        """Describe a member; its bytes are what comes next."""
+        problem = check_member_name(name)
+        if problem is not None:
+            raise FormatError(f"cannot pack {name!r}: {problem}")
+        head = encode_member(name, size, crc, self._at)
+        start = self._at + len(head)
+        self._file.write(head, self._at)
+        self._members.append(Member(name, self._at, start, size, crc))
+        self._at = start + size
+
+    def end(self) -> None:
+        """Write the directory."""
+        self._file.write(encode_directory(self._members, self._at), self._at)
+
+    def add_array(self, part: Part) -> None:
+        """Add the files of an array: the chunks and the seal, and then fresh metadata."""
+        now, header = part.now, replace(part.now.header, work=b"")
+        sums = _Sums(part)
+        data_bytes = part.axial.size * header.chunk_bytes
+        seal = SEAL_MAGIC + header.uuid
+        at, name = self._at, f"{part.name}.xta"
+        size = data_bytes + len(seal)
+        self._begin(name, size, 0)
+        start = self._members[-1].start
+        crc = self._copy(now, data_bytes, start)
+        self._file.write(seal, start + data_bytes)
+        crc = zlib.crc32(seal, crc)
+        self._file.write(encode_member(name, size, crc, at), at)
+        self._members[-1] = Member(name, at, start, size, crc)
+        state = Superblock.first(
+            now.state.shape,
+            now.state.grid,
+            data_bytes,
+            unclean=now.unclean,
+            growth=now.growth,
+        )._replace(offset=now.state.offset, sealed=True)
+        records = [record_at(part.axial, n) for n in range(part.axial.segments)]
+        table = sums.still_right()
+        fresh = encode_fresh(header, state, records, now.attrs, LIVE_SLOTS[:1], sums=table)
+        self.add(f"{part.name}.xmd", bytes(fresh.image))
+
+    def _copy(self, now: Present, stop: int, to: int) -> int:
+        """Copy bytes of chunks; holes stay holes.  Returns the CRC-32 of all of them."""
+        if isinstance(now, Pair):
+            now.check_length()
+            known = now.read_count() if any(now.header.fill) else 0
+            runs = now.data.written(stop)
+            read: Callable[[memoryview, int], int] = now.data.read_into
+        else:
+            runs, read = iter([(0, stop)] if stop else []), _reader_of(now)
+        crc = at = 0
+        piece = memoryview(bytearray(_PIECE))
+        for first, last in runs:
+            crc = crc_of_zeros(first - at, crc)
+            self._progress.add(first - at)
+            while first < last:
+                some = piece[: min(_PIECE, last - first)]
+                if read(some, first) < len(some):
+                    raise StorageError(errno.EIO, f"'{now.path}.xta' was cut off meanwhile")
+                crc = zlib.crc32(some, crc)
+                self._file.write(some, to + first)
+                first += len(some)
+                self._progress.add(len(some))
+            at = last
+        if isinstance(now, Pair) and any(now.header.fill) and now.read_count() != known:
+            raise StorageError(
+                errno.EAGAIN,
+                f"elements of '{now.path}' were cut off while it was packed; refresh() and pack "
+                "it again",
+            )
+        return crc_of_zeros(stop - at, crc)
+
+
+def _reader_of(now: Present) -> Callable[[memoryview, int], int]:
+    """Return what reads the chunks of an array in memory, as `File.read_into` those of a file."""
+    region = now.region
+    assert region is not None
+
+    def read(target: memoryview, offset: int) -> int:
+        target[:] = region.copied(offset, offset + len(target))
+        return len(target)
+
+    return read
+
+
+class _Sums:
+    """The checksums of the chunks of an array that is packed, which are right or left out."""
+
+    def __init__(self, part: Part) -> None:
+        self._now = part.now
+        self._n_chunks = part.axial.size
+        found = self._table()
+        self._entries: np.ndarray[Any, Any] | None = None
+        if found is None:
+            return
+        assert isinstance(part.now, Pair)
+        now, extents = part.now, found
+        reach = sum(map(sums_capacity, range(len(extents))))
+        self._entries = read_sums(now.metadata, extents, 0, min(self._n_chunks, reach))
+        if now.verify == "never":
+            return
+        comparison = Comparison(now.metadata, now.data, now.header, None, now.sums)
+        wrong = comparison.run(self._n_chunks, None)
+        if wrong.size and not comparison.in_doubt:
+            error = ChecksumError(
+                f"cannot pack '{now.path}': chunk {wrong[0]} does not fit its checksum: it is "
+                "damaged; extarray.check tells which elements are, and verify='never' packs it "
+                "as it is"
+            )
+            error.chunk = int(wrong[0])
+            raise error
+
+    def _table(self) -> list[int] | None:
+        """Return the extents of the table, where it can be trusted."""
+        now = self._now
+        if not isinstance(now, Pair) or not now.header.checksum:
+            return None
+        if now.sums is not None:
+            right = not (now.sums.in_doubt or now.sums.inherited or now.sums.lost)
+            return now.sums.extents if right else None
+        found = read_table(now.metadata, now.header, None)
+        return None if found is None or found[0] else found[1]
+
+    def still_right(self) -> bytes | None:
+        """Return the table's entries; None where they may not be those of the chunks."""
+        if self._entries is None or self._table() is None:
+            return None
+        return self._entries.astype("<u4").tobytes()
+
+
+# -- unpacked ------------------------------------------------------------------------------------
+
+
+def unpack(
+    file: str | PathLike[str], path: str | PathLike[str], *, overwrite: bool = False
+) -> None:
+    """Make the files of an array, or the folder of a group, from a packed file; then they grow.
+
+    Parameters
+    ----------
+    file : str or PathLike
+        What `extarray.pack` made.
+    path : str or PathLike
+        Of the pair of files; of the folder, where a group was packed.
+    overwrite : bool
+        Replace a pair of files that is there; a folder is never replaced.
+
+    Raises
+    ------
+    MissingError
+        A FileNotFoundError: there is no such file.
+    ExistsError
+        A FileExistsError: the path is taken.
+    FormatError
+        A ValueError: it is no packed file; CorruptError: it is damaged, or made to do harm.
+    AccessError, StorageError
+
+    Notes
+    -----
+    All bytes are compared with the sums (CRC-32) in the packed file.  What is there under the path
+    is whole and on the disk.  The arrays have the history, the attributes and the identity of those
+    that were packed.  A sparse array stays sparse; all others get their disk space.  Any program
+    that unpacks ZIP files makes the same files.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([1, 2, 3])
+    >>> xa.pack(a, "three.xap")
+    >>> xa.unpack("three.xap", "three")
+    >>> with xa.open("three", "r+") as b:
+    ...     b.append([4])
+    ...     b[...]
+    array([1, 2, 3, 4])
+    """
+    check_flag(overwrite, "overwrite")
+    try:
+        source = Path(os.fsdecode(file))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"file must be a str or a path, not {type(file).__name__}"
+        ) from None
+    with family("cannot unpack '{}'", source):
+        os.stat(source)
+        with Packed.find(source) as packed:
+            if packed is None or packed.path != source:
+                raise FormatError(f"'{source}' is no packed file: it does not begin as a ZIP file")
+            total = sum(data.size for _, data in packed.arrays.values())
+            with Progress(total, "unpack", total > 1 << 30) as progress:
+                if packed.alone is not None:
+                    _unpack_array(packed, packed.alone, resolve_path(path), overwrite, progress)
+                else:
+                    _unpack_group(packed, Path(os.fsdecode(path)), progress)
+
+
+def _unpack_array(
+    packed: Packed, name: str, path: Path, overwrite: bool, progress: Progress
+) -> None:
+    """Make a pair of files, which takes its names when it is whole."""
+    names = absolute_names(path)
+    for there in names:
+        if os.path.lexists(there) and not overwrite:
+            raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", there)
+    uuid = _uuid_of(packed, name)
+    if overwrite:
+        names = os.path.realpath(names[0]), os.path.realpath(names[1])
+    fresh = fresh_name(names[0], uuid), fresh_name(names[1], uuid)
+    making = Publication(fresh, names, overwrite)
+    metadata = data = File()
+    try:
+        if overwrite and os.path.exists(names[0]):
+            making.old = File.open(names[0], os.O_RDWR)
+            lock.acquire(making.old, path, 0)
+        data = create_beside(fresh[1], names[1])
+        metadata = create_beside(fresh[0], names[0])
+        # Whoever looks for what creations have left sees that somebody is at work.
+        lock.acquire(metadata, path, 0)
+        _unpack_pair(packed, name, metadata, data, progress)
+        making.publish(path)
+        sync_folders(names)
+    except BaseException:
+        making.withdraw(metadata, data)
+        raise
+    finally:
+        making.release()
+        metadata.close()
+        data.close()
+
+
+def _uuid_of(packed: Packed, name: str) -> bytes:
+    member = packed.arrays[name][0]
+    try:
+        return decode_header(packed.file.read(member.size, member.start)).uuid
+    except FormatError as error:
+        raise type(error)(f"'{packed.path}', '{member.name}': {error}") from None
+
+
+def _unpack_pair(packed: Packed, name: str, metadata: File, data: File, progress: Progress) -> None:
+    """Write the bytes of a pair of files, and bring them to the disk."""
+    source, chunks = packed.arrays[name]
+    image = packed.read(source)
+    try:
+        header = decode_header(image)
+    except FormatError as error:
+        raise type(error)(f"'{packed.path}', '{source.name}': {error}") from None
+    if header.sparse:
+        data.truncate(chunks.size)
+    elif chunks.size:
+        data.extend(0, chunks.size)  # a store must not find the disk full later
+    part = File(os.dup(_descriptor(packed.file)), packed.name, chunks.start, chunks.size)
+    try:
+        crc = at = 0
+        piece = memoryview(bytearray(_PIECE))
+        for first, last in part.written(chunks.size):
+            crc = crc_of_zeros(first - at, crc)
+            progress.add(first - at)
+            while first < last:
+                some = piece[: min(_PIECE, last - first)]
+                if part.read_into(some, first) < len(some):
+                    raise CorruptError(f"'{packed.path}': '{chunks.name}' in it is cut off")
+                crc = zlib.crc32(some, crc)
+                data.write(some, first)
+                first += len(some)
+                progress.add(len(some))
+            at = last
+        if crc_of_zeros(chunks.size - at, crc) != chunks.crc:
+            raise CorruptError(f"'{packed.path}': '{chunks.name}' in it is damaged")
+    finally:
+        part.close()
+    data.datasync()
+    metadata.write(image, 0)
+    metadata.datasync()
+
+
+def _descriptor(file: File) -> int:
+    with file as fd:
+        return fd
+
+
+def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
+    """Make a folder, which takes its name when it is whole."""
+    name = os.path.abspath(path)
+    if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
+        raise ExistsError(errno.EEXIST, "it exists; give the path of a new folder", name)
+    fresh = f"{name}.{uuid4().hex[:12]}.new"
+    made: list[str] = []
+    folders: list[str] = []
+    try:
+        for group, member in sorted(packed.groups.items()):
+            folders.append(os.path.join(fresh, group) if group else fresh)
+            os.mkdir(folders[-1])
+            if member is not None:
+                attrs = packed.read(member)
+                made.append(os.path.join(folders[-1], ATTRS_NAME))
+                with open(made[-1], "xb") as target:
+                    target.write(attrs)
+                    target.flush()
+                    os.fsync(target.fileno())
+        for array in packed.arrays:
+            pair = []
+            try:
+                for suffix in (".xmd", ".xta"):
+                    made.append(os.path.join(fresh, array + suffix))
+                    pair.append(File.open(made[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL))
+                metadata, data = pair
+                _unpack_pair(packed, array, metadata, data, progress)
+            finally:
+                for each in pair:
+                    each.close()
+        sync_folders([os.path.join(folder, ATTRS_NAME) for folder in folders])
+        os.rename(fresh, name)
+        sync_folders([name])
+    except BaseException:
+        for each_name in reversed(made):
+            with contextlib.suppress(OSError):
+                os.unlink(each_name)
+        for folder in reversed(folders):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        raise

@@ -1,0 +1,390 @@
+"""Groups: folders as mappings of arrays and groups, changed together, and hostile names refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import errors
+
+
+@pytest.fixture
+def group(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("time", 2, "i8", dims=["time"])
+        g.create("north/wind", (2, 3), dims=["time", "x"])
+        g["scene"] = np.arange(6).reshape(2, 3)
+        yield g
+
+
+def test_a_group_is_a_mapping(group):
+    assert list(group) == ["north", "scene", "time"]
+    assert len(group) == 3
+    assert "scene" in group and "north/wind" in group and "north/none" not in group
+    assert group["scene"].sum() == 15
+    assert isinstance(group["north"], xa.Group)
+    assert list(group["north"]) == ["wind"]
+    assert group["north/wind"] is group["north"]["wind"]
+    assert group.get("none") is None
+    assert dict(group.arrays()).keys() == {"scene", "time"}
+    assert dict(group.groups()).keys() == {"north"}
+    assert [name for name, _ in group.walk()] == ["north", "north/wind", "scene", "time"]
+    assert [name for name, _ in group["north"].walk()] == ["wind"]
+    assert (group.name, group["north"].name) == ("/", "/north")
+    with pytest.raises(KeyError, match="no member 'none'; it has 'north', 'scene', 'time'"):
+        group["none"]
+    with pytest.raises(errors.VariableError):
+        del group["none"]
+
+
+def test_a_group_is_its_folder(group):
+    folder = group.path
+    xa.ones(4, path=folder / "made by others").close()
+    assert group["made by others"].sum() == 4
+    (folder / "notes.txt").write_text("no array")
+    assert "notes.txt" not in group
+    with xa.open_group(folder) as reader:
+        assert list(reader) == [*group] == ["made by others", "north", "scene", "time"]
+        assert reader["scene"].mode == "r"
+
+
+def test_members_are_made_and_removed(group):
+    a = group.create("deep/er/a", (2,), fill_value=3, dims=["x"], checksum=True)
+    assert (a.mode, a.dims, a[0]) == ("r+", ("x",), 3)
+    assert list(group["deep"]) == ["er"]
+    assert list(group.require_group("deep/er")) == ["a"]
+    empty = group.create_group("empty/inner")
+    assert list(empty) == []
+    for name in ("deep", "deep/er/a", "scene"):
+        with pytest.raises(errors.ExistsError):
+            group.create(name, 3)
+        with pytest.raises(errors.ExistsError):
+            group.create_group(name)
+        with pytest.raises(errors.ExistsError):
+            group[name] = [1]
+    for make in (group.create_group, lambda name: group.create(name, 2)):
+        with pytest.raises(errors.ExistsError, match="is an array"):
+            make("scene/a")
+    with pytest.raises(errors.ExistsError):
+        group.require_group("scene")
+    with pytest.raises(errors.ArgumentError):
+        group.create("x", 3, overwrite=True)
+    del group["deep/er/a"]
+    assert a.closed
+    assert "deep/er" in group and "deep/er/a" not in group
+    wind = group["north/wind"]
+    del group["north"]
+    assert wind.closed
+    assert list(group) == ["deep", "empty", "scene", "time"]
+
+
+def test_attributes_of_groups(group):
+    group.attrs["title"] = "weather"
+    group["north"].attrs.update(scale=np.float32(0.5), where=("a", 1))
+    with xa.open_group(group.path) as reader:
+        assert dict(reader.attrs) == {"title": "weather"}
+        assert dict(reader["north"].attrs) == {"scale": np.float32(0.5), "where": ("a", 1)}
+        with pytest.raises(errors.ReadOnlyError):
+            reader.attrs["title"] = "other"
+    del group.attrs["title"]
+    assert dict(group.attrs) == {}
+    with pytest.raises(errors.ArgumentTypeError):
+        group.attrs["x"] = object()
+    (group.path / "dataset.json").write_text("[]")
+    with pytest.raises(errors.FormatError):
+        dict(group.attrs)
+
+
+def test_members_are_moved(group):
+    a, wind = group["scene"], group["north/wind"]
+    group.move("scene", "new/place")
+    a[0, 0] = 7
+    assert group["new/place"] is a and a.path == group.path / "new" / "place"
+    group.move("north", "new/north")
+    assert wind.path == group.path / "new" / "north" / "wind"
+    wind[...] = 4
+    wind.extend(0, 1)
+    wind.flush()
+    wind.add_axis(0)
+    assert group["new"]["north/wind"] is wind
+    with pytest.raises(errors.ExistsError):
+        group.move("time", "new/north")
+    with pytest.raises(errors.VariableError):
+        group.move("none", "x")
+    with pytest.raises(errors.ArgumentError):
+        group.move("new", "new/inside")
+    group.close()
+    with xa.open_group(group.path.parent / "g") as g:
+        assert g["new/north/wind"].shape == (1, 3, 3)
+        assert g["new/place"][0, 0] == 7
+
+
+def test_arrays_with_an_axis_grow_together(group):
+    before = {name: group[name][...] for name in ("time", "north/wind")}
+    group.extend("time", 4)
+    assert group["time"].shape == (6,) and group["north/wind"].shape == (6, 3)
+    group.extend("time", 1, side="start")
+    assert group["north/wind"].origin == (1, 0)
+    for name, values in before.items():
+        assert np.array_equal(group[name][1:3], values)
+    assert group["scene"].shape == (2, 3)
+    with pytest.raises(errors.AxisError, match="'time', 'x'"):
+        group.extend("y", 1)
+    group["time"].extend(0, 1)
+    with pytest.raises(errors.ShapeError, match="7 in 'north/wind', 8 in 'time'"):
+        group.extend("time", 1)
+    assert group["north"].extend("time", 1) is None
+    assert group["north/wind"].shape == (8, 3)
+
+
+def test_a_failed_growth_leaves_all_as_they_were(group):
+    with pytest.raises(errors.LimitError):
+        group.extend("time", 2**62)
+    assert group["time"].shape == (2,) and group["north/wind"].shape == (2, 3)
+    with xa.open(group.path / "time") as t:
+        assert t.shape == (2,)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_kill_in_growth_leaves_all_or_none(tmp_path):
+    names = [f"a{n}" for n in range(4)]
+    with xa.open_group(tmp_path / "g", "w") as g:
+        for name in names:
+            g.create(name, (0, 8), dims=["time", "x"])
+    code = (
+        "import sys, extarray as xa; g = xa.open_group(sys.argv[1], 'r+'); g.extend('time', 1);\n"
+        "print(flush=True)\nwhile True: g.extend('time', 1)"
+    )
+    seen = set()
+    for n in range(12):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, tmp_path / "g"], stdout=subprocess.PIPE
+        )
+        process.stdout.readline()
+        time.sleep(0.003 * n)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with xa.open_group(tmp_path / "g") as g:
+            (extent,) = {g[name].shape[0] for name in names}
+        seen.add(extent)
+    assert len(seen) == 12
+
+
+MODES = {"r": False, "r+": False, "a": True, "w": True, "w-": True}
+
+
+@pytest.mark.parametrize(("mode", "makes"), MODES.items())
+def test_modes(mode, makes, tmp_path):
+    if makes:
+        with xa.open_group(tmp_path / "new" / "g", mode) as g:
+            assert g.mode == "r+"
+            g["a"] = [1, 2]
+    else:
+        with pytest.raises(errors.MissingError):
+            xa.open_group(tmp_path / "new" / "g", mode)
+    folder = tmp_path / "g"
+    with xa.open_group(folder, "w") as g:
+        g["a"] = [1, 2]
+        g["b/c"] = [1, 2]
+        g["b"].attrs["x"] = 1
+    if mode == "w-":
+        with pytest.raises(errors.ExistsError):
+            xa.open_group(folder, mode)
+        return
+    with xa.open_group(folder, mode) as g:
+        assert list(g) == ([] if mode == "w" else ["a", "b"])
+        if mode == "r":
+            for change in (
+                lambda: g.create("x", 3),
+                lambda: g.create_group("x"),
+                lambda: g.move("a", "x"),
+                lambda: g.extend("x", 1),
+                lambda: g.__setitem__("x", [1]),
+                lambda: g.__delitem__("a"),
+            ):
+                with pytest.raises(errors.ReadOnlyError):
+                    change()
+
+
+def test_nothing_but_a_group_is_replaced(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["a"] = [1]
+        g["b/c"] = [2]
+        with pytest.raises(errors.LockedError):
+            xa.open_group(tmp_path / "g", "w")
+    (tmp_path / "g" / "b" / "thesis.tex").write_text("")
+    with pytest.raises(errors.ExistsError, match=r"thesis\.tex"):
+        xa.open_group(tmp_path / "g", "w")
+    with xa.open_group(tmp_path / "g") as g:
+        assert g["a"][0] == 1 and g["b/c"][0] == 2
+    xa.zeros(3, path=tmp_path / "array").close()
+    with pytest.raises(errors.MissingError, match="is an array"):
+        xa.open_group(tmp_path / "array")
+    with pytest.raises(errors.MissingError, match="no folder"):
+        xa.open_group(tmp_path / "array.xmd")
+    with pytest.raises(errors.ArgumentError):
+        xa.open_group(tmp_path, "rw")
+    with pytest.raises(errors.ArgumentTypeError):
+        xa.open_group(3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", "../g", "a/../../x", "/time", "/etc/passwd", "", ".", "./time", "north//wind", "a\0b"]
+    + ["north/", "a.xmd", "a.xta/b", "dataset.json", "dataset.json/x", "a\\b"],
+)
+def test_hostile_names_are_refused(group, name):
+    assert name not in group
+    for use in (
+        lambda: group[name],
+        lambda: group.create(name, 3),
+        lambda: group.create_group(name),
+        lambda: group.require_group(name),
+        lambda: group.move("scene", name),
+        lambda: group.move(name, "x"),
+        lambda: group.__setitem__(name, [1]),
+        lambda: group.__delitem__(name),
+    ):
+        with pytest.raises(errors.ArgumentError):
+            use()
+    assert list(group) == ["north", "scene", "time"]
+    with pytest.raises(errors.ArgumentTypeError):
+        group[3]
+
+
+def test_links_out_of_the_group_are_refused(group, tmp_path):
+    xa.ones(3, path=tmp_path / "secret").close()
+    (tmp_path / "outside").mkdir()
+    xa.ones(3, path=tmp_path / "outside" / "b").close()
+    for suffix in (".xmd", ".xta"):
+        os.symlink(tmp_path / f"secret{suffix}", group.path / f"link{suffix}")
+    os.symlink(tmp_path / "outside", group.path / "out")
+    os.symlink(group.path / "north", group.path / "in")
+    for name in ("link", "out", "out/b"):
+        with pytest.raises(errors.ArgumentError, match="leads out"):
+            group[name]
+        with pytest.raises(errors.ArgumentError, match="leads out"):
+            del group[name]
+    for name in ("in", "in/wind"):
+        assert name not in group
+    with pytest.raises(errors.ExistsError):
+        group.create("in", 3)
+    with pytest.raises(errors.ArgumentError, match="leads out"):
+        group.create("out/new", 3)
+    assert "cannot be opened: ArgumentError" in repr(group)
+    assert xa.open(tmp_path / "secret").sum() == 3
+    # The group itself may be reached by a link.
+    os.symlink(group.path, tmp_path / "name")
+    with xa.open_group(tmp_path / "name") as g:
+        assert g["scene"].sum() == 15
+
+
+def test_closing(tmp_path):
+    g = xa.open_group(tmp_path / "g", "w")
+    a, b = g.create("a", 3), g.create("in/b", 3)
+    inner = g["in"]
+    inner.close()
+    assert b.closed and not a.closed
+    assert g["in/b"].shape == (3,)
+    a.close()
+    assert not g["a"].closed
+    g.close()
+    g.close()
+    assert g.closed and inner.closed
+    for use in (lambda: g["a"], lambda: list(g), lambda: len(g), lambda: g.attrs["x"], g.flush):
+        with pytest.raises(errors.ClosedError):
+            use()
+    assert repr(g).endswith("closed>")
+    with xa.open_group(tmp_path / "g") as g:  # readers close with the last who has them
+        a = g["a"]
+        assert g["a"] is a
+
+
+def test_a_group_is_shown_as_a_tree(group):
+    (group.path / "bad.xmd").write_bytes(b"damaged")
+    assert repr(group).splitlines() == [
+        f"<extarray.Group '/': '{group.path}', mode 'r+'>",
+        "├── bad  cannot be opened: FormatError",
+        "├── north",
+        "│   └── wind  (2, 3) float64  time, x",
+        "├── scene  (2, 3) int64",
+        "└── time  (2,) int64  time",
+    ]
+    html = group._repr_html_()
+    assert html.count("<ul>") == html.count("</ul>") == 2
+    assert html.count("<li>") == html.count("</li>") == 5
+    group.create_group("<script>")
+    assert "<script>" not in group._repr_html_()
+    for n in range(300):
+        group.create_group(f"many/{n}")
+    assert repr(group).splitlines()[-1] == "└── ..."
+    shutil.rmtree(group.path / "many")
+
+
+def test_a_packed_group_is_a_group(group, tmp_path):
+    group.attrs["title"] = "weather"
+    group["north"].attrs["x"] = 1
+    group.create_group("empty")
+    group["north/wind"][...] = 5
+    xa.pack(group, tmp_path / "g.xap")
+    group["scene"][...] = 0
+    with xa.open_group(tmp_path / "g.xap") as g:
+        assert list(g) == ["empty", "north", "scene", "time"]
+        assert g["scene"].sum() == 15 and g["north/wind"].sum() == 30
+        assert dict(g.attrs) == {"title": "weather"} and dict(g["north"].attrs) == {"x": 1}
+        assert [n for n, _ in g.walk()] == ["empty", "north", "north/wind", "scene", "time"]
+        assert repr(g).splitlines()[1:] == repr(group).splitlines()[1:]
+        for name in ("../x", "none", "/scene"):
+            assert name not in g
+        with pytest.raises(errors.ReadOnlyError):
+            g.create("x", 3)
+        with pytest.raises(errors.ReadOnlyError):
+            g.attrs["x"] = 1
+        xa.pack(g["north"], tmp_path / "north.xap")
+    with xa.open_group(tmp_path / "g.xap" / "north") as g:
+        assert list(g) == ["wind"] and dict(g.attrs) == {"x": 1}
+    with xa.open_group(tmp_path / "north.xap") as g:
+        assert g["wind"].sum() == 30 and dict(g.attrs) == {"x": 1}
+    for mode in ("r+", "a", "w", "w-"):
+        with pytest.raises(errors.ReadOnlyError, match="unpack"):
+            xa.open_group(tmp_path / "g.xap", mode)
+    with pytest.raises(errors.MissingError):
+        xa.open_group(tmp_path / "g.xap" / "none")
+    xa.unpack(tmp_path / "g.xap", tmp_path / "copy")
+    with xa.open_group(tmp_path / "copy", "r+") as g:
+        g.extend("time", 2)
+        assert g["north/wind"].shape == (4, 3) and list(g) == ["empty", "north", "scene", "time"]
+
+
+def test_groups_with_one_array_or_none_stay_groups(tmp_path):
+    for names in ([], ["a"]):
+        with xa.open_group(tmp_path / "g", "w") as g:
+            for name in names:
+                g[name] = [1]
+            xa.pack(g, tmp_path / "g.xap", overwrite=True)
+        xa.unpack(tmp_path / "g.xap", tmp_path / f"h{len(names)}")
+        with xa.open_group(tmp_path / f"h{len(names)}") as g:
+            assert list(g) == names
+
+
+def test_a_group_is_packed_at_one_moment(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("a", 1, dims=["t"])
+        g.create("b", 1, dims=["t"])
+        with xa.open_group(tmp_path / "g") as reader:
+            a = reader["a"]
+            g.extend("t", 1)
+            xa.pack(reader, tmp_path / "g.xap")
+            assert a.shape == (2,)
+    with xa.open_group(tmp_path / "g.xap") as g:
+        assert g["a"].shape == g["b"].shape == (2,)

@@ -1,0 +1,372 @@
+"""Packed files: opened in place, with any history, by each engine; and unpacked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import extarray as xa
+from extarray.format.archive import ALIGNMENT
+
+RECORD = np.dtype([("a", "<i4"), ("b", "<f8", 2)])
+KINDS = {
+    "C": {},
+    "F": {"order": "F"},
+    "Z": {"order": "Z", "chunks": (4, 4)},
+    "H": {"order": "H", "chunks": (4, 4)},
+    "sparse": {"sparse": True, "chunks": 64},
+    "checksums": {"checksum": True},
+    "records": {"dtype": RECORD},
+    "fill value": {"fill_value": 7},
+    "big-endian": {"dtype": ">i2"},
+    "grows ahead": {"growth": "doubling"},
+}
+
+
+def grown(path, **options):
+    """Make an array that has grown on all sides, and been cut."""
+    a = xa.create(path, (5, 4), **{"dtype": "i4", "chunks": (2, 3), **options})
+    rng = np.random.default_rng(1)
+
+    def fill():
+        raw = rng.integers(0, 100, a.shape)
+        if a.dtype == RECORD:
+            a[...] = np.rec.fromarrays([raw, np.stack([raw, raw], -1)], dtype=RECORD)
+        else:
+            a[...] = raw.astype(a.dtype)
+
+    fill()
+    a.extend(1, 5)
+    a.extend(0, 3, "start")
+    a.extend(1, 2, "start")
+    fill()
+    a.shrink(0, 2)
+    a.shrink(1, 1, side="start")
+    a.extend(1, 2)
+    a.attrs["unit"] = "mm"
+    return a
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_array_is_opened_in_place_and_unpacked(kind, tmp_path):
+    a = grown(tmp_path / "a", **KINDS[kind])
+    expected = a[...]
+    xa.pack(a, tmp_path / "a.xap")
+    facts = (a.shape, a.origin, a.dims, a.growth, a.axial.segments, dict(a.attrs), a.fill_value)
+    a.close()
+    with zipfile.ZipFile(tmp_path / "a.xap") as file:
+        assert file.testzip() is None
+        assert sorted(file.namelist()) == ["a.xmd", "a.xta"]
+    xa.unpack(tmp_path / "a.xap", tmp_path / "b")
+    for path in (tmp_path / "a.xap", tmp_path / "a.xap" / "a", tmp_path / "b"):
+        for engine in ("mmap", "pread"):
+            for verify in ("never", "read"):
+                with xa.open(path, engine=engine, verify=verify) as b:
+                    assert np.array_equal(b[...], expected)
+                    assert np.array_equal(b[1:, ::2], expected[1:, ::2])
+                    assert np.array_equal(b[[1, 3], :], expected[[1, 3], :])
+                    assert b[2, 3] == expected[2, 3]
+                    assert facts == (
+                        *(b.shape, b.origin, b.dims, b.growth, b.axial.segments),
+                        *(dict(b.attrs), b.fill_value),
+                    )
+                    if a.order in "CF":
+                        assert _shows_chunks(b, expected)
+    with xa.open(tmp_path / "b", "r+") as b:
+        b.extend(0, 9)
+        assert np.array_equal(b[: len(expected)], expected)
+        assert np.all(b[len(expected) :] == b.fill_value)
+    assert xa.check(tmp_path / "b", data=True).ok
+
+
+def _shows_chunks(a, expected):
+    """Tell whether views of all chunks show what they should."""
+    places = list(a.iter_chunks())
+    views = [view.copy() for _, view in a.chunk_views() if view.size]
+    return len(places) == len(views) > 0 and all(
+        np.array_equal(expected[place], view) for place, view in zip(places, views, strict=True)
+    )
+
+
+def test_chunks_are_mapped_where_they_lie(tmp_path):
+    with grown(tmp_path / "a") as a:
+        xa.pack(a, tmp_path / "a.xap")
+        bytes_of_a = (tmp_path / "a.xta").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.xap") as file:
+        at = file.getinfo("a.xta").header_offset
+    data = (tmp_path / "a.xap").read_bytes()
+    start = at + 30 + sum(np.frombuffer(data, "<u2", 2, at + 26))
+    assert start % ALIGNMENT == 0
+    assert data[start:].startswith(bytes_of_a)
+    with xa.open(tmp_path / "a.xap") as b:
+        assert b.info()["engine"] == "mmap"
+        view = b.chunk((0, 0))
+    assert not view.flags.writeable
+    assert view.sum() == view.copy().sum()  # it keeps the mapping alive
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+def test_arrays_in_memory_and_views_of_time_are_packed(in_files, tmp_path):
+    a = grown(None if not in_files else tmp_path / "scene")
+    xa.pack(a, tmp_path / "x.xap")
+    before = a[...]
+    a[...] = 0
+    with xa.open(tmp_path / "x.xap") as b:
+        assert np.array_equal(b[...], before)
+        assert b.origin == a.origin
+        assert b.path.name == ("scene" if in_files else "x")
+    a.close()
+
+
+def test_a_packed_file_cannot_be_written(tmp_path):
+    xa.pack(xa.zeros(3), tmp_path / "a.xap")
+    with pytest.raises(xa.errors.ReadOnlyError, match="unpack"):
+        xa.open(tmp_path / "a.xap", "r+")
+    with xa.open(tmp_path / "a.xap") as a:
+        with pytest.raises(xa.errors.ReadOnlyError):
+            a[0] = 1
+        with pytest.raises(xa.errors.ReadOnlyError):
+            a.extend(0, 1)
+        assert a.refresh() is False
+        assert not a.replaced
+
+
+def test_a_packed_array_is_pickled_packed_and_replaced(tmp_path):
+    path = tmp_path / "a.xap"
+    xa.pack(xa.ones(3), path)
+    with xa.open(path) as a:
+        with pickle.loads(pickle.dumps(a)) as other:
+            assert other.sum() == 3
+        xa.pack(a, tmp_path / "again.xap")
+        with pytest.raises(xa.errors.ExistsError):
+            xa.pack(a, path)
+        xa.pack(xa.zeros(5), path, overwrite=True)
+        assert a.sum() == 3
+        assert a.replaced
+        a.refresh("reopen")
+        assert a.shape == (5,)
+    with xa.open(tmp_path / "again.xap") as a:
+        assert a.sum() == 3
+
+
+def test_what_is_no_packed_array_says_what_it_is(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["a"] = np.ones(3)
+        g["b/c"] = np.ones(4)
+        xa.pack(g, tmp_path / "g.xap")
+    with pytest.raises(xa.errors.MissingError, match="g.xap/a"):
+        xa.open(tmp_path / "g.xap")
+    with pytest.raises(xa.errors.MissingError, match="no array 'x'"):
+        xa.open(tmp_path / "g.xap" / "x")
+    with xa.open(tmp_path / "g.xap" / "b" / "c") as c:
+        assert c.shape == (4,)
+    (tmp_path / "text").write_text("no array")
+    with pytest.raises(xa.errors.MissingError, match="is no array"):
+        xa.open(tmp_path / "text")
+    with pytest.raises(xa.errors.FormatError):
+        xa.unpack(tmp_path / "text", tmp_path / "x")
+    with pytest.raises(xa.errors.MissingError):
+        xa.unpack(tmp_path / "missing", tmp_path / "x")
+
+
+def test_a_file_that_is_not_aligned_is_read_by_calls(tmp_path):
+    with grown(tmp_path / "a") as a:
+        expected = a[...]
+        xa.pack(a, tmp_path / "a.xap")
+    with (
+        zipfile.ZipFile(tmp_path / "a.xap") as source,
+        zipfile.ZipFile(tmp_path / "b.zip", "w") as target,
+    ):
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    with xa.open(tmp_path / "b.zip") as b:
+        assert b.info()["engine"] == "pread"
+        assert np.array_equal(b[...], expected)
+        assert _shows_chunks(b, expected)
+    with pytest.raises(xa.errors.ArgumentError, match="pread"):
+        xa.open(tmp_path / "b.zip", engine="mmap")
+
+
+def test_damage_is_found_when_it_is_unpacked(tmp_path):
+    with grown(tmp_path / "a", checksum=True) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    path = tmp_path / "a.xap"
+    image = bytearray(path.read_bytes())
+    image[zipfile.ZipFile(path).getinfo("a.xta").header_offset + ALIGNMENT] ^= 1
+    path.write_bytes(image)
+    for name in ("b", "a"):
+        with pytest.raises(xa.errors.CorruptError):
+            xa.unpack(path, tmp_path / name, overwrite=name == "a")
+    assert sorted(os.listdir(tmp_path)) == ["a.xap", "a.xmd", "a.xta"]
+    assert xa.check(tmp_path / "a", data=True).ok
+    with xa.open(path, verify="read") as b, pytest.raises(xa.errors.ChecksumError):
+        b[...]
+
+
+def test_damage_is_not_packed(tmp_path):
+    grown(tmp_path / "a", checksum=True).close()
+    with open(tmp_path / "a.xta", "r+b") as file:
+        file.write(b"damage")
+    with xa.open(tmp_path / "a") as a, pytest.raises(xa.errors.ChecksumError):
+        xa.pack(a, tmp_path / "a.xap")
+    with xa.open(tmp_path / "a", verify="never") as a:
+        xa.pack(a, tmp_path / "a.xap")
+    assert not (tmp_path / "a.xap.new").exists()
+    with xa.open(tmp_path / "a.xap", verify="read") as a, pytest.raises(xa.errors.ChecksumError):
+        a[...]
+
+
+def test_sums_that_are_in_doubt_stay_so(tmp_path):
+    with grown(tmp_path / "a", checksum=True) as a:
+        a[0] = 5
+        with xa.open(tmp_path / "a") as reader:
+            xa.pack(reader, tmp_path / "a.xap")
+        with xa.open(tmp_path / "a.xap", verify="read") as b:
+            assert np.array_equal(b[...], a[...])
+
+
+def test_what_cannot_be_packed(tmp_path):
+    a = xa.create(tmp_path / "a", (3,))
+    with pytest.raises(xa.errors.ArgumentError), xa.commit([a]):
+        xa.pack(a, tmp_path / "a.xap")
+    with pytest.raises(xa.errors.ArgumentTypeError):
+        xa.pack(np.ones(3), tmp_path / "a.xap")
+    with pytest.raises(xa.errors.ArgumentTypeError):
+        xa.pack(a, 3)
+    with pytest.raises(xa.errors.MissingError):
+        xa.pack(a, tmp_path / "no folder" / "a.xap")
+    a.close()
+    with pytest.raises(xa.errors.ClosedError):
+        xa.pack(a, tmp_path / "a.xap")
+    assert sorted(os.listdir(tmp_path)) == ["a.xmd", "a.xta"]
+
+
+def test_unpacking_takes_no_other_names(tmp_path):
+    xa.pack(xa.ones(3), tmp_path / "a.xap")
+    xa.zeros(2, path=tmp_path / "b").close()
+    with pytest.raises(xa.errors.ExistsError):
+        xa.unpack(tmp_path / "a.xap", tmp_path / "b")
+    with xa.open(tmp_path / "b", "r+"), pytest.raises(xa.errors.LockedError):
+        xa.unpack(tmp_path / "a.xap", tmp_path / "b", overwrite=True)
+    xa.unpack(tmp_path / "a.xap", tmp_path / "b", overwrite=True)
+    with xa.open(tmp_path / "b") as b:
+        assert b.sum() == 3
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["x"] = [1]
+        xa.pack(g, tmp_path / "g.xap")
+    with pytest.raises(xa.errors.ExistsError):
+        xa.unpack(tmp_path / "g.xap", tmp_path / "g")
+    xa.unpack(tmp_path / "g.xap", tmp_path / "h")
+    with xa.open_group(tmp_path / "h") as h:
+        assert list(h) == ["x"]
+
+
+@given(data=st.data())
+def test_hostile_bytes_give_errors_of_the_family(data, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "hostile"
+    if not folder.exists():
+        folder.mkdir()
+        with grown(folder / "a", checksum=True) as a:
+            xa.pack(a, folder / "a.xap")
+    image = bytearray((folder / "a.xap").read_bytes())
+    metadata = zipfile.ZipFile(folder / "a.xap").getinfo("a.xmd").header_offset
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(metadata, len(image) - 1) | st.integers(0, 40))
+        image[place] = data.draw(st.integers(0, 255))
+    (folder / "b.xap").write_bytes(image[: data.draw(st.just(len(image)) | st.integers(0, 60000))])
+    with contextlib.suppress(xa.errors.ExtArrayError), xa.open(folder / "b.xap") as b:
+        b[...]
+    with contextlib.suppress(xa.errors.ExtArrayError):
+        xa.unpack(folder / "b.xap", folder / "b", overwrite=True)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without names are Linux's")
+def test_a_kill_leaves_nothing(tmp_path):
+    xa.create(tmp_path / "a", (40, 1 << 20), "u1", chunks=(1, 1 << 20)).close()
+    code = (
+        "import sys, extarray as xa; print(flush=True); xa.pack(xa.open(sys.argv[1]), sys.argv[2])"
+    )
+    code = code.replace("print", "a = xa.open(sys.argv[1], engine='pread'); a[...]; print")
+    seen = set()
+    for n in range(12):
+        target = tmp_path / f"{n}.xap"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, tmp_path / "a", target], stdout=subprocess.PIPE
+        )
+        process.stdout.readline()
+        time.sleep(0.004 * n)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        names = set(os.listdir(tmp_path)) - {"a.xmd", "a.xta", *seen}
+        assert names in (set(), {target.name})
+        if names:
+            assert zipfile.ZipFile(target).testzip() is None
+        seen |= names
+
+
+def test_an_error_leaves_nothing(tmp_path, monkeypatch):
+    a = grown(tmp_path / "a")
+    failing = OSError(errno.ENOSPC, "no space")
+
+    def fail(*args, **kwargs):
+        raise failing
+
+    for name in ("link", "replace", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            with pytest.raises(xa.errors.StorageError):
+                xa.pack(a, tmp_path / "a.xap", overwrite=True)
+        if name != "fsync":
+            assert sorted(os.listdir(tmp_path)) == ["a.xmd", "a.xta"]
+    a.close()
+
+
+@pytest.mark.slow
+def test_more_than_4_gib_that_are_holes(tmp_path):
+    n = 5 << 30
+    with xa.create(tmp_path / "a", (n,), "u1", chunks=1 << 20, sparse=True) as a:
+        a[7] = 1
+        a[-5:] = 9
+        xa.pack(a, tmp_path / "a.xap")
+    packed = tmp_path / "a.xap"
+    assert packed.stat().st_size > n
+    assert packed.stat().st_blocks * 512 < 64 << 20
+    with xa.open(packed) as a:
+        assert a[7] == 1 and a[-1] == 9 and a[1 << 32] == 0
+    with zipfile.ZipFile(packed) as file:
+        assert file.testzip() is None
+    xa.unpack(packed, tmp_path / "c")
+    assert (tmp_path / "c.xta").stat().st_blocks * 512 < 64 << 20
+    with xa.open(tmp_path / "c", "r+") as c:
+        assert c[7] == 1 and c[-1] == 9
+        c.extend(0, 1 << 20)
+
+
+@pytest.mark.slow
+def test_members_beyond_4_gib_are_found(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("a", 5 << 30, "u1", chunks=1 << 20, sparse=True)[3] = 1
+        g["z"] = np.arange(10)
+        xa.pack(g, tmp_path / "g.xap")
+    with xa.open_group(tmp_path / "g.xap") as g:
+        assert g["z"].sum() == 45
+        assert g["a"][3] == 1
+    with zipfile.ZipFile(tmp_path / "g.xap") as file:
+        assert file.getinfo("z.xta").header_offset > 5 << 30
+        assert zlib.crc32(file.read("z.xta")) == file.getinfo("z.xta").CRC
