@@ -21,13 +21,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from extarray.common.extras import require
 from extarray.interop.xarray_options import Options
-from extarray.interop.xarray_store import ArrayStore, FolderStore, arrays_in
-from extarray.interop.xarray_write import write_array, write_dataset
+from extarray.interop.xarray_store import (
+    ArrayStore,
+    FolderStore,
+    arrays_in,
+    groups_in,
+    is_group,
+)
+from extarray.interop.xarray_write import write_array, write_dataset, write_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ExtArrayBackend", "ExtArrayDataArray", "ExtArrayDataset"]
+__all__ = ["ExtArrayBackend", "ExtArrayDataArray", "ExtArrayDataTree", "ExtArrayDataset"]
 
 xr: Any = require("xarray", "xarray", "the xarray backend")
 
@@ -47,17 +53,18 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     (('y', 'x'), {'unit': 'mm'})
     """
 
-    description: ClassVar[str] = "Open extendible arrays (.xmd and .xta), and folders of them"
+    description: ClassVar[str] = "Open extendible arrays (.xmd, .xta, .xap), and folders of them"
+    supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Tell whether a path is that of an array, or of a folder of arrays."""
+        """Tell whether a path is that of an array, of a packed file, or of a folder of arrays."""
         try:
             path = Path(filename_or_obj)
         except TypeError:
             return False
-        if path.suffix in (".xmd", ".xta"):
+        if path.suffix in (".xmd", ".xta", ".xap"):
             return True
-        return os.path.exists(f"{path}.xmd") or bool(arrays_in(path))
+        return os.path.exists(f"{path}.xmd") or (path.is_dir() and bool(arrays_in(path)))
 
     def open_dataset(
         self,
@@ -76,7 +83,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         Parameters
         ----------
         filename_or_obj : str or PathLike
-            Of a pair of files, with or without suffix, or of a folder.
+            Of a pair of files, with or without suffix, of a folder, or of a packed file.
         mask_and_scale, decode_times, decode_coords, drop_variables, use_cftime, decode_timedelta
             As for `xarray.open_dataset`.
         concat_characters : bool
@@ -84,7 +91,29 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             an array of them is what it says.
         """
         path = os.path.expanduser(filename_or_obj)
-        store = FolderStore(path) if os.path.isdir(path) else ArrayStore(path)
+        return self._open(
+            FolderStore(path) if is_group(path) else ArrayStore(path),
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+    def _open(
+        self,
+        store: FolderStore | ArrayStore,
+        mask_and_scale: bool = True,
+        decode_times: Any = True,
+        concat_characters: bool = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+    ) -> Any:
+        """Return the dataset of a store, which it closes."""
         store.decodes_text = concat_characters
         try:
             dataset = xr.backends.StoreBackendEntrypoint().open_dataset(
@@ -104,6 +133,67 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             store.close()
             raise
         return dataset
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: str | os.PathLike[str],
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        **decoders: Any,
+    ) -> dict[str, Any]:
+        """Open a group, and all groups in it, as datasets by their paths.
+
+        Parameters
+        ----------
+        filename_or_obj : str or PathLike
+            Of a folder, or of a packed file.
+        drop_variables, **decoders
+            As for `open_dataset`.
+        group : str, optional
+            Path in it of the group to begin with.
+        """
+        path = os.path.expanduser(os.fspath(filename_or_obj))
+        if group is not None and group.strip("/"):
+            path = os.path.join(path, group.strip("/"))
+        datasets: dict[str, Any] = {}
+        try:
+            for name in groups_in(path):
+                store = FolderStore(os.path.join(path, name) if name else path, is_empty=True)
+                datasets[f"/{name}"] = self._open(store, drop_variables=drop_variables, **decoders)
+        except BaseException:
+            for dataset in datasets.values():
+                dataset.close()
+            raise
+        return datasets
+
+    def open_datatree(
+        self,
+        filename_or_obj: str | os.PathLike[str],
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        **decoders: Any,
+    ) -> Any:
+        """Open a group, and all groups in it, as a tree.
+
+        Parameters
+        ----------
+        filename_or_obj, drop_variables, group, **decoders
+            As for `open_groups_as_dict`.
+        """
+        datasets = self.open_groups_as_dict(
+            filename_or_obj, drop_variables=drop_variables, group=group, **decoders
+        )
+        try:
+            tree = xr.DataTree.from_dict(datasets)
+        except BaseException:
+            for dataset in datasets.values():
+                dataset.close()
+            raise
+        for name, dataset in datasets.items():
+            tree[name].set_close(dataset._close)
+        return tree
 
 
 @xr.register_dataarray_accessor("extarray")
@@ -310,3 +400,56 @@ class ExtArrayDataset:
                 compute=compute,
             ),
         )
+
+
+@xr.register_datatree_accessor("extarray")
+class ExtArrayDataTree:
+    """The accessor ``extarray`` of a DataTree."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    def to_extarray(
+        self,
+        folder: str | os.PathLike[str],
+        chunks: int | Mapping[str, int] | None = None,
+        *,
+        mode: Literal["w-", "w"] | str = "w-",
+        encoding: Mapping[str, Mapping[Any, Any]] | None = None,
+    ) -> None:
+        """Write to a group: a folder of arrays and of folders, one for each node.
+
+        Parameters
+        ----------
+        folder : str or PathLike
+            Gets its name when all is written.
+        chunks : int or mapping, optional
+            As for `ExtArrayDataset.to_extarray`.
+        mode : {"w-", "w"}
+            Make a new folder; replace a group.
+        encoding : mapping, optional
+            Encodings of `ExtArrayDataset.to_extarray`, by the paths of the nodes ("/", "/north").
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: the folder is there, and `mode` is "w-"; or it is no group.
+        ArgumentError, LockedError, StorageError
+
+        Notes
+        -----
+        A node has the coordinates that it inherits in the tree again when it is opened, and not in
+        its folder.  To append, take the dataset of a node; arrays of several nodes grow together
+        by `extarray.Group.extend`.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr, extarray.interop.xarray
+        >>> north = xr.Dataset({"wind": ("t", [3.0, 4.0])})
+        >>> tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs={"title": "x"}), "/north": north})
+        >>> tree.extarray.to_extarray("stations")
+        >>> with xr.open_datatree("stations", engine="extarray") as stations:
+        ...     stations["north/wind"].values, stations.attrs
+        (array([3., 4.]), {'title': 'x'})
+        """
+        write_tree(self._tree, folder, mode, chunks, encoding)

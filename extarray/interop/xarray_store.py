@@ -53,6 +53,8 @@ __all__ = [
     "arrays_in",
     "coordinate",
     "fixed_attrs",
+    "groups_in",
+    "is_group",
     "of_dtype",
     "read_dataset_attrs",
     "write_dataset_attrs",
@@ -316,7 +318,7 @@ class ArrayStore(_Store):
 
 
 class FolderStore(_Store):
-    """A folder of arrays, each a variable.
+    """A folder of arrays, each a variable; it may have none where it `is_empty`.
 
     Notes
     -----
@@ -340,11 +342,11 @@ class FolderStore(_Store):
     lows: dict[str, int]
     coords: set[str]
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], is_empty: bool = False) -> None:
         self.folder = Path(folder)
         self.entries = []
         paths = arrays_in(self.folder)
-        if not paths and not (self.folder / DATASET).exists():
+        if not (paths or is_empty or (self.folder / DATASET).exists()):
             raise MissingError(errno.ENOENT, "no arrays are in the folder", os.fspath(folder))
         try:
             for path in paths:
@@ -433,12 +435,42 @@ class FolderStore(_Store):
 
 
 def arrays_in(folder: Path) -> list[Path]:
-    """Return the paths of the arrays of a folder, sorted."""
-    return sorted(path.with_suffix("") for path in folder.glob("*.xmd"))
+    """Return the paths of the arrays of a folder, or of a packed group, sorted."""
+    if folder.is_dir():
+        return sorted(path.with_suffix("") for path in folder.glob("*.xmd"))
+    with suppress(MissingError), xa.open_group(folder) as group:
+        return [folder / name for name, _ in group.arrays()]
+    return []
+
+
+def is_group(path: str) -> bool:
+    """Tell whether a path is that of a group, in a folder or packed, and not of one array."""
+    if os.path.isdir(path):
+        return True
+    try:
+        group = xa.open_group(path)
+    except MissingError:
+        return False
+    with group:
+        inside = list(group.walk())
+        if len(inside) != 1 or not isinstance(inside[0][1], xa.ExtArray):
+            return True
+        with suppress(MissingError), xa.open(path):
+            return False
+    return True
+
+
+def groups_in(path: str) -> list[str]:
+    """Return the paths of a group, from itself, and of all groups in it."""
+    with xa.open_group(path) as group:
+        return ["", *(name for name, item in group.walk() if isinstance(item, xa.Group))]
 
 
 def read_dataset_attrs(folder: Path) -> dict[str, Any]:
     """Return the attributes of a dataset; none where ``dataset.json`` is not there."""
+    if not folder.is_dir():
+        with xa.open_group(folder) as group:
+            return _known_attrs(group.attrs.asdict())
     file = folder / DATASET
     try:
         text = file.read_text(encoding="utf-8")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import extarray as xa
+from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,6 +27,7 @@ from extarray.common.errors import (
 from extarray.common.extras import require
 from extarray.format.labels import DATASET_ORIGIN
 from extarray.interop.xarray_encode import encode_variables, with_encoding
+from extarray.interop.xarray_options import Options
 from extarray.interop.xarray_store import (
     DATASET,
     RESERVED,
@@ -39,9 +43,8 @@ from extarray.interop.xarray_update import coords_form, metadata_of, update_arra
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from extarray.interop.xarray_options import Options
 
-__all__ = ["write_array", "write_dataset"]
+__all__ = ["write_array", "write_dataset", "write_tree"]
 
 xr: Any = require("xarray", "xarray", "the xarray backend")
 conventions: Any = require("xarray.conventions", "xarray")
@@ -355,3 +358,59 @@ def _remove(path: Path) -> None:
 def _remove_folder(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
+
+
+# -- a tree --------------------------------------------------------------------------------------
+
+
+def write_tree(
+    tree: Any,
+    folder: str | os.PathLike[str],
+    mode: str,
+    chunks: Any,
+    encoding: Mapping[str, Any] | None,
+) -> None:
+    """Write a DataTree; `ExtArrayDataTree.to_extarray` says how."""
+    check_choice(mode, "mode", ("w-", "w"))
+    target = Path(folder)
+    if mode == "w-" and os.path.lexists(target):
+        raise ExistsError(errno.EEXIST, "it exists; give mode='w' to replace it", os.fspath(folder))
+    nodes = {f"/{node.relative_to(tree)}".removesuffix("."): node for node in tree.subtree}
+    given = dict(encoding or {})
+    unknown = sorted(set(given) - set(nodes))
+    if unknown:
+        raise ArgumentError(
+            f"encoding names groups that are not there: {unknown}; there are {sorted(nodes)}"
+        )
+    _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
+    fresh = target.with_name(f"{target.name}.{uuid4().hex[:12]}.new")
+    try:
+        with xa.open_group(fresh, "w-") as group:
+            for path, node in nodes.items():
+                place = group.path if path == "/" else group.require_group(path[1:]).path
+                dataset = node.to_dataset(inherit=False)
+                own = chunks
+                if isinstance(chunks, Mapping):
+                    own = {d: n for d, n in chunks.items() if d in dataset.dims}
+                options = Options(
+                    modes=("w-",),
+                    mode="w-",
+                    append_dim=None,
+                    side="end",
+                    region=None,
+                    chunks=own,
+                    encoding=given.get(path),
+                    casting=None,
+                    timeout=0,
+                    compute=True,
+                )
+                write_dataset(dataset, place, options)
+        if mode == "w" and target.is_dir():
+            xa.open_group(target, "w").close()
+        try:
+            os.rename(fresh, target)
+        except OSError as error:
+            raise storage_error(error, "cannot make the folder '{}'", target) from error
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
