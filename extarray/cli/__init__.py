@@ -1,27 +1,29 @@
 """The command line: ``extarray COMMAND ...``.
 
-A command is a module of this package with two functions: ``add_parser(subparsers)`` describes its
-arguments, ``run(args)`` does the work and returns the exit status.  A new command is such a module
-and its name in `COMMANDS`.  All are imported to build the parser, so a module imports what is
-heavy or optional inside ``run``.
+A command is a function of a module of this package, made a command by `_command.command`, which
+describes its arguments; it calls the public API and prints.  A new command is such a function and
+a line in `COMMANDS`.  Only the module of the command that is called is imported; what is heavy or
+optional is imported in the function.  Click, which reads the command line, is of the extra
+``[cli]``; `main` says so where it is missing.
 
 Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
 
 Its modules, from the top down; each uses some of those below it:
 
+``change``
+    Making arrays, and changing them: growth, elements, attributes.
 ``check``
-    ``extarray check PATH``: whether the files of arrays are whole, and their repair.
+    Whether the files of arrays are whole, and their repair.
 ``demo``
-    ``extarray demo``: a real scene arrives in pieces, the array grows, another process
-    reads it.
-``info``
-    ``extarray info PATH``: what an array is, and how it grew.
-``view``
-    ``extarray view PATH``: arrays in the browser.
-``_calls``
-    Calls of commands that make no sense.
-``_progress``
-    Progress of long work: a bar on a terminal, plain lines elsewhere.
+    A real scene arrives in pieces, the array grows, another process reads it.
+``exchange``
+    Files of other formats: import and export, by the suffix, and pipes.
+``files``
+    Pairs of files and folders of them: listed, copied, moved, removed.
+``pictures``
+    Arrays in pictures: in files, in the terminal, in the browser.
+``work``
+    Long work, and advice on it: other chunks, benchmarks.
 ``_reader``
     The second process of the demo: it reads the array while the first one lets it grow.
 ``_report``
@@ -30,72 +32,112 @@ Its modules, from the top down; each uses some of those below it:
     The checks that the two processes of the demo make, each for itself.
 ``_scene``
     The scene of the demo, and the order in which its pieces arrive.
+``look``
+    Looking at arrays: facts, elements, history, arrivals.
+``_progress``
+    Progress of long work: a bar on a terminal, plain lines elsewhere.
+``_selection``
+    Texts of selections and of values: parsed, never evaluated.
+``_output``
+    Output of commands: tables and JSON, and texts that any terminal takes.
+``_command``
+    Commands: their arguments and options, and calls of them that make no sense.
 
-May use: the face, view, plot, and the rooms below them.
+May use: the face, view, plot, formats, and the rooms below them.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
-from extarray.cli._calls import WrongCall
 from extarray.common.errors import ExtArrayError
 
 __all__ = ["COMMANDS", "main"]
 
-#: The commands, in the order in which the help lists them.
-COMMANDS = ("check", "demo", "info", "view")
+#: The commands, in the order in which the help lists them: module and function of each.
+COMMANDS = {
+    "info": "look.info",
+    "ls": "files.ls",
+    "tree": "files.tree",
+    "show": "look.show",
+    "dump": "look.dump",
+    "history": "look.history",
+    "follow": "look.follow",
+    "view": "pictures.view",
+    "create": "change.create",
+    "extend": "change.extend",
+    "append": "change.append",
+    "shrink": "change.shrink",
+    "set": "change.set_",
+    "attrs": "change.attrs",
+    "import": "exchange.import_",
+    "export": "exchange.export",
+    "copy": "files.copy",
+    "mv": "files.mv",
+    "rm": "files.rm",
+    "rechunk": "work.rechunk",
+    "advise": "work.advise",
+    "check": "check.check",
+    "bench": "work.bench",
+    "demo": "demo.demo",
+    "completion": "_command.completion",
+}
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def command_line(words: Sequence[str] = ()) -> Any:
+    """Return the whole command line, for click; with one command alone if that is the first word.
+
+    Raises
+    ------
+    MissingExtraError
+        Click is not installed.
+    """
     from extarray import __version__
+    from extarray.cli import _command
 
-    parser = argparse.ArgumentParser(
-        prog="extarray",
-        description="Dense N-dimensional arrays on disk that grow along any axis.",
-    )
-    parser.add_argument("--version", action="version", version=f"extarray {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"{__name__}.{name}")
-        module.add_parser(subparsers).set_defaults(run=module.run)
-    return parser
+    group = _command.group("extarray", __version__)
+    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
+        module, function = COMMANDS[name].split(".")
+        group.add_command(getattr(importlib.import_module(f"{__name__}.{module}"), function))
+    return group
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, by the arguments of the process or others; return the exit status."""
     _open_closed_outputs()
-    parser = build_parser()
+    words = sys.argv[1:] if argv is None else list(argv)
+    name = words[0] if words and words[0] in COMMANDS else ""
+    prefix = f"extarray {name}".rstrip()
     try:
-        args = parser.parse_args(argv)
-    except SystemExit as leave:  # argparse has printed help, the version, or what is wrong
-        return leave.code if isinstance(leave.code, int) else 2
-    if args.command is None:
-        parser.print_help(sys.stderr)
-        return 2
-    try:
-        status: int = args.run(args)
+        from extarray.cli import _command
+
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_warn, prefix)
+            status = _command.run(command_line(words), words)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has gone, as in `extarray info scene | head -1`.  What is still
         # in the buffer would raise again at exit, so it goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except WrongCall as error:
-        print(f"extarray {args.command}: {_one_line(error)}", file=sys.stderr)
-        return 2
     except (ExtArrayError, OSError) as error:
-        print(f"extarray {args.command}: {_one_line(error)}", file=sys.stderr)
+        print(f"{prefix}: {_one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"extarray {args.command}: interrupted", file=sys.stderr)
+        print(f"{prefix}: interrupted", file=sys.stderr)
         return 130
     return status
+
+
+def _warn(prefix: str, message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as errors are printed, without the line of source that gives it."""
+    print(f"{prefix}: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _open_closed_outputs() -> None:

@@ -2,82 +2,68 @@
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import errno
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extarray.cli._calls import wrong_calls
+from extarray.cli._command import JSON, array_path, command, flag, usage_error, wrong_calls
+from extarray.cli._output import print_json, print_text
 from extarray.cli._progress import Progress
 from extarray.common.errors import ExtArrayError, MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["add_parser", "run"]
+__all__ = ["check"]
 
 _SUFFIXES = (".xmd", ".xta")
 
 
-def add_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Describe the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "check",
-        help="check that the files of an array are whole, and repair them",
-        description="Check that the files of an array are whole, or those of all arrays in a "
-        "folder, and repair them where asked to.  Elements are looked at with --data only.",
-        epilog="Exit status: 0, nothing is known to be damaged; 1, something is, or a repair was "
-        "not done.",
-    )
-    parser.add_argument(
-        "path",
-        metavar="PATH",
-        help="the array, .xmd or .xta may be left out; or a folder: all arrays in it and in its "
-        "folders",
-    )
-    parser.add_argument(
-        "--data",
-        action="store_true",
-        help="read all chunks, and compare them with their checksums",
-    )
-    parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="return to the last state that is whole; what is written over is copied aside first",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="with --repair: also where something is lost by it; take chunks as they are",
-    )
-    parser.set_defaults(parser=parser)
-    return parser
-
-
-def run(args: argparse.Namespace) -> int:
+@command(
+    "check",
+    "check that the files of an array are whole, and repair them",
+    array_path(),
+    flag("--data", "read all chunks, and compare them with their checksums"),
+    flag(
+        "--repair", "return to the last state that is whole; what is written over is copied aside"
+    ),
+    flag("--force", "with --repair: also where something is lost by it; take chunks as they are"),
+    JSON,
+    details="Of a folder, all arrays in it and in its folders are checked.  Elements are looked at "
+    "with --data only.\n\nExit status: 0, nothing is known to be damaged; 1, something is, or a "
+    "repair was not done.",
+)
+def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> int:
     """Print the report of `extarray.check`."""
     import extarray as xa
 
-    if args.force and not args.repair:
-        args.parser.print_usage(sys.stderr)
-        print("extarray check: --force is a way to repair; give --repair too", file=sys.stderr)
-        return 2
+    if force and not repair:
+        raise usage_error("--force is a way to repair; give --repair too")
     # Where nobody looks, the report is all there is on stdout.
     progress = _Bars() if sys.stderr.isatty() else False
 
-    def check(path: Any) -> Any:
-        return xa.check(path, args.data, args.repair, args.force, progress=progress)
+    def look(path: Any) -> Any:
+        return xa.check(path, data, repair, force, progress=progress)
 
-    if os.path.isdir(args.path) and not _is_array(args.path):
-        return _check_folder(Path(args.path), check)
+    if os.path.isdir(path) and not _is_array(path):
+        return _check_folder(Path(path), look, as_json)
     with wrong_calls():
-        report = check(args.path)
+        report = look(path)
     if [problem.kind for problem in report.problems] == ["file", "file"]:
-        xa.open(args.path).close()  # neither file is there: the error says what is
-    print(report)
+        xa.open(path).close()  # neither file is there: the error says what is
+    if as_json:
+        print_json(_told(report))
+    else:
+        print_text(str(report))
     return 0 if _is_fine(report) else 1
+
+
+def _told(report: Any) -> dict[str, Any]:
+    """Return what JSON has of a report."""
+    return {"ok": report.ok, **dataclasses.asdict(report)}
 
 
 def _is_fine(report: Any) -> bool:
@@ -89,7 +75,7 @@ def _is_array(path: str) -> bool:
     return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
 
 
-def _check_folder(folder: Path, check: Callable[[Any], Any]) -> int:
+def _check_folder(folder: Path, look: Callable[[Any], Any], as_json: bool) -> int:
     """Check all arrays in a folder and in those below; links to folders are not followed."""
     found = {
         os.path.join(where, stem)
@@ -100,15 +86,24 @@ def _check_folder(folder: Path, check: Callable[[Any], Any]) -> int:
     if not found:
         raise MissingError(errno.ENOENT, "there is no array in this folder", str(folder))
     n_fine = 0
+    told: list[Any] = []
     for path in sorted(found):
         try:
-            report = check(path)
+            report = look(path)
         except (ExtArrayError, OSError) as error:  # the others are looked at all the same
-            print(f"{path}: {' '.join(str(error).split())}")
+            what = " ".join(str(error).split())
+            told.append({"path": path, "ok": False, "error": what})
+            if not as_json:
+                print_text(f"{path}: {what}")
             continue
-        print(report)
+        told.append(_told(report))
+        if not as_json:
+            print_text(str(report))
         n_fine += _is_fine(report)
-    print(f"{folder}: {n_fine} of {len(found)} arrays without errors")
+    if as_json:
+        print_json(told)
+    else:
+        print_text(f"{folder}: {n_fine} of {len(found)} arrays without errors")
     return 0 if n_fine == len(found) else 1
 
 

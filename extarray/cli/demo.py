@@ -9,25 +9,25 @@ part of the scene each one is.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extarray.cli import _report
-from extarray.cli._calls import WrongCall
 from extarray.cli._checks import Checker, CheckError
+from extarray.cli._command import WrongCall, click, command, integers, option
 from extarray.cli._progress import Progress
 from extarray.cli._reader import Reader
 from extarray.cli._scene import AXES, Arrival, Mosaic, Scene, load, schedule
 from extarray.common.errors import ExistsError, ExtArrayError
 from extarray.common.extras import require
 
-__all__ = ["add_parser", "run"]
+__all__ = ["demo"]
 
 _MADE_BY = "extarray demo"
 _PIECES = (24, 24, 20)  # about how many pieces an axis is cut into
@@ -36,66 +36,71 @@ _LAG = 8  # the reader must see something new at least once in so many arrivals
 _REWRITE_SHARE = 0.25  # of the time limit: what rewriting the other file may cost
 
 
-def add_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Describe the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "demo",
-        help="let an array grow along three axes while another process reads it",
-        description=(
-            "A hyperspectral scene arrives in swaths and blocks of bands, in a random order. An "
-            "array on disk grows with it along all three axes while a second process reads it, "
-            "and both check all that they see against the scene. Prints the growth history, the "
-            "use of storage and the time against rewriting a conventional file at each growth, "
-            "and draws the scene and the growth map."
-        ),
-    )
-    parser.add_argument(
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise click.BadParameter(f"{text!r} is no number of seconds above 0")
+    return value
+
+
+@command(
+    "demo",
+    "let an array grow along three axes while another process reads it",
+    option(
         "--scene",
-        metavar="FILE",
-        help="a scene (rows, columns, bands) in a .npy, .npz or .mat file; default: AVIRIS Indian "
-        "Pines, which the package tensorly carries",
-    )
-    parser.add_argument(
-        "--variable", metavar="NAME", help="which array of FILE, where it holds several"
-    )
-    parser.add_argument(
+        "FILE",
+        "a scene (rows, columns, bands) in a .npy, .npz or .mat file (default: AVIRIS Indian "
+        "Pines, which the package tensorly carries)",
+    ),
+    option("--variable", "NAME", "which array of FILE, where it holds several"),
+    option(
         "--bands",
-        metavar="R,G,B",
-        type=_integers,
-        help="the bands that the colour composite shows in red, green and blue",
-    )
-    parser.add_argument(
+        "R,G,B",
+        "the bands that the colour composite shows in red, green and blue",
+        type=integers,
+    ),
+    option(
         "--out",
-        metavar="FOLDER",
+        "FOLDER",
+        "where the array and the pictures go (default: demo-out)",
         type=Path,
-        default=Path("demo-out"),
-        help="where the array and the pictures go (default: %(default)s)",
-    )
-    parser.add_argument(
+        default="demo-out",
+    ),
+    option(
         "--seed",
-        metavar="N",
-        type=_seed,
+        "N",
+        "of the random order and of the boxes that are checked (default: 0)",
+        type=click.IntRange(min=0),
         default=0,
-        help="of the random order and of the boxes that are checked (default: %(default)s)",
-    )
-    parser.add_argument(
+    ),
+    option(
         "--chunks",
-        metavar="N[,N,N]",
-        type=_integers,
-        help="chunk shape, one number or one an axis (default: a grid of about 10 x 10 x 8)",
-    )
-    parser.add_argument(
+        "N[,N,N]",
+        "chunk shape, one number or one an axis (default: a grid of about 10 x 10 x 8)",
+        type=integers,
+    ),
+    option(
         "--limit",
-        metavar="SECONDS",
+        "SECONDS",
+        "give up, and fail, when the array is not complete by then (default: 60)",
         type=_seconds,
-        default=60.0,
-        help="give up, and fail, when the array is not complete by then (default: %(default)g)",
-    )
-    return parser
-
-
-def run(args: argparse.Namespace) -> int:
+        default="60",
+    ),
+    details="A hyperspectral scene arrives in swaths and blocks of bands, in a random order.  An "
+    "array on disk grows with it along all three axes while a second process reads it, and both "
+    "check all that they see against the scene.  Prints the growth history, the use of storage and "
+    "the time against rewriting a conventional file at each growth, and draws the scene and the "
+    "growth map.",
+)
+def demo(**options: Any) -> None:
     """Run the demo; an `ExtArrayError` tells what went wrong."""
+    _run(SimpleNamespace(**options))
+
+
+def _run(args: SimpleNamespace) -> None:
     import extarray as xa
 
     began = time.perf_counter()
@@ -135,7 +140,6 @@ def run(args: argparse.Namespace) -> int:
         pictures = _draw(a, stored, scene, bands, args.out)
     print(f"Pictures {', '.join(map(str, pictures))}")
     print(f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}")
-    return 0
 
 
 def _take_in(
@@ -144,7 +148,7 @@ def _take_in(
     mosaic: Mosaic,
     arrivals: Sequence[Arrival],
     seeds: Sequence[np.random.SeedSequence],
-    args: argparse.Namespace,
+    args: SimpleNamespace,
 ) -> tuple[Checker, dict[str, Any], list[_report.Growth]]:
     """Let the array grow with each arrival while the reader reads, and check it.
 
@@ -356,30 +360,3 @@ def _draw(
         path=pictures[1],
     )
     return pictures
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not integers with commas") from None
-
-
-def _seed(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return value

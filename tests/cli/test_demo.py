@@ -661,7 +661,7 @@ class TestUsage:
     def test_wrong_usage(self, run, options):
         status, out, err = run(*options)
         assert (status, out) == (2, "")
-        assert "usage: extarray demo" in err
+        assert "Usage: extarray demo" in err
 
     @pytest.mark.parametrize(
         ("options", "message"),

@@ -1017,7 +1017,7 @@ def test_exit_status(pair):
     assert "chunk 0: the checksum does not fit" in done.stdout
     done = command(pair.path, "--force")
     assert done.returncode == 2
-    assert "usage: extarray" in done.stderr
+    assert "Usage: extarray" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "folder/"])

@@ -18,7 +18,6 @@ A HTML comment on the line before the fence changes that:
 
 from __future__ import annotations
 
-import argparse
 import doctest
 import importlib
 import importlib.util
@@ -128,7 +127,7 @@ import pytest  # noqa: E402 (a page is run without it)
 
 import extarray as xa  # noqa: E402
 from extarray import pexta  # noqa: E402
-from extarray.cli import COMMANDS  # noqa: E402
+from extarray.cli import COMMANDS, command_line  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -214,12 +213,18 @@ def test_reference_names_every_member_of_an_array():
 
 def test_reference_names_every_option_of_the_command():
     text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    for name in COMMANDS:
-        module = importlib.import_module(f"extarray.cli.{name}")
-        parser = module.add_parser(argparse.ArgumentParser().add_subparsers())
-        options = [option for action in parser._actions for option in action.option_strings]
-        missing = [option for option in options if option.startswith("--") and option not in text]
-        assert not missing, f"not in docs/reference/cli.md: {name} {missing}"
+    whole = command_line()
+    assert list(whole.commands) == list(COMMANDS)
+    sections = dict(
+        re.findall(r"^## extarray (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    )
+    assert list(sections) == list(COMMANDS)
+    for name, command in whole.commands.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        prose = re.sub(r"^```.*?^```", "", sections[name], flags=re.MULTILINE | re.DOTALL)
+        known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", prose))
+        options = {option for option in options if option.startswith("--")}
+        assert options == known, f"docs/reference/cli.md: {name} {options ^ known}"
 
 
 def extension(name):

@@ -221,7 +221,7 @@ def test_a_violation_is_found(name, text):
     ("name", "text"),
     [
         ("array/array.py", "import os, numpy as np\nfrom .._core._array import ArrayCore"),
-        ("cli/demo.py", "from . import info\nfrom .. import __version__\nimport extarray as xa"),
+        ("cli/demo.py", "from . import look\nfrom .. import __version__\nimport extarray as xa"),
         ("_core/_copy.pyx", "from ._axial cimport (\n    a,\n    b,\n)\ncimport numpy as cnp"),
         (
             "_core/_copy.pyx",

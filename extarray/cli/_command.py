@@ -1,0 +1,241 @@
+"""Commands: their arguments and options, and calls of them that make no sense.
+
+Click, of the extra ``[cli]``, reads the command line; here is what our commands need of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.extras import require
+
+__all__ = [
+    "JSON",
+    "OVERWRITE",
+    "WrongCall",
+    "argument",
+    "array_path",
+    "axis_of",
+    "choice",
+    "click",
+    "command",
+    "completion",
+    "flag",
+    "group",
+    "integers",
+    "names",
+    "option",
+    "run",
+    "several",
+    "usage_error",
+    "wrong_calls",
+]
+
+click: Any = require("click", "cli", "the command line")
+
+_SUFFIX = ".xmd"
+
+
+class WrongCall(Exception):  # noqa: N818 -- the exit status says so
+    """A call of the command that is not possible, whatever the files are."""
+
+
+@contextlib.contextmanager
+def wrong_calls() -> Iterator[None]:
+    """Say of the call what extarray says of arguments."""
+    try:
+        yield
+    except (ArgumentError, ArgumentTypeError) as error:
+        raise WrongCall(str(error)) from None
+
+
+def usage_error(text: str) -> Exception:
+    """Return the error, ready to raise, for options that do not go together."""
+    error: Exception = click.UsageError(text, click.get_current_context())
+    return error
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+def command(
+    name: str, summary: str, *parameters: Any, details: str = "", **settings: Any
+) -> Callable[[Callable[..., int | None]], Any]:
+    """Make a command of a function that takes its parameters, and returns the exit status.
+
+    Parameters
+    ----------
+    name, summary : str
+        The summary is a line of the help that lists all commands.
+    *parameters
+        Made by `argument`, `option` and their like.
+    details : str
+        What the command's own help says beside.
+    **settings
+        Of ``click.Command``.
+    """
+    text = f"{summary[0].upper()}{summary[1:]}."
+    if details:
+        text = f"{text}\n\n{details}"
+
+    def make(run: Callable[..., int | None]) -> Any:
+        return click.Command(
+            name, callback=run, params=list(parameters), help=text, short_help=summary, **settings
+        )
+
+    return make
+
+
+def argument(name: str, metavar: str, **settings: Any) -> Any:
+    """Return an argument that stands for itself."""
+    return click.Argument([name], metavar=metavar, **settings)
+
+
+def several(name: str, metavar: str, **settings: Any) -> Any:
+    """Return an argument that may be given several times."""
+    return click.Argument([name], metavar=metavar, nargs=-1, **settings)
+
+
+def option(name: str, metavar: str | None, text: str, **settings: Any) -> Any:
+    """Return an option with a value."""
+    return click.Option(name.split(), metavar=metavar, help=text, **settings)
+
+
+def flag(name: str, text: str) -> Any:
+    """Return an option without a value."""
+    return click.Option(name.split(), is_flag=True, help=text)
+
+
+def choice(name: str, values: tuple[str, ...], text: str, **settings: Any) -> Any:
+    """Return an option with one of a few values."""
+    return click.Option(name.split(), type=click.Choice(values), help=text, **settings)
+
+
+def array_path(name: str = "path", metavar: str = "PATH", **settings: Any) -> Any:
+    """Return an argument that is the path of an array; shells complete its plain name."""
+    return click.Argument([name], metavar=metavar, shell_complete=_complete_array, **settings)
+
+
+JSON = flag("--json as_json", "print JSON, for other programs")
+OVERWRITE = flag("--overwrite", "replace what is there")
+
+
+def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
+    """Return the arrays and folders that a path can go on with."""
+    completion: Any = require("click.shell_completion", "cli", "the command line")
+    folder, start = os.path.split(incomplete)
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        for entry in entries:
+            stem, suffix = os.path.splitext(entry.name)
+            if not entry.name.startswith(start):
+                continue
+            if entry.is_dir():
+                found.append(os.path.join(folder, entry.name) + os.sep)
+            elif suffix == _SUFFIX:
+                found.append(os.path.join(folder, stem))
+    return [completion.CompletionItem(text) for text in sorted(found)]
+
+
+# -- values of options ---------------------------------------------------------------------------
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """Read integers with commas between them."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not integers with commas") from None
+
+
+def names(text: str) -> tuple[int | str, ...]:
+    """Read names, or numbers, with commas between them."""
+    return tuple(axis_of(part.strip()) for part in text.split(","))
+
+
+def axis_of(text: str) -> int | str:
+    """Read an axis: its number or its name."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+# -- the whole command line ----------------------------------------------------------------------
+
+_COMPLETE = "_EXTARRAY_COMPLETE"  # in the environment, by which shells ask
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def group(name: str, version: str) -> Any:
+    """Return a command that has others, none so far, and tells its version."""
+
+    def tell(context: Any, parameter: Any, value: bool) -> None:
+        if value:
+            print(f"{name} {version}")
+            context.exit()
+
+    made = click.Group(
+        name,
+        help="Dense N-dimensional arrays on disk that grow along any axis.",
+        params=[
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=tell,
+                help="Print the version.",
+            )
+        ],
+        subcommand_metavar="COMMAND ...",
+    )
+    made.list_commands = lambda context: list(made.commands)  # in our order, not by name
+    return made
+
+
+def run(whole: Any, words: Sequence[str]) -> int:
+    """Run a command by its words; return the exit status."""
+    asked = os.environ.get(_COMPLETE)
+    if asked is not None:
+        return _complete(whole, asked)
+    if not words:
+        print(whole.get_help(click.Context(whole, info_name=whole.name)), file=sys.stderr)
+        return 2
+    try:
+        with whole.make_context(whole.name, list(words)) as context:
+            status: int | None = whole.invoke(context)
+            return status or 0
+    except click.exceptions.Exit as leave:  # help, or the version, is printed
+        return int(leave.exit_code)
+    except click.ClickException as error:
+        error.show()
+        return int(error.exit_code)
+    except WrongCall as error:
+        print(f"{whole.name} {words[0]}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def _complete(whole: Any, instruction: str) -> int:
+    """Answer a shell, or print what makes it ask."""
+    completion: Any = require("click.shell_completion", "cli", "the command line")
+    return int(completion.shell_complete(whole, {}, whole.name, _COMPLETE, instruction))
+
+
+@command(
+    "completion",
+    "print what makes a shell complete commands, options and arrays",
+    click.Argument(["shell"], metavar="SHELL", type=click.Choice(_SHELLS)),
+    details="For bash, put this line into ~/.bashrc:\n\n"
+    'eval "$(extarray completion bash)"\n\n'
+    "and likewise for zsh; for fish, write the output to "
+    "~/.config/fish/completions/extarray.fish.",
+)
+def completion(shell: str) -> int:
+    """Print the script of a shell."""
+    return _complete(click.get_current_context().parent.command, f"{shell}_source")

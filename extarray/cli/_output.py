@@ -1,0 +1,125 @@
+"""Output of commands: tables and JSON, and texts that any terminal takes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from extarray.common.extras import require
+
+__all__ = ["plain", "print_json", "print_table", "print_text", "table"]
+
+
+def print_text(text: str, end: str = "\n") -> None:
+    """Print on stdout; what its encoding does not have is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + end)
+    sys.stdout.flush()
+
+
+def print_json(value: Any) -> None:
+    """Print a value as a line of JSON."""
+    print_text(json.dumps(plain(value), allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it.
+
+    Numbers that JSON does not have are the texts "NaN", "Infinity" and "-Infinity"; complex ones
+    are two numbers, records lists, bytes and dates texts.
+
+    Examples
+    --------
+    >>> plain({"shape": (2, 3), "dtype": np.dtype("u2"), "fill": np.float32("nan")})
+    {'shape': [2, 3], 'dtype': 'uint16', 'fill': 'NaN'}
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (np.datetime64, np.timedelta64, np.dtype, os.PathLike, dt.date)):
+        return str(value)  # before integers: a timedelta64 is one, for NumPy
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        return "NaN" if number != number else ("Infinity" if number > 0 else "-Infinity")
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, slice):
+        return [value.start, value.stop] if value.step is None else list(value.indices(1 << 62))
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "Mm":
+            return value.astype(str).tolist()
+        if value.dtype.kind in "biuSU":
+            return plain(value.tolist())
+        return [plain(item) for item in value] if value.ndim else plain(value[()])
+    if isinstance(value, (complex, np.complexfloating)):
+        return [plain(float(value.real)), plain(float(value.imag))]
+    if isinstance(value, np.void) and value.dtype.names:
+        return [plain(value[name]) for name in value.dtype.names]
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, (bytes, np.void)):
+        return bytes(value).decode("ascii", "backslashreplace")
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def print_table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = ()
+) -> None:
+    """Print columns, to the right but for those in `left`; in colours on a terminal, with rich."""
+    texts = [[_printable(str(cell)) for cell in row] for row in rows]
+    if not (sys.stdout.isatty() and importlib.util.find_spec("rich") is not None):
+        print_text(table([head, *texts], left))
+        return
+    tables: Any = require("rich.table", "cli", "tables")
+    boxes: Any = require("rich.box", "cli", "tables")
+    styled: Any = require("rich.text", "cli", "tables")
+    made = tables.Table(box=boxes.SIMPLE_HEAD, header_style="bold")
+    for number, name in enumerate(head):
+        made.add_column(name, justify="left" if number in left else "right", overflow="fold")
+    for row in texts:
+        made.add_row(*(styled.Text(cell) for cell in row))
+    console().print(made)
+
+
+def console() -> Any:
+    """Return rich's console on stdout."""
+    consoles: Any = require("rich.console", "cli", "colours")
+    return consoles.Console(file=sys.stdout, highlight=False)
+
+
+def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), indent: str = "") -> str:
+    """Return rows as columns that are as wide as their widest entry.
+
+    Examples
+    --------
+    >>> print(table([("axis", "by"), ("y", "12")], left=(0,)))
+    axis  by
+    y     12
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = (
+            value.ljust(width) if column in left else value.rjust(width)
+            for column, (value, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append(f"{indent}{'  '.join(cells)}".rstrip())
+    return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """Return a text without what would move the cursor: names come from files."""
+    return text if text.isprintable() else repr(text)[1:-1]

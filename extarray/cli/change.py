@@ -1,0 +1,238 @@
+"""Making arrays, and changing them: growth, elements, attributes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from extarray.cli._command import (
+    JSON,
+    OVERWRITE,
+    WrongCall,
+    argument,
+    array_path,
+    axis_of,
+    choice,
+    click,
+    command,
+    flag,
+    integers,
+    option,
+    several,
+    usage_error,
+    wrong_calls,
+)
+from extarray.cli._output import plain, print_json, print_text
+from extarray.cli._selection import parse_selection, parse_value, value_for
+from extarray.cli.exchange import elements_in
+from extarray.cli.look import opened
+
+__all__ = ["append", "attrs", "create", "extend", "set_", "shrink"]
+
+_SIDE = choice("--side", ("end", "start"), "which end of the axis (default: end)", default="end")
+_AXIS = option(
+    "--axis", "AXIS", "number or name of the axis (default: 0)", type=axis_of, default="0"
+)
+_TIMEOUT = option(
+    "--timeout",
+    "SECONDS",
+    "wait so long for another writer (default: not at all)",
+    type=click.FloatRange(min=0),
+    default=0.0,
+)
+
+
+def _opened_for_writing(path: str, timeout: float) -> Any:
+    import extarray as xa
+
+    with wrong_calls():
+        return xa.open(path, "r+", timeout=timeout)
+
+
+@command(
+    "create",
+    "make an array of the fill value",
+    array_path(),
+    option("--shape", "N,...", "elements along each axis", type=integers, required=True),
+    option("--dtype", "TYPE", "data type of the elements (default: f8)", default="f8"),
+    option("--chunks", "N,...", "chunk shape, one number or one an axis", type=integers),
+    option("--fill", "VALUE", "fill value (default: 0)"),
+    option("--dims", "NAME,...", "names of the axes", type=lambda text: text.split(",")),
+    choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk", default="C"),
+    flag("--sparse", "growth leaves holes, and takes no disk space"),
+    flag("--checksum", "keep a checksum of each chunk"),
+    OVERWRITE,
+)
+def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **given: Any) -> None:
+    """Make an array."""
+    import extarray as xa
+
+    with wrong_calls():
+        dtype = _dtype(given["dtype"])
+        fill = given["fill"]
+        xa.create(
+            path,
+            shape,
+            dtype,
+            chunks=chunks[0] if chunks is not None and len(chunks) == 1 else chunks,
+            fill_value=0 if fill is None else value_for(fill, dtype)[()],
+            order=given["order"],
+            sparse=given["sparse"],
+            checksum=given["checksum"],
+            dims=given["dims"],
+            overwrite=given["overwrite"],
+        ).close()
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    """Return the data type of this name; of records, ``name:type`` with commas between them."""
+    try:
+        if ":" in text:
+            return np.dtype([_field(part) for part in text.split(",")])
+        return np.dtype(text)
+    except (TypeError, ValueError) as error:
+        raise WrongCall(f"--dtype {text!r} is no data type of NumPy: {error}") from None
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, _, kind = text.partition(":")
+    return name, kind
+
+
+# -- growth --------------------------------------------------------------------------------------
+
+
+@command(
+    "extend",
+    "let an axis grow by elements of the fill value",
+    array_path(),
+    _AXIS,
+    option("--by", "N", "so many elements", type=int, required=True),
+    _SIDE,
+    _TIMEOUT,
+)
+def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
+    """Extend an array."""
+    with _opened_for_writing(path, timeout) as a, wrong_calls():
+        a.extend(axis, by, side)
+
+
+@command(
+    "append",
+    "let an axis grow by the elements of a file",
+    array_path(),
+    argument("data", "DATA"),
+    _AXIS,
+    _SIDE,
+    _TIMEOUT,
+    details="DATA is a file of any format that `extarray import` reads, FILE:/NAME where it has "
+    "several arrays, another array, or - for a .npy file from the standard input.  Whoever reads "
+    "sees all of it or nothing.",
+)
+def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
+    """Append the elements of a file."""
+    with elements_in(data) as values, _opened_for_writing(path, timeout) as a, wrong_calls():
+        a.append(values, axis, side)
+
+
+@command(
+    "shrink",
+    "cut elements off an axis",
+    array_path(),
+    _AXIS,
+    option("--by", "N", "so many elements", type=int, required=True),
+    _SIDE,
+    _TIMEOUT,
+    details="What is cut off is lost.",
+)
+def shrink(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
+    """Shrink an array."""
+    with _opened_for_writing(path, timeout) as a, wrong_calls():
+        a.shrink(axis, by, side)
+
+
+# -- elements and attributes ---------------------------------------------------------------------
+
+
+@command(
+    "set",
+    "write a value into elements of an array",
+    array_path(),
+    argument("selection", "SELECTION"),
+    argument("value", "VALUE"),
+    _TIMEOUT,
+    details="VALUE is a number, a text, a list such as '[1, 2]', or - for a .npy file from the "
+    "standard input; it is broadcast over the selection, as NumPy does.",
+    context_settings={"ignore_unknown_options": True},  # -5 is a value
+)
+def set_(path: str, selection: str, value: str, timeout: float) -> None:
+    """Assign to a selection."""
+    index = parse_selection(selection)
+    values: Any = None
+    if value == "-":
+        with elements_in(value) as found:
+            values = found[...]
+    with _opened_for_writing(path, timeout) as a, wrong_calls():
+        a[index] = value_for(value, a.lazy[index].dtype) if values is None else values
+
+
+@command(
+    "attrs",
+    "print attributes of an array, set them, and delete them",
+    array_path(),
+    several("names", "[NAME[=VALUE]]..."),
+    option("--delete", "NAME", "delete an attribute; may be repeated", multiple=True),
+    _TIMEOUT,
+    JSON,
+    details="Without names all attributes are printed.  NAME=VALUE sets one: to a number, a list "
+    "or whatever JSON writes so, else to the text.",
+)
+def attrs(
+    path: str, names: tuple[str, ...], delete: tuple[str, ...], timeout: float, as_json: bool
+) -> None:
+    """Print or change attributes."""
+    changes = {
+        name: parse_value(value)
+        for name, found, value in (text.partition("=") for text in names)
+        if found
+    }
+    if len(changes) not in (0, len(names)) or (delete and len(changes) < len(names)):
+        raise usage_error("attributes are either printed, or set and deleted")
+    if changes or delete:
+        with _opened_for_writing(path, timeout) as a, wrong_calls():
+            _change(a.attrs, changes, delete)
+        return
+    with opened(path) as a:
+        known = a.attrs.asdict()
+    missing = [name for name in names if name not in known]
+    if missing:
+        there = ", ".join(known) or "none"
+        raise WrongCall(f"there is no attribute {missing[0]!r}; there are: {there}")
+    shown = {name: known[name] for name in names or known}
+    if as_json:
+        print_json(shown)
+    elif len(names) == 1:
+        print_text(_text(shown[names[0]]))
+    else:
+        for name, value in shown.items():
+            print_text(f"{name if name.isprintable() else repr(name)}={_text(value)}")
+
+
+def _change(attributes: Any, changes: dict[str, Any], delete: tuple[str, ...]) -> None:
+    missing = [name for name in delete if name not in attributes]
+    if missing:
+        raise WrongCall(f"there is no attribute {missing[0]!r} to delete")
+    if changes:
+        attributes.update(changes)  # one commit
+    for name in delete:
+        del attributes[name]
+
+
+def _text(value: Any) -> str:
+    """Return a value as it is given to the command."""
+    value = plain(value)
+    if isinstance(value, str) and value.isprintable() and parse_value(value) == value:
+        return value
+    return json.dumps(value)

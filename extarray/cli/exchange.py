@@ -1,0 +1,282 @@
+"""Files of other formats: ``import`` and ``export``, by the suffix, and pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from extarray.cli._command import (
+    OVERWRITE,
+    WrongCall,
+    argument,
+    array_path,
+    command,
+    flag,
+    integers,
+    option,
+    usage_error,
+    wrong_calls,
+)
+from extarray.cli._selection import parse_selection, parse_value
+from extarray.cli.look import opened
+from extarray.common.errors import ArgumentError, ExtArrayError, FormatError
+from extarray.formats.description import Description
+from extarray.formats.files import of_library
+from extarray.formats.registry import file_formats, format_of
+from extarray.formats.transfer import Format, Source, load, runs
+
+__all__ = ["elements_in", "export", "import_"]
+
+_STDIN = "the standard input"
+_STEP_BYTES = 1 << 22
+
+_FORMAT = option("--format format_name", "NAME", "format of the file (default: by its suffix)")
+_OPTIONS = option(
+    "-o --option options",
+    "NAME=VALUE",
+    "option of the format, as compression=gzip of hdf5, or shape=4,3; may be repeated",
+    multiple=True,
+)
+
+
+# -- which file, which array in it ---------------------------------------------------------------
+
+
+def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
+    """Return format, file and the name in it of ``FILE`` or ``FILE:/NAME``."""
+    file, part = text, None
+    before, colon, behind = text.rpartition(":")
+    if colon and not os.path.exists(text):
+        with contextlib.suppress(ArgumentError):
+            if name is not None or format_of(before).part:
+                file, part = before, behind.lstrip("/") or None
+    with wrong_calls():
+        if name is None:
+            return format_of(file), file, part
+    known = file_formats()
+    if name not in known:
+        raise WrongCall(f"--format {name!r} is not known; there are: {', '.join(sorted(known))}")
+    return known[name], file, part
+
+
+def _only_part(found: Format, file: str, part: str | None) -> str | None:
+    """Return the name of the array in a file: what was given, or the only one that there is."""
+    if part is not None or found.names is None or not os.path.exists(file):
+        return part
+    names = found.names(file)
+    return names[0] if len(names) == 1 else None
+
+
+def _settings(options: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options of a format."""
+    settings = {}
+    for text in options:
+        name, found, value = text.partition("=")
+        if not found or not name.isidentifier():
+            raise WrongCall(f"--option takes NAME=VALUE, not {text!r}")
+        settings[name] = (
+            integers(value) if re.fullmatch(r"\d+(,\d+)+", value) else parse_value(value)
+        )
+    return settings
+
+
+# -- from files and pipes ------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def elements_in(text: str) -> Iterator[Any]:
+    """Give the elements of a file, of another array, or of the standard input.
+
+    They are an object with shape, dtype and slicing, of which any box can be read.
+    """
+    if any(os.path.exists(text + suffix) for suffix in (".xmd", ".xta")) or text.endswith(
+        (".xmd", ".xta")
+    ):
+        with opened(text) as a:
+            yield a
+        return
+    if text == "-":
+        with _spooled(_piped(), _STDIN) as values:
+            yield values
+        return
+    found, file, part = _located(text, None)
+    part = _only_part(found, file, part)
+    with found.source(file, part) as source:
+        if source.sequential is None:
+            yield _Boxes(source, file, found.title)
+        else:
+            with _spooled(source, found.title) as values:
+                yield values
+
+
+class _Boxes:
+    """Elements of a file, read by boxes."""
+
+    def __init__(self, source: Source, file: str, title: str) -> None:
+        self.shape = tuple(source.description.shape)
+        self.dtype = np.dtype(source.description.dtype)
+        self.ndim = len(self.shape)
+        self._read, self._file, self._title = source.read, file, title
+
+    def __getitem__(self, box: tuple[slice, ...]) -> Any:
+        with of_library(self._file, self._title):
+            return self._read(box)
+
+
+@contextlib.contextmanager
+def _spooled(source: Source, title: str) -> Iterator[Any]:
+    """Give an array for a while of what can only be read from its start to its end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="extarray-") as folder,
+        load(source, os.path.join(folder, "elements"), what=f"from {title}") as values,
+    ):
+        yield values
+
+
+def _piped() -> Source:
+    """Return what comes on the standard input, a ``.npy`` file, as a source."""
+    if sys.stdin is None:
+        raise WrongCall(f"{_STDIN} is closed")
+    stream = sys.stdin.buffer
+    try:
+        version = np.lib.format.read_magic(stream)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version if version < (3, 0) else (2, 0)]
+        shape, is_fortran, dtype = read_header(stream)
+    except (ValueError, KeyError, EOFError) as error:
+        raise FormatError(f"{_STDIN} is no .npy file: {error}") from None
+    if dtype.hasobject:
+        raise FormatError(f"{_STDIN} has Python objects, which no array holds")
+    order: Any = "F" if is_fortran else "C"
+
+    def read(box: tuple[slice, ...]) -> Any:
+        extents = [part.stop - part.start for part in box]
+        nbytes = int(np.prod(extents, dtype=np.int64)) * dtype.itemsize
+        got = stream.read(nbytes)
+        if len(got) < nbytes:
+            raise FormatError(f"{_STDIN} ends {nbytes - len(got)} bytes or more too early")
+        return np.frombuffer(got, dtype).reshape(extents, order=order)
+
+    axes = tuple(range(len(shape)))
+    return Source(
+        Description(tuple(shape), dtype), read, sequential=axes[::-1] if is_fortran else axes
+    )
+
+
+@command(
+    "import",
+    "make an array of a file of another format",
+    argument("source", "SRC"),
+    array_path(),
+    option("--chunks", "N,...", "chunk shape (default: that of the file)", type=integers),
+    flag("--mask-and-scale", "unpack packed numbers, with NaN for those that are missing"),
+    _FORMAT,
+    _OPTIONS,
+    OVERWRITE,
+    details="SRC is a file, whose suffix tells the format; FILE:/NAME where it has several arrays; "
+    "or - for a .npy file from the standard input.",
+)
+def import_(
+    source: str,
+    path: str,
+    chunks: tuple[int, ...] | None,
+    mask_and_scale: bool,
+    format_name: str | None,
+    options: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Make an array of a file, or of what comes through a pipe."""
+    shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
+    if source == "-":
+        if format_name not in (None, "npy") or options or mask_and_scale:
+            raise usage_error(f"{_STDIN} is a .npy file, which has no options")
+        with wrong_calls():
+            load(_piped(), path, shape, overwrite=overwrite, what=f"from {_STDIN}").close()
+        return
+    found, file, part = _located(source, format_name)
+    part = _only_part(found, file, part)
+    with wrong_calls(), _known_options(found):
+        found.load(
+            file,
+            part,
+            path=path,
+            chunks=shape,
+            mask_and_scale=mask_and_scale,
+            overwrite=overwrite,
+            **_settings(options),
+        ).close()
+
+
+@contextlib.contextmanager
+def _known_options(found: Format) -> Iterator[None]:
+    """Say of an option what Python says of a keyword that a function does not take."""
+    try:
+        yield
+    except TypeError as error:
+        unknown = re.search(r"(unexpected keyword|missing).* argument.*", str(error))
+        if unknown is None or isinstance(error, ExtArrayError):
+            raise
+        raise WrongCall(f"{found.title}, --option: {unknown[0]}") from None
+
+
+# -- to files and pipes --------------------------------------------------------------------------
+
+
+@command(
+    "export",
+    "write an array, or a part of it, into a file of another format",
+    array_path(),
+    argument("target", "DST"),
+    option("-s --selection", "SELECTION", "what is written, such as '[3:10, :, 5]'"),
+    _FORMAT,
+    _OPTIONS,
+    OVERWRITE,
+    details="DST is a file, whose suffix tells the format; FILE:/NAME where it has several arrays, "
+    "by default under the array's own name; or - for a .npy file on the standard output.",
+)
+def export(
+    path: str,
+    target: str,
+    selection: str | None,
+    format_name: str | None,
+    options: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Write an array into a file, or into a pipe."""
+    index = None if selection is None else parse_selection(selection)
+    with opened(path) as a, wrong_calls():
+        if target == "-":
+            if format_name not in (None, "npy") or options:
+                raise usage_error("the standard output gets a .npy file, which has no options")
+            _pour(a if index is None else a.lazy[index])
+            return
+        found, file, part = _located(target, format_name)
+        if found.part and part is None:
+            part = a.path.name
+        with _known_options(found):
+            found.save(a, file, part, selection=index, overwrite=overwrite, **_settings(options))
+
+
+def _pour(view: Any) -> None:
+    """Write an array to stdout as a ``.npy`` file, in bounded memory."""
+    stream = sys.stdout.buffer
+    np.lib.format.write_array_header_2_0(
+        stream,
+        {
+            "descr": np.lib.format.dtype_to_descr(view.dtype),
+            "fortran_order": False,
+            "shape": tuple(view.shape),
+        },
+    )
+    for box in runs(tuple(view.shape), view.dtype.itemsize, _STEP_BYTES):
+        stream.write(view[(*box, ...)].tobytes())
+    stream.flush()

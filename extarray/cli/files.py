@@ -1,0 +1,289 @@
+"""Pairs of files and folders of them: ``ls``, ``tree``, ``copy``, ``mv`` and ``rm``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from extarray.cli._command import (
+    JSON,
+    OVERWRITE,
+    array_path,
+    choice,
+    command,
+    flag,
+    integers,
+    option,
+    several,
+    wrong_calls,
+)
+from extarray.cli._output import print_json, print_table, print_text
+from extarray.cli.look import opened
+from extarray.common.errors import ExtArrayError, MissingError
+from extarray.common.formatting import format_bytes
+from extarray.maintenance.rechunk_files import remove_pair
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import file_names, resolve_path
+
+__all__ = ["copy", "ls", "mv", "rm", "tree"]
+
+_SUFFIXES = (".xmd", ".xta")
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+class _Entry(NamedTuple):
+    """An array or a folder in a folder; of an array that does not open the error is all."""
+
+    name: str
+    path: str
+    is_folder: bool
+    facts: Any = None
+    error: str | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Return what JSON has of it."""
+        if self.is_folder:
+            return {"name": self.name, "kind": "folder"}
+        if self.error is not None:
+            return {"name": self.name, "kind": "array", "error": self.error}
+        keys = ("shape", "dtype", "chunks", "dims", "segments", "logical_bytes", "disk_bytes")
+        return {"name": self.name, "kind": "array", **{key: self.facts[key] for key in keys}}
+
+
+def _entries(folder: str) -> list[_Entry]:
+    """Return the arrays of a folder and the folders in it, by name."""
+    stems, folders = set(), []
+    with os.scandir(folder) as found:
+        for entry in found:
+            stem, suffix = os.path.splitext(entry.name)
+            if entry.is_dir():
+                folders.append(entry.name)
+            elif suffix in _SUFFIXES:
+                stems.add(stem)
+    entries = [_Entry(name, os.path.join(folder, name), True) for name in folders]
+    entries += [_array(stem, os.path.join(folder, stem)) for stem in stems]
+    return sorted(entries)
+
+
+def _array(name: str, path: str) -> _Entry:
+    try:
+        with opened(path) as a:
+            return _Entry(name, path, False, a.info())
+    except (ExtArrayError, OSError) as error:
+        return _Entry(name, path, False, None, " ".join(str(error).split()))
+
+
+def _listed(path: str) -> list[_Entry]:
+    """Return what a path names: the entries of a folder, or one array."""
+    if os.path.isdir(path) and not any(os.path.lexists(path + suffix) for suffix in _SUFFIXES):
+        return _entries(path)
+    with opened(path) as a:
+        return [_Entry(a.path.name, path, False, a.info())]
+
+
+_HEAD = ("name", "shape", "data type", "chunks", "segments", "elements", "on disk")
+
+
+def _row(entry: _Entry) -> tuple[str, ...]:
+    if entry.is_folder:
+        return (f"{entry.name}/", *[""] * 6)
+    if entry.error is not None:
+        return (entry.name, f"damaged or unreadable: {entry.error}", *[""] * 5)
+    facts = entry.facts
+    names = facts["dims"] or [None] * len(facts["shape"])
+    parts = zip(names, facts["shape"], strict=True)
+    shape = ", ".join(str(n) if name is None else f"{name}={n}" for name, n in parts)
+    return (
+        entry.name,
+        shape or "()",
+        str(facts["dtype"]),
+        ", ".join(map(str, facts["chunks"])),
+        str(facts["segments"]),
+        format_bytes(facts["logical_bytes"]),
+        format_bytes(facts["disk_bytes"]),
+    )
+
+
+@command(
+    "ls",
+    "list the arrays of a folder",
+    array_path(required=False, default="."),
+    JSON,
+    details="Exit status 1 tells that an array of the folder does not open.",
+)
+def ls(path: str, as_json: bool) -> int:
+    """List a folder, or one array."""
+    entries = _listed(path)
+    if as_json:
+        print_json([entry.told() for entry in entries])
+    elif entries:
+        print_table(_HEAD, [_row(entry) for entry in entries], left=(0, 1, 2, 3))
+    return int(any(entry.error is not None for entry in entries))
+
+
+@command(
+    "tree",
+    "list the arrays of a folder and of the folders in it",
+    array_path(required=False, default="."),
+    JSON,
+    details="Folders without arrays are left out, and links to folders are not followed.",
+)
+def tree(path: str, as_json: bool) -> int:
+    """Draw the tree of a folder."""
+    entries = _listed(path)
+    if os.path.isdir(path) and not (len(entries) == 1 and entries[0].path == path):
+        grown = _grown(entries)
+    else:
+        grown = [(entry, []) for entry in entries]
+    if as_json:
+        print_json(_told(grown))
+    else:
+        lines = list(_branches(grown))
+        try:
+            "├└│─".encode(sys.stdout.encoding or "utf-8")
+        except UnicodeEncodeError:
+            lines = [line.translate(str.maketrans("├└│─", "|`|-")) for line in lines]
+        print_text("\n".join([path, *lines]))
+    return int(_is_damaged(grown))
+
+
+def _grown(entries: list[_Entry]) -> list[Any]:
+    """Return entries with those below them, without folders that have no array at any depth."""
+    found: list[Any] = []
+    for entry in entries:
+        if not entry.is_folder:
+            found.append((entry, []))
+        elif not os.path.islink(entry.path):
+            below = _grown(_entries(entry.path))
+            if below:
+                found.append((entry, below))
+    return found
+
+
+def _told(grown: list[Any]) -> list[dict[str, Any]]:
+    return [
+        {**entry.told(), **({"entries": _told(below)} if entry.is_folder else {})}
+        for entry, below in grown
+    ]
+
+
+def _is_damaged(grown: list[Any]) -> bool:
+    return any(entry.error is not None or _is_damaged(below) for entry, below in grown)
+
+
+def _branches(grown: list[Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines of a tree."""
+    for entry, below in grown:
+        is_last = entry is grown[-1][0]
+        name, *facts = _row(entry)
+        text = "  ".join([name, *filter(None, facts[:2])])
+        text = text if text.isprintable() else repr(text)[1:-1]
+        yield f"{indent}{'└── ' if is_last else '├── '}{text}"
+        yield from _branches(below, f"{indent}{'    ' if is_last else '│   '}")
+
+
+# -- pairs ---------------------------------------------------------------------------------------
+
+
+@command(
+    "copy",
+    "copy an array into a fresh one, without its history",
+    array_path("source", "SRC"),
+    array_path("target", "DST"),
+    option("--chunks", "N,...", "chunk shape (default: the present one)", type=integers),
+    choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk"),
+    details="The copy has its name when it is complete.  DST may be a folder.",
+)
+def copy(source: str, target: str, chunks: tuple[int, ...] | None, order: str | None) -> None:
+    """Copy an array."""
+    with opened(source) as a, wrong_calls():
+        shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
+        a.copy(_target(a, target), shape, order=order or "K").close()
+
+
+def _target(a: Any, target: str) -> str:
+    """Return the path that an array gets: in a folder, its own name."""
+    if os.path.isdir(target) and not any(os.path.lexists(target + end) for end in _SUFFIXES):
+        return os.path.join(target, a.path.name)
+    return target
+
+
+@contextlib.contextmanager
+def _owned(path: str) -> Iterator[Any]:
+    """Give the store of an array that no other writer has, while Ctrl-C waits."""
+    with wrong_calls():
+        resolved = resolve_path(path)
+    store, _ = FileStore.open(resolved, "r+", 0.0, "auto", "flush")
+    with contextlib.closing(store), _uninterrupted():
+        yield store
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block of a few calls to the system."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came and callable(before):
+        raise KeyboardInterrupt
+
+
+@command(
+    "mv",
+    "give an array another name, or move it into another folder",
+    array_path("source", "SRC"),
+    array_path("target", "DST"),
+    OVERWRITE,
+    details="Nothing is copied, so both places must be on one file system.  Refused while another "
+    "process writes to the array.",
+)
+def mv(source: str, target: str, overwrite: bool) -> None:
+    """Rename both files of an array."""
+    with opened(source) as a:
+        path = resolve_path(_target(a, target))
+    with contextlib.ExitStack() as stack:
+        if overwrite and any(map(os.path.lexists, file_names(path))):
+            stack.enter_context(_owned(str(path)))  # nobody writes to what is replaced
+        stack.enter_context(_owned(source)).move(path, overwrite)
+
+
+@command(
+    "rm",
+    "remove both files of arrays",
+    several("paths", "PATH...", required=True),
+    flag("--force", "also where an array does not open; both files are removed as they are"),
+    details="An array that another process writes to stays, and so does what is no array.",
+)
+def rm(paths: tuple[str, ...], force: bool) -> None:
+    """Remove pairs of files."""
+    for path in paths:
+        try:
+            with _owned(path) as store:
+                store.remove()
+        except BlockingIOError:
+            raise
+        except (ExtArrayError, OSError):
+            resolved = resolve_path(path)
+            if not force or (
+                os.path.isdir(path) and not any(map(os.path.lexists, file_names(resolved)))
+            ):
+                raise
+            if not any(map(os.path.lexists, file_names(resolved))):
+                raise MissingError(errno.ENOENT, "there is no such array", path) from None
+            with _uninterrupted():
+                remove_pair(Path(resolved))

@@ -1,0 +1,213 @@
+"""Looking at arrays: ``info``, ``show``, ``dump``, ``history`` and ``follow``."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+
+from extarray.cli._command import (
+    JSON,
+    argument,
+    array_path,
+    axis_of,
+    click,
+    command,
+    flag,
+    option,
+    wrong_calls,
+)
+from extarray.cli._output import plain, print_json, print_table, print_text
+from extarray.cli._selection import parse_selection
+from extarray.common.formatting import format_bytes
+from extarray.formats.transfer import runs
+from extarray.grid.drawing import axis_titles, segments
+
+__all__ = ["dump", "follow", "history", "history_rows", "info", "opened", "show"]
+
+#: Elements at both ends of an axis that NumPy prints of many, and how many it prints wholly.
+_EDGE, _MOST = 3, 1000
+_STEP_BYTES = 1 << 22
+
+HISTORY = ("segment", "axis", "by", "first index", "start address", "chunks")
+
+
+def opened(path: str) -> Any:
+    """Open an array for reading."""
+    import extarray as xa
+
+    with wrong_calls():
+        return xa.open(path, mode="r")
+
+
+@command(
+    "info",
+    "print shape, data type, chunks, growth, file sizes and attributes of an array",
+    array_path(),
+    JSON,
+)
+def info(path: str, as_json: bool) -> None:
+    """Print the table of `ExtArray.info`."""
+    with opened(path) as a:
+        facts = a.info()
+    if as_json:
+        print_json(facts)
+    else:
+        print_text(str(facts))
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+@command(
+    "show",
+    "print elements of an array, as NumPy prints them",
+    array_path(),
+    argument("selection", "[SELECTION]", required=False, default="..."),
+    flag("--all everything", "print all elements, however many"),
+    JSON,
+    details="A selection such as '[3:10, :, 5]' consists of integers, slices, ..., lists of "
+    "integers, and names of fields.  Of many elements only those at the edges are read.",
+    context_settings={"ignore_unknown_options": True},  # -1 is an index
+)
+def show(path: str, selection: str, everything: bool, as_json: bool) -> None:
+    """Print a selection."""
+    index = parse_selection(selection)
+    with opened(path) as a:
+        if as_json:
+            print_json(a[index])
+            return
+        view = a.lazy[index]
+        if everything or view.size <= _MOST:
+            text = np.array2string(np.asarray(a[index]), threshold=np.iinfo(np.intp).max)
+        else:
+            text = np.array2string(_edges(view), threshold=0, edgeitems=_EDGE)
+    print_text(text)
+
+
+def _edges(view: Any) -> Any:
+    """Return the elements at the edges of a view, with one between them, which is not printed."""
+    places = [
+        np.arange(n) if n <= 2 * _EDGE else np.r_[0 : _EDGE + 1, n - _EDGE : n] for n in view.shape
+    ]
+    return view[np.ix_(*places)]
+
+
+@command(
+    "dump",
+    "print an array as text: names of axes, data type, attributes, elements",
+    array_path(),
+    flag("-h --header", "leave the elements away"),
+    details="The text is laid out as netCDF's ncdump lays it out.",
+    context_settings={"help_option_names": ["--help"]},
+)
+def dump(path: str, header: bool) -> None:
+    """Print the header, and the elements in bounded memory."""
+    with opened(path) as a:
+        name = a.path.name
+        names = [title.replace(" ", "_") for title in axis_titles(a.dims, a.ndim)]
+        print_text(f"extarray {name} {{")
+        if names:
+            print_text("dimensions:")
+        for title, n in zip(names, a.shape, strict=True):
+            print_text(f"    {title} = {n} ;")
+        print_text(f"variables:\n    {a.dtype} {name}({', '.join(names)}) ;")
+        for key, value in a.attrs.asdict().items():
+            if key != "dims":
+                print_text(f"        {name}:{_word(key)} = {_literal(value)} ;")
+        for key, fact in (
+            ("_chunks", list(a.chunks)),
+            ("_fill_value", a.fill_value),
+            ("_order", a.order),
+        ):
+            print_text(f"        {name}:{key} = {_literal(fact)} ;")
+        if not header:
+            print_text(f"data:\n    {name} =")
+            _print_elements(a)
+        print_text("}")
+
+
+def _print_elements(a: Any) -> None:
+    """Print all elements: a line for each row along the last axis, or for a part of a long one."""
+    end = ""
+    for box in runs(a.shape, a.itemsize, _STEP_BYTES):
+        values = a[(*box, ...)]
+        rows = values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
+        for row in rows:
+            print_text(f"{end}        {', '.join(map(_literal, row))}", end="")
+            end = ",\n"
+    print_text(" ;")
+
+
+def _literal(value: Any) -> str:
+    """Return a value as a constant, several with commas between them."""
+    value = plain(value)
+    if isinstance(value, list) and value and not any(isinstance(v, (list, dict)) for v in value):
+        return ", ".join(map(json.dumps, value))
+    return json.dumps(value)
+
+
+def _word(name: str) -> str:
+    return name if name.isidentifier() else json.dumps(name)
+
+
+# -- growth --------------------------------------------------------------------------------------
+
+
+@command("history", "print how an array grew, a line for each segment", array_path(), JSON)
+def history(path: str, as_json: bool) -> None:
+    """Print the segments, in order of their addresses."""
+    with opened(path) as a:
+        found, names = segments(a), axis_titles(a.dims, a.ndim)
+        if as_json:
+            print_json([one._asdict() for one in found])
+            return
+        rows = history_rows(found, names)
+        nbytes = [format_bytes(one.size * a.chunk_bytes) for one in found]
+    sizes = [(*row, size) for row, size in zip(rows, nbytes, strict=True)]
+    print_table((*HISTORY, "bytes"), sizes, left=(1,))
+
+
+def history_rows(found: Any, names: Any) -> list[tuple[str, ...]]:
+    """Return the rows of a table of segments, whose head is `HISTORY`."""
+    return [
+        (
+            str(number),
+            names[one.axis],
+            *map(str, (one.by, one.start_index, one.start_address, one.size)),
+        )
+        for number, one in enumerate(found)
+    ]
+
+
+@command(
+    "follow",
+    "print what arrives at an axis while another process lets the array grow",
+    array_path(),
+    option("--axis", "AXIS", "number or name of the axis (default: 0)", type=axis_of, default="0"),
+    option(
+        "--timeout",
+        "SECONDS",
+        "end when nothing has arrived for so long (default: never)",
+        type=click.FloatRange(min=0),
+    ),
+    option("--count", "N", "end after so many arrivals", type=click.IntRange(min=1)),
+    JSON,
+    details="Prints selection and elements of each arrival; with --json a line each.  Ctrl-C ends.",
+)
+def follow(
+    path: str, axis: int | str, timeout: float | None, count: int | None, as_json: bool
+) -> None:
+    """Print arrivals until Ctrl-C, which is the usual end."""
+    with contextlib.suppress(KeyboardInterrupt), opened(path) as a:
+        with wrong_calls():
+            news = a.follow(axis, timeout)
+        for selection, data in itertools.islice(news, count):
+            if as_json:
+                print_json({"selection": selection, "data": data})
+            else:
+                parts = ", ".join(f"{part.start}:{part.stop}" for part in selection)
+                print_text(f"[{parts}]\n{data}")

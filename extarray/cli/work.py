@@ -1,0 +1,249 @@
+"""Long work, and advice on it: ``rechunk``, ``advise`` and ``bench``."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from extarray.cli._command import (
+    JSON,
+    WrongCall,
+    array_path,
+    axis_of,
+    choice,
+    click,
+    command,
+    flag,
+    integers,
+    names,
+    option,
+    usage_error,
+    wrong_calls,
+)
+from extarray.cli._output import print_json, print_table, print_text
+from extarray.cli.look import opened
+from extarray.common.arguments import parse_bytes
+from extarray.common.formatting import format_bytes
+
+__all__ = ["advise", "bench", "rechunk"]
+
+
+@command(
+    "rechunk",
+    "copy an array into one with other chunks, axes in another order, or another data type",
+    array_path("source", "SRC"),
+    array_path("target", "[DST]", required=False),
+    option("--chunks", "N,...", "chunk shape of the new array", type=integers),
+    option("--axes", "AXIS,...", "which axis of SRC each new axis is", type=names),
+    choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk"),
+    option("--dtype", "TYPE", "data type of the new array"),
+    option(
+        "--max-memory",
+        "BYTES",
+        "memory at most, such as '1 GiB' (default: 256 MiB)",
+        default="256 MiB",
+    ),
+    option("--workers", "N", "threads at most", type=click.IntRange(min=1)),
+    flag("--in-place", "replace SRC when all is done"),
+    flag("--resume", "go on where an earlier call was interrupted"),
+    flag("--verify", "at the end compare both arrays"),
+    flag("--plan", "print what would be done, and do nothing"),
+    details="DST has its name when it is complete.  What Ctrl-C interrupts is kept beside it, and "
+    "--resume goes on from there.",
+)
+def rechunk(
+    source: str,
+    target: str | None,
+    chunks: tuple[int, ...] | None,
+    plan: bool,
+    workers: int | None,
+    in_place: bool,
+    resume: bool,
+    verify: bool,
+    **given: Any,
+) -> None:
+    """Rechunk an array, or print the plan."""
+    import extarray as xa
+
+    shape = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
+    with wrong_calls():
+        if plan:
+            print_text(repr(xa.rechunk_plan(source, chunks=shape, **given)))
+            return
+        if in_place == (target is not None):
+            raise usage_error("give DST, or --in-place without it")
+        xa.rechunk(
+            source,
+            target,
+            chunks=shape,
+            workers=workers,
+            in_place=in_place,
+            resume=resume,
+            verify=verify,
+            **given,
+        ).close()
+
+
+# -- advice --------------------------------------------------------------------------------------
+
+
+def _request(text: str) -> tuple[Any, float]:
+    """Read a request: extents with commas, ``:`` for a whole axis; ``*WEIGHT`` behind."""
+    extents, _, weight = text.partition("*")
+    try:
+        parts = [None if part.strip() == ":" else int(part) for part in extents.split(",")]
+        return tuple(parts), float(weight or 1)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no request: extents with commas, ':' for a whole axis, and '*WEIGHT' "
+            "behind them, as in '1,:,:*10'"
+        ) from None
+
+
+@command(
+    "advise",
+    "advise which chunk shape suits what will be read",
+    array_path(),
+    option(
+        "--read",
+        "N,...[*WEIGHT]",
+        "extents of what is read at once, ':' for a whole axis, and how often; may be repeated "
+        "(default: a plane across each axis, equally often)",
+        type=_request,
+        multiple=True,
+    ),
+    option(
+        "--grow", "AXIS", "an axis that will grow; may be repeated", type=axis_of, multiple=True
+    ),
+    option(
+        "--block-bytes", "BYTES", "bytes of a chunk at most (default: 256 KiB)", default="256 KiB"
+    ),
+    choice(
+        "--measure",
+        ("chunks", "bytes", "pages"),
+        "what is counted (default: chunks)",
+        default="chunks",
+    ),
+    JSON,
+)
+def advise(
+    path: str, read: Any, grow: tuple[Any, ...], block_bytes: str, measure: str, as_json: bool
+) -> None:
+    """Print the advice for the array as it is now."""
+    import extarray as xa
+
+    with opened(path) as a, wrong_calls():
+        dims = a.dims or ()
+        unknown = [name for name in grow if isinstance(name, str) and name not in dims]
+        if unknown:
+            raise WrongCall(
+                f"there is no axis {unknown[0]!r}; there are: {', '.join(dims) or 'no names'}"
+            )
+        axes = [dims.index(name) if isinstance(name, str) else name for name in grow]
+        access = read or [(("plane", j), 1) for j in range(a.ndim)]
+        advice = xa.advise_chunks(a.shape, a.dtype, access, axes, block_bytes, measure)
+        present = a.chunks
+    if as_json:
+        print_json(
+            {
+                "chunks": tuple(advice),
+                "cost": advice.cost,
+                "alternatives": [one._asdict() for one in advice.alternatives],
+                "present": present,
+                "explanation": advice.explanation,
+            }
+        )
+    else:
+        print_text(f"{advice.explanation}\npresent chunks: {present}")
+
+
+# -- benchmark -----------------------------------------------------------------------------------
+
+
+@command(
+    "bench",
+    "measure how fast arrays are read, written and extended in a folder",
+    click.Argument(["folder"], type=click.Path(exists=True, file_okay=False), default="."),
+    option("--size", "BYTES", "bytes of the array (default: 64 MiB)", default="64 MiB"),
+    option(
+        "--repeat",
+        "N",
+        "times that each is done; the best counts (default: 3)",
+        type=click.IntRange(min=1),
+        default=3,
+    ),
+    JSON,
+    details="Beside each stands a memory map of NumPy on a file of its own, which cannot grow.  "
+    "The files are in the page cache, and are removed at the end.",
+)
+def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
+    """Measure in a folder of its own."""
+    with wrong_calls():
+        side = max(8, round((parse_bytes(size) / 4) ** (1 / 3)))
+    with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=folder) as place:
+        rows = _measure(place, side, repeat)
+    if as_json:
+        print_json(
+            [dict(zip(("what", "bytes", "extarray", "numpy"), row, strict=True)) for row in rows]
+        )
+        return
+    print_table(
+        ("", "bytes", "extarray", "a second", "memory map", "ratio"),
+        [
+            (
+                what,
+                format_bytes(nbytes),
+                f"{ours * 1e3:.2f} ms",
+                format_bytes(int(nbytes / ours)) if nbytes else "",
+                "" if theirs is None else f"{theirs * 1e3:.2f} ms",
+                "" if theirs is None else f"{theirs / ours:.2f}",
+            )
+            for what, nbytes, ours, theirs in rows
+        ],
+        left=(0,),
+    )
+
+
+def _measure(place: str, side: int, repeat: int) -> list[tuple[str, int, float, float | None]]:
+    """Return what was done, its bytes, and the best seconds of ours and of a memory map."""
+    import extarray as xa
+
+    def best(action: Callable[..., Any], *given: Any) -> float:
+        times = []
+        for _ in range(repeat):
+            begun = time.perf_counter()
+            action(*given)
+            times.append(time.perf_counter() - begun)
+        return max(min(times), 1e-9)
+
+    data = np.random.default_rng(0).random((side,) * 3, np.float32)
+    flat: Any = np.memmap(os.path.join(place, "flat"), np.float32, "w+", shape=data.shape)
+    with xa.create(os.path.join(place, "array"), data.shape, np.float32) as a:
+        ours, theirs = (best(x.__setitem__, ..., data) for x in (a, flat))
+        rows: list[tuple[str, int, float, float | None]] = [
+            ("write all", data.nbytes, ours, theirs)
+        ]
+        reads: list[tuple[str, Any]] = [("read all", ...)]
+        for j in range(3):
+            plane = (*[slice(None)] * j, side // 2)
+            reads.append((f"read a plane across axis {j}", plane))
+        reads.append(("read an element", (side // 2,) * 3))
+        for what, index in reads:
+            ours, theirs = best(a.__getitem__, index), best(_copied, flat, index)
+            rows.append((what, data[index].nbytes, ours, theirs))
+        for j in range(3):
+            extents = [*a.shape[:j], 1, *a.shape[j + 1 :]]
+            added = np.zeros(extents, np.float32)
+            rows.append(
+                (f"append a plane at axis {j}", added.nbytes, best(a.append, added, j), None)
+            )
+    return rows
+
+
+def _copied(flat: Any, index: Any) -> Any:
+    return np.array(flat[index])

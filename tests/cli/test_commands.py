@@ -1,0 +1,707 @@
+"""The commands: what they do to files, what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import extarray as xa
+from extarray import cli
+from extarray.cli._command import WrongCall
+from extarray.cli._output import plain, table
+from extarray.cli._selection import parse_selection, parse_value
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command in this process; its status, and what it printed."""
+
+    def run(*words):
+        status = cli.main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=status, out=captured.out, err=captured.err)
+
+    return run
+
+
+@pytest.fixture
+def done(run):
+    """Runs a command that has to succeed; what it printed."""
+
+    def done(*words):
+        found = run(*words)
+        assert (found.status, found.err) == (0, "")
+        return found.out
+
+    return done
+
+
+@pytest.fixture
+def scene(path):
+    """A small array in files, with a history and names of axes."""
+    with xa.create(path, (2, 3), "i4", chunks=2, dims=("y", "x")) as a:
+        a[...] = np.arange(6).reshape(2, 3)
+        a.extend("x", 2)
+    return path
+
+
+def elements(path):
+    with xa.open(path) as a:
+        return a[...]
+
+
+def pipe(monkeypatch, data):
+    """Puts bytes on the standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def npy(values):
+    stream = io.BytesIO()
+    np.save(stream, values)
+    return stream.getvalue()
+
+
+def process(script, *words, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "extarray", *map(str, words)],
+        env=script.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+class TestSelection:
+    @pytest.mark.parametrize(
+        ("text", "index"),
+        [
+            ("[3:10, :, 5]", np.s_[3:10, :, 5]),
+            ("3:10, :, 5", np.s_[3:10, :, 5]),
+            ("[::-1, ..., -2]", np.s_[::-1, ..., -2]),
+            ("[[0, 2], 1]", ([0, 2], 1)),
+            ("[0, 2], [1, 3]", ([0, 2], [1, 3])),
+            ("[['a', 'b']]", ["a", "b"]),
+            ("['a']", "a"),
+            ("newaxis, None:2", (None, slice(None, 2))),
+            ("[True, False],", ([True, False],)),
+            ("[]", None),
+            ("...", Ellipsis),
+        ],
+    )
+    def test_texts(self, text, index):
+        if index is None:
+            with pytest.raises(WrongCall):
+                parse_selection(text)
+        else:
+            assert parse_selection(text) == index
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "__import__('os').system('true')",
+            "0]; print(1",
+            "a[0]",
+            "n",
+            "1.5",
+            "1 + 1",
+            "[1 for _ in 'ab']",
+            "(lambda: 0)()",
+            "f'{1}'",
+            "b'x'",
+            "1:2:3:4",
+            "1j",
+            "[" * 500,
+            "1," * 10_000,
+            "\0",
+            "",
+        ],
+    )
+    def test_what_is_no_selection(self, text):
+        with pytest.raises(WrongCall, match="is no selection"):
+            parse_selection(text)
+
+    @given(st.text(max_size=30))
+    def test_any_text_is_an_index_or_refused(self, text):
+        try:
+            index = parse_selection(text)
+        except WrongCall:
+            return
+        for part in index if isinstance(index, tuple) else (index,):
+            assert part is None or isinstance(part, (int, str, list, slice, type(...)))
+
+    parts = st.one_of(
+        st.integers(-9, 9),
+        st.slices(9),
+        st.lists(st.integers(-9, 9), min_size=1, max_size=3),
+        st.just(...),
+    )
+
+    @given(st.lists(parts, min_size=1, max_size=4).map(tuple))
+    def test_what_numpy_writes_is_read(self, index):
+        def text(part):
+            if isinstance(part, slice):
+                ends = (part.start, part.stop, part.step)
+                return ":".join("" if end is None else str(end) for end in ends)
+            return "..." if part is ... else str(part)
+
+        assert parse_selection(f"[{', '.join(map(text, index))},]") == index
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-0.5", -0.5),
+        ("1e3", 1000.0),
+        ("1+2j", 1 + 2j),
+        ("[1, [2]]", [1, [2]]),
+        ("mm", "mm"),
+    ],
+)
+def test_values(text, value):
+    assert parse_value(text) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (np.array([1.0, np.nan, -np.inf]), [1.0, "NaN", "-Infinity"]),
+        (np.array(["2024-01-01", "NaT"], "M8[D]"), ["2024-01-01", "NaT"]),
+        (np.array([1, 2], "m8[s]"), ["1 seconds", "2 seconds"]),
+        (np.array([(1, 2.5)], "i4,f8"), [[1, 2.5]]),
+        (np.array([1 + 2j]), [[1.0, 2.0]]),
+        (np.array([b"a\xff"]), ["a\\xff"]),
+        (np.array([["a"], ["µ"]]), [["a"], ["µ"]]),
+        ({"a": (np.uint8(3), None, True)}, {"a": [3, None, True]}),
+        ([slice(1, 2), np.dtype("u2")], [[1, 2], "uint16"]),
+    ],
+)
+def test_what_json_gets(value, shown):
+    assert json.loads(json.dumps(plain(value), allow_nan=False)) == shown
+
+
+def test_columns():
+    assert table([("a", "bbb"), ("cc", "d")], left=(0,), indent=" ") == " a   bbb\n cc    d"
+
+
+class TestLooking:
+    def test_info_as_json(self, scene, done):
+        facts = json.loads(done("info", scene, "--json"))
+        assert (facts["shape"], facts["dtype"], facts["dims"]) == ([2, 5], "int32", ["y", "x"])
+        assert facts["attrs"] == {"dims": ["y", "x"]}
+
+    @pytest.mark.parametrize("selection", ["...", "[0, -1]", "[:, 1:3]", "[[1, 0], 2]"])
+    def test_show(self, scene, done, selection):
+        want = elements(scene)[parse_selection(selection)]
+        assert done("show", scene, selection) == f"{want}\n"
+        assert json.loads(done("show", scene, selection, "--json")) == want.tolist()
+
+    def test_show_takes_negative_indices_for_no_options(self, scene, done):
+        assert done("show", scene, "-1") == f"{elements(scene)[-1]}\n"
+
+    @pytest.mark.parametrize("shape", [(2000,), (7, 300), (3, 40, 20), (6, 400), (1001, 1)])
+    @pytest.mark.parametrize("dtype", ["f8", "i4"])
+    def test_many_elements_are_printed_as_numpy_does_by_those_at_the_edges(
+        self, path, done, shape, dtype
+    ):
+        values = (np.random.default_rng(0).normal(size=shape) * 1e4).astype(dtype)
+        xa.from_array(values, path=path).close()
+        assert done("show", path) == f"{values}\n"
+        with np.printoptions(threshold=sys.maxsize):
+            assert done("show", path, "--all") == f"{values}\n"
+
+    def test_show_of_what_is_too_large_to_be_read(self, path, done):
+        xa.create(path, (1 << 20, 1 << 20), "u1", chunks=1 << 14, sparse=True).close()
+        row = "[0 0 0 ... 0 0 0]"
+        assert done("show", path) == (f"[{row}\n {row}\n {row}\n ...\n {row}\n {row}\n {row}]\n")
+
+    def test_show_of_what_is_not_there(self, scene, run):
+        found = run("show", scene, "[0, 9]")
+        assert (found.status, found.out) == (1, "")
+        found = run("show", scene, "open('x')")
+        assert (found.status, found.out) == (2, "")
+        assert "is no selection" in found.err
+
+    def test_dump(self, path, done):
+        with xa.create(
+            path, (2, 2), "f4", attrs={"unit": "mm", "a b": [1, 2]}, dims=["y", "x"]
+        ) as a:
+            a[...] = [[0.5, 1], [2, np.nan]]
+        assert done("dump", path) == (
+            "extarray scene {\n"
+            "dimensions:\n    y = 2 ;\n    x = 2 ;\n"
+            "variables:\n    float32 scene(y, x) ;\n"
+            '        scene:unit = "mm" ;\n        scene:"a b" = 1, 2 ;\n'
+            "        scene:_chunks = 2, 2 ;\n        scene:_fill_value = 0.0 ;\n"
+            '        scene:_order = "C" ;\n'
+            'data:\n    scene =\n        0.5, 1.0,\n        2.0, "NaN" ;\n}\n'
+        )
+        assert "data:" not in done("dump", path, "--header")
+
+    def test_history(self, scene, done):
+        lines = done("history", scene).splitlines()
+        assert lines[0].startswith("segment  axis  by  first index  start address  chunks")
+        assert [line.split()[:6] for line in lines[1:]] == [
+            ["0", "y", "1", "0", "0", "2"],
+            ["1", "x", "1", "2", "2", "1"],
+        ]
+        found = json.loads(done("history", scene, "--json"))
+        assert found[1] == {"axis": 1, "start_index": 2, "by": 1, "start_address": 2, "size": 1}
+
+    def test_follow(self, scene, done):
+        writer = xa.open(scene, "r+")
+
+        def write():
+            time.sleep(0.2)
+            writer.append([[7] * 5])
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            out = done("follow", scene, "--axis", "y", "--count", "1", "--json")
+        finally:
+            thread.join()
+            writer.close()
+        assert json.loads(out) == {"selection": [[2, 3], [0, 5]], "data": [[7] * 5]}
+
+    def test_follow_ends_after_a_time_without_news(self, scene, done):
+        assert done("follow", scene, "--timeout", "0") == ""
+
+    def test_ctrl_c_is_the_usual_end_of_following(self, script, scene):
+        follower = process(script, "follow", scene)
+        writer = xa.open(scene, "r+")
+        lines = []
+        reader = threading.Thread(target=lambda: lines.append(follower.stdout.readline()))
+        reader.start()
+        deadline = time.monotonic() + 60
+        while reader.is_alive() and time.monotonic() < deadline:
+            writer.append([[7] * 5])  # it follows from some moment on
+            reader.join(0.1)
+        writer.close()
+        follower.send_signal(signal.SIGINT)
+        _, err = follower.communicate(timeout=60)
+        assert lines[0].endswith(", 0:5]\n")
+        assert (follower.returncode, err) == (0, "")
+
+
+class TestChanging:
+    def test_create(self, path, done):
+        done(
+            *("create", path, "--shape", "4,3", "--dtype", "f4", "--chunks", "2,2"),
+            *("--fill", "nan", "--dims", "y,x", "--order", "F", "--sparse", "--checksum"),
+        )
+        with xa.open(path) as a:
+            info = a.info()
+            assert (a.shape, a.dtype, a.chunks, a.dims) == ((4, 3), np.float32, (2, 2), ("y", "x"))
+            assert (a.order, info["sparse"], info["checksum"]) == ("F", True, True)
+            assert np.isnan(a[...]).all()
+
+    def test_create_overwrites_nothing_unless_asked(self, path, run, done):
+        done("create", path, "--shape", "4")
+        found = run("create", path, "--shape", "5")
+        assert (found.status, found.out) == (1, "")
+        done("create", path, "--shape", "5", "--overwrite")
+        assert elements(path).shape == (5,)
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--shape", "4,x"],
+            ["--shape", "-1"],
+            ["--shape", "4", "--dtype", "no"],
+            ["--shape", "4", "--dtype", "O"],
+            ["--shape", "4", "--dtype", "u1", "--fill", "300"],
+            ["--shape", "4", "--chunks", "1,2"],
+            [],
+        ],
+    )
+    def test_what_cannot_be_created_is_a_wrong_call(self, path, run, words):
+        found = run("create", path, *words)
+        assert (found.status, found.out) == (2, "")
+        assert found.err
+        assert not path.with_name("scene.xmd").exists()
+
+    def test_create_records(self, path, done):
+        done("create", path, "--shape", "2", "--dtype", "x:f4,n:i2")
+        done("set", path, "[1]", "[0.5, 3]")
+        assert elements(path).tolist() == [(0.0, 0), (0.5, 3)]
+        assert done("show", path, "['n']") == "[0 3]\n"
+
+    def test_growth(self, scene, done):
+        before = elements(scene)
+        done("extend", scene, "--axis", "1", "--by", "1", "--side", "start")
+        done("shrink", scene, "--axis", "x", "--by", "2")
+        want = np.concatenate([np.zeros((2, 1), "i4"), before], axis=1)[:, :-2]
+        np.testing.assert_array_equal(elements(scene), want)
+
+    def test_growth_of_what_is_written_to_waits_as_long_as_it_is_told(self, scene, run):
+        with xa.open(scene, "r+"):
+            begun = time.monotonic()
+            found = run("extend", scene, "--by", "1", "--timeout", "0.3")
+            assert time.monotonic() - begun >= 0.3
+        assert found.status == 1
+        assert found.err.startswith("extarray extend: ")
+
+    @pytest.mark.parametrize(
+        "words", [["--by", "x"], [], ["--by", "-1"], ["--by", "1", "--side", "up"]]
+    )
+    def test_wrong_growth(self, scene, run, words):
+        found = run("extend", scene, *words)
+        assert (found.status, found.out) == (2, "")
+        assert elements(scene).shape == (2, 5)
+
+    @pytest.mark.parametrize("kind", ["npy", "fortran npy", "npz", "array", "pipe", "h5"])
+    def test_append(self, scene, tmp_path, done, monkeypatch, kind):
+        before, data = elements(scene), np.arange(10, 20, dtype="i4").reshape(2, 5)
+        source = tmp_path / "data.npy"
+        if kind.endswith("npy"):
+            np.save(source, np.asfortranarray(data) if kind.startswith("f") else data)
+        elif kind == "npz":
+            source = tmp_path / "data.npz"
+            np.savez_compressed(source, data=data)
+        elif kind == "array":
+            source = tmp_path / "other"
+            xa.from_array(data, path=source).close()
+        elif kind == "h5":
+            with pytest.importorskip("h5py").File(tmp_path / "data.h5", "w") as file:
+                file["group/data"] = data
+            source = f"{tmp_path / 'data.h5'}:/group/data"
+        else:
+            source = "-"
+            pipe(monkeypatch, npy(data))
+        done("append", scene, source, "--axis", "y")
+        np.testing.assert_array_equal(elements(scene), np.concatenate([before, data]))
+
+    def test_a_pipe_that_ends_early_leaves_the_array_as_it_was(self, scene, run, monkeypatch):
+        before = elements(scene)
+        pipe(monkeypatch, npy(np.zeros((100, 5), "i4"))[:-100])
+        found = run("append", scene, "-")
+        assert (found.status, found.out) == (1, "")
+        assert "too early" in found.err
+        np.testing.assert_array_equal(elements(scene), before)
+
+    def test_set(self, scene, done, monkeypatch):
+        want = elements(scene)
+        done("set", scene, "[0, :]", "-5")
+        done("set", scene, "[1, 1:3]", "[8, 9]")
+        want[0], want[1, 1:3] = -5, (8, 9)
+        np.testing.assert_array_equal(elements(scene), want)
+        pipe(monkeypatch, npy(np.arange(2, dtype="i4")))
+        done("set", scene, "[:, 4]", "-")
+        want[:, 4] = [0, 1]
+        np.testing.assert_array_equal(elements(scene), want)
+
+    @pytest.mark.parametrize("value", ["1.5", "x", "[1, [2, 3]]", "99999999999", "nan", "1+2j"])
+    def test_a_value_that_would_become_another_is_refused(self, scene, run, value):
+        before = elements(scene)
+        found = run("set", scene, "[0]", value)
+        assert (found.status, found.out) == (2, "")
+        assert "is no value of the data type int32" in found.err
+        np.testing.assert_array_equal(elements(scene), before)
+
+    def test_set_texts_and_dates(self, tmp_path, done):
+        for dtype, value, want in [
+            ("U4", "ab", "ab"),
+            ("U4", "12", "12"),
+            ("M8[D]", "2024-02-29", np.datetime64("2024-02-29")),
+            ("?", "true", True),
+            ("c16", "1+2j", 1 + 2j),
+        ]:
+            path = tmp_path / value
+            xa.create(path, (2,), dtype).close()
+            done("set", path, "[1]", value)
+            assert elements(path)[1] == want
+
+    def test_attrs(self, scene, done):
+        done("attrs", scene, "unit=mm", "gain=0.5", "list=[1, 2]", "text=a=b")
+        with xa.open(scene) as a:
+            want = {"dims": ["y", "x"], "unit": "mm", "gain": 0.5, "list": [1, 2], "text": "a=b"}
+            assert a.attrs.asdict() == want
+        assert done("attrs", scene, "unit") == "mm\n"
+        assert "list=[1, 2]\n" in done("attrs", scene)
+        assert json.loads(done("attrs", scene, "--json")) == want
+        done("attrs", scene, "--delete", "gain", "n=1")
+        assert json.loads(done("attrs", scene, "n", "unit", "--json")) == {"n": 1, "unit": "mm"}
+
+    @pytest.mark.parametrize("words", [["no"], ["--delete", "no"], ["a=1", "unit"]])
+    def test_wrong_attrs(self, scene, run, words):
+        found = run("attrs", scene, *words)
+        assert (found.status, found.out) == (2, "")
+        assert found.err
+
+
+class TestExchange:
+    @pytest.mark.parametrize("name", ["data.npy", "data.npz", "data.h5:/a/b", "data.nc:/b"])
+    def test_there_and_back(self, scene, tmp_path, run, done, name):
+        for suffix, module in ((".h5", "h5py"), (".nc", "netCDF4")):
+            if suffix in name:
+                pytest.importorskip(module)
+        file = f"{tmp_path}/{name}"
+        xa.from_array(elements(scene), path=tmp_path / "plain").close()
+        done("export", tmp_path / "plain", file)
+        done("import", file, tmp_path / "back", "--chunks", "2")
+        np.testing.assert_array_equal(elements(tmp_path / "back"), elements(scene))
+        with xa.open(tmp_path / "back") as a:
+            assert a.chunks == (2, 2)
+        found = run("export", tmp_path / "plain", file)
+        assert found.status == 1, "nothing is overwritten unless asked"
+        done("export", tmp_path / "plain", file, "--overwrite", "-s", "[0]")
+        done("import", file, tmp_path / "back", "--overwrite")
+        np.testing.assert_array_equal(elements(tmp_path / "back"), elements(scene)[0])
+
+    def test_options_of_a_format(self, tmp_path, run, done):
+        np.arange(12, dtype="u2").tofile(tmp_path / "data.raw")
+        file = tmp_path / "data.raw"
+        done("import", file, tmp_path / "a", "-o", "shape=4,3", "-o", "dtype=u2")
+        assert elements(tmp_path / "a").shape == (4, 3)
+        for words in (["-o", "no=1"], ["-o", "shape"], ["--format", "no"], []):
+            found = run("import", file, tmp_path / "b", *words)
+            assert (found.status, found.out) == (2, ""), words
+            assert not (tmp_path / "b.xmd").exists()
+
+    def test_what_is_lost_is_told_in_a_line(self, script, scene, tmp_path):
+        exported = process(script, "export", scene, tmp_path / "data.npy")
+        out, err = exported.communicate(timeout=60)
+        assert (exported.returncode, out) == (0, "")
+        assert err.startswith("extarray export: warning: ")
+        assert err.count("\n") == 1
+
+    def test_a_pipe(self, script, scene, tmp_path):
+        words = [sys.executable, "-m", "extarray"]
+        with subprocess.Popen(
+            [*words, "export", scene, "-"], stdout=subprocess.PIPE, env=script.environment
+        ) as one:
+            other = subprocess.run(
+                [*words, "import", "-", tmp_path / "copy"],
+                stdin=one.stdout,
+                capture_output=True,
+                env=script.environment,
+                timeout=60,
+                check=False,
+            )
+        assert (one.returncode, other.returncode, other.stdout, other.stderr) == (0, 0, b"", b"")
+        np.testing.assert_array_equal(elements(tmp_path / "copy"), elements(scene))
+
+    @pytest.mark.parametrize("shape", [(), (0, 3), (3, 4, 5)])
+    @pytest.mark.parametrize("order", ["C", "F"])
+    def test_what_comes_through_a_pipe(self, tmp_path, monkeypatch, capfdbinary, shape, order):
+        values = np.asarray(np.random.default_rng(0).random(shape), order=order)
+        pipe(monkeypatch, npy(values))
+        assert cli.main(["import", "-", str(tmp_path / "a")]) == 0
+        np.testing.assert_array_equal(elements(tmp_path / "a"), values)
+        capfdbinary.readouterr()
+        assert cli.main(["export", str(tmp_path / "a"), "-"]) == 0
+        np.testing.assert_array_equal(np.load(io.BytesIO(capfdbinary.readouterr().out)), values)
+
+    @pytest.mark.parametrize("data", [b"", b"text", npy(np.zeros(9))[:-1], b"\x93NUMPY\x01\x00"])
+    def test_what_is_no_npy_file_makes_no_array(self, tmp_path, run, monkeypatch, data):
+        pipe(monkeypatch, data)
+        found = run("import", "-", tmp_path / "a")
+        assert (found.status, found.out) == (1, "")
+        assert os.listdir(tmp_path) == []
+
+    def test_objects_do_not_come_through_a_pipe(self, tmp_path, run, monkeypatch):
+        pipe(monkeypatch, npy(np.array([{}])))
+        found = run("import", "-", tmp_path / "a")
+        assert found.status == 1
+        assert "Python objects" in found.err
+
+
+class TestFiles:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        where = tmp_path / "folder"
+        (where / "sub" / "deep").mkdir(parents=True)
+        (where / "empty").mkdir()
+        xa.create(where / "a", (2, 3), "u1", dims=("y", "x")).close()
+        xa.create(where / "sub" / "deep" / "b", (4,)).close()
+        return where
+
+    def test_ls(self, folder, done, monkeypatch):
+        lines = done("ls", folder).splitlines()
+        assert lines[0].split()[:2] == ["name", "shape"]
+        assert [line.split()[0] for line in lines[1:]] == ["a", "empty/", "sub/"]
+        assert "y=2, x=3" in lines[1]
+        found = json.loads(done("ls", folder, "--json"))
+        assert [(one["name"], one["kind"]) for one in found] == [
+            ("a", "array"),
+            ("empty", "folder"),
+            ("sub", "folder"),
+        ]
+        monkeypatch.chdir(folder)
+        assert done("ls").splitlines() == lines
+        assert json.loads(done("ls", "a", "--json")) == found[:1]
+
+    def test_tree(self, folder, done):
+        assert done("tree", folder).splitlines()[1:] == [
+            "├── a  y=2, x=3  uint8",
+            "└── sub/",
+            "    └── deep/",
+            "        └── b  4  float64",
+        ]
+        found = json.loads(done("tree", folder, "--json"))
+        assert found[1]["entries"][0]["entries"][0]["name"] == "b"
+
+    def test_a_damaged_array_does_not_hide_the_others(self, folder, run):
+        metadata = folder / "a.xmd"
+        metadata.write_bytes(b"\0" * metadata.stat().st_size)
+        for command in ("ls", "tree"):
+            found = run(command, folder)
+            assert found.status == 1
+            assert "damaged or unreadable" in found.out
+            assert "sub/" in found.out
+
+    def test_copy(self, scene, tmp_path, run, done):
+        done("copy", scene, tmp_path / "other", "--chunks", "3", "--order", "F")
+        with xa.open(tmp_path / "other") as a:
+            assert (a.chunks, a.order, a.dims) == ((3, 3), "F", ("y", "x"))
+        np.testing.assert_array_equal(elements(tmp_path / "other"), elements(scene))
+        assert run("copy", scene, tmp_path / "other").status == 1
+        (tmp_path / "folder").mkdir()
+        done("copy", scene, tmp_path / "folder")
+        np.testing.assert_array_equal(elements(tmp_path / "folder" / "scene"), elements(scene))
+
+    def test_mv(self, scene, tmp_path, run, done):
+        want = elements(scene)
+        (tmp_path / "folder").mkdir()
+        done("mv", scene, tmp_path / "folder")
+        place = tmp_path / "folder" / "scene"
+        np.testing.assert_array_equal(elements(place), want)
+        assert sorted(os.listdir(tmp_path)) == ["folder"]
+        xa.create(tmp_path / "other", (9,)).close()
+        assert run("mv", place, tmp_path / "other").status == 1
+        assert elements(tmp_path / "other").shape == (9,)
+        np.testing.assert_array_equal(elements(place), want)
+        done("mv", place, tmp_path / "other", "--overwrite")
+        np.testing.assert_array_equal(elements(tmp_path / "other"), want)
+        assert os.listdir(tmp_path / "folder") == []
+
+    def test_rm(self, folder, run, done):
+        done("rm", folder / "a", folder / "sub/deep/b.xmd")
+        assert os.listdir(folder / "sub" / "deep") == []
+        found = run("rm", folder / "a")
+        assert found.status == 1
+        assert "No such file" in found.err
+        found = run("rm", "--force", folder)
+        assert found.status == 1
+        assert folder.exists()
+
+    def test_what_is_written_to_stays(self, scene, tmp_path, run):
+        with xa.open(scene, "r+") as a:
+            for words in (["rm", scene], ["rm", "--force", scene], ["mv", scene, tmp_path / "b"]):
+                assert run(*words).status == 1
+            a[0, 0] = 9
+        assert elements(scene)[0, 0] == 9
+
+    def test_a_damaged_array_is_removed_where_asked(self, scene, run, done):
+        metadata = scene.with_name("scene.xmd")
+        metadata.write_bytes(b"\0" * metadata.stat().st_size)
+        assert run("rm", scene).status == 1
+        assert metadata.exists()
+        done("rm", "--force", scene)
+        assert os.listdir(scene.parent) == []
+
+
+class TestWork:
+    def test_rechunk(self, scene, tmp_path, run, done):
+        done("rechunk", scene, tmp_path / "b", "--chunks", "5,1", "--axes", "x,y", "--verify")
+        with xa.open(tmp_path / "b") as b:
+            assert (b.chunks, b.dims) == ((5, 1), ("x", "y"))
+        np.testing.assert_array_equal(elements(tmp_path / "b"), elements(scene).T)
+        done("rechunk", scene, "--in-place", "--chunks", "1", "--dtype", "f8")
+        with xa.open(scene) as a:
+            assert (a.chunks, a.dtype) == ((1, 1), np.float64)
+        for words in ([], [tmp_path / "c", "--in-place"], [tmp_path / "c", "--max-memory", "1"]):
+            assert run("rechunk", scene, *words).status == 2
+
+    def test_plan(self, scene, done):
+        out = done("rechunk", scene, "--plan", "--chunks", "1")
+        assert out == f"{xa.rechunk_plan(scene, chunks=1)}\n"
+        assert sorted(os.listdir(scene.parent)) == ["scene.xmd", "scene.xta"]
+
+    def test_advise(self, path, done):
+        xa.create(path, (365, 64, 64), "u2", sparse=True, dims=("time", "y", "x")).close()
+        words = ["--read", ":,1,1*10", "--read", "1,:,:", "--grow", "time"]
+        found = json.loads(done("advise", path, *words, "--json"))
+        advice = xa.advise_chunks(
+            (365, 64, 64), "u2", [((None, 1, 1), 10), ((1, None, None), 1)], [0]
+        )
+        assert tuple(found["chunks"]) == tuple(advice)
+        assert found["cost"] == advice.cost
+        assert done("advise", path, *words).startswith(advice.explanation)
+
+    def test_bench(self, tmp_path, done):
+        words = ["bench", tmp_path, "--size", "64 KiB", "--repeat", "1"]
+        found = json.loads(done(*words, "--json"))
+        assert {"write all", "read all", "append a plane at axis 2"} <= {
+            row["what"] for row in found
+        }
+        assert all(row["extarray"] > 0 for row in found)
+        assert "ratio" in done(*words)
+        assert os.listdir(tmp_path) == []
+
+    def test_check_as_json(self, scene, run, done):
+        found = json.loads(done("check", scene, "--json"))
+        assert found["ok"]
+        assert json.loads(done("check", scene.parent, "--json")) == [found]
+        with open(f"{scene}.xta", "r+b") as file:
+            file.truncate(1)
+        bad = run("check", scene, "--json")
+        assert bad.status == 1
+        assert not json.loads(bad.out)["ok"]
+
+
+@pytest.mark.parametrize("words", [["copy"], ["import"]])
+def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
+    """The signal comes while elements are copied; nothing has the name, and nothing is left."""
+    big = np.zeros((1 << 12, 1 << 13), "u1")
+    np.save(tmp_path / "big.npy", big)
+    xa.from_array(big, path=tmp_path / "big", chunks=64).close()
+    before = set(os.listdir(tmp_path))
+    source = tmp_path / ("big.npy" if words == ["import"] else "big")
+    code = (
+        "import os, signal, sys\n"
+        "from extarray import cli\n"
+        "from extarray.common.progress import Progress\n"
+        "Progress.add = lambda self, n: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"status = cli.main({[*words, str(source), str(tmp_path / 'new'), '--chunks', '32']!r})\n"
+        "assert status == 130, status\n"
+    )
+    script(code)
+    assert set(os.listdir(tmp_path)) == before
+
+
+class TestCompletion:
+    def complete(self, monkeypatch, run, text):
+        words = text.split(" ")
+        monkeypatch.setenv("_EXTARRAY_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", text)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        return {line.partition(",")[2] for line in run().out.splitlines()}
+
+    def test_commands_options_and_arrays(self, scene, monkeypatch, run):
+        monkeypatch.chdir(scene.parent)
+        (scene.parent / "sub").mkdir()
+        (scene.parent / "some.txt").touch()
+        assert self.complete(monkeypatch, run, "extarray hi") == {"history"}
+        assert self.complete(monkeypatch, run, "extarray info --j") == {"--json"}
+        assert self.complete(monkeypatch, run, "extarray info s") == {"scene", "sub/"}
+        assert self.complete(monkeypatch, run, f"extarray info {scene.parent}/sc") == {str(scene)}
+
+    @pytest.mark.parametrize("shell", ["zsh", "fish"])
+    def test_scripts(self, done, shell):
+        assert "_EXTARRAY_COMPLETE" in done("completion", shell)
