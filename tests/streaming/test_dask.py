@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,7 +330,7 @@ def test_a_worker_that_is_killed_has_its_blocks_written_by_others(cluster, path,
 @pytest.mark.process
 @pytest.mark.filterwarnings("default")  # theirs
 def test_xarray_of_blocks_on_workers(cluster, path):
-    """Workers write what they compute."""
+    """Whoever computes writes: this process, which computes by itself here, or workers."""
     xr = pytest.importorskip("xarray")
     pytest.importorskip("extarray.interop.xarray")
     x = np.arange(600.0).reshape(30, 20)
@@ -337,6 +340,27 @@ def test_xarray_of_blocks_on_workers(cluster, path):
         assert (array[...] == 2 * x).all()
         da.store((chunked + 1).data, array, lock=False, scheduler=None)
         assert (array[...] == 2 * x + 1).all()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_workers_on_two_hosts(private_network, script, path):
+    """Two network namespaces, which share a file system: the client extends, both hosts fill."""
+    pytest.importorskip("distributed")
+    pytest.importorskip("xarray")
+    here = Path(__file__).parent
+    program = [sys.executable, here / "two_hosts.py", path]
+    done = subprocess.run(
+        [*private_network, "sh", here / "two_hosts.sh", *program],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with xa.open(path) as array:
+        assert array.shape == (60, 40)
 
 
 # -- storing -------------------------------------------------------------------------------------
