@@ -421,10 +421,7 @@ class GlobalSection(Operand):
 
     Attributes
     ----------
-    shape : tuple of int
     dtype : dtype
-    T : GlobalSection
-        The transpose.
 
     Notes
     -----
@@ -591,7 +588,6 @@ def _is_plainly(scalar: Any, value: int) -> bool:
 
 def _words(scalar: Any, name: str) -> str:
     """Return the words by which ranks compare a scalar; raise where it is none."""
-    given = np.asarray(scalar)
-    if given.ndim:
-        raise ShapeError(f"{name} has shape {given.shape}; give a scalar")
-    return repr(given[()])
+    if np.ndim(scalar):  # also of arrays in files, which shall not be read
+        raise ShapeError(f"{name} has shape {np.shape(scalar)}; give a scalar")
+    return repr(np.asarray(scalar)[()])

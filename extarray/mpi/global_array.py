@@ -274,7 +274,7 @@ class GlobalArray(Collectives):
         -----
         The zones are cut anew, and elements move to their new ranks: for a while there is memory
         for both the old and the new array.  The cuts of irregular zones stay with their elements.
-         What `access` gave before must not be used any more.
+        What `access` gave before must not be used any more.
 
         Examples
         --------
