@@ -1,4 +1,7 @@
-"""HDF5: data sets, through h5py."""
+"""HDF5: data sets, through h5py.
+
+More than 600 lines, as whole files need what single data sets need.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from extarray.array.folders import Group
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ExistsError
@@ -48,10 +52,11 @@ from extarray.formats.hdf5_parts import (
 )
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import WholeSink, WholeSource, load_whole, save_whole
 from extarray.grid.chunking import check_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Unpack
 
     from numpy.typing import NDArray
@@ -74,23 +79,27 @@ def from_hdf5(
     *,
     text: Any = None,
     **options: Unpack[IntoValues],
-) -> ExtArray:
-    """Make an array of a dataset in an HDF5 file, in bounded memory.
+) -> Any:
+    """Make an array of a dataset in an HDF5 file, or a group of all of it, in bounded memory.
 
     Parameters
     ----------
     file : str, PathLike, h5py.File, h5py.Group or h5py.Dataset
     name : str, optional
-        Of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.
+        Of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.  None, with a path: all that
+        is in the file, or in the ``h5py.Group``, becomes a group in the folder `path`.
+    path : str, PathLike, or None
+        Of the pair of files, or of the folder; None: in memory.
     text : {"U", "S"} or dtype_like, optional
         For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
         such a dataset is refused.
 
     Returns
     -------
-    ExtArray
+    ExtArray or Group
         With the dataset's fill value and attributes; labels of its axes, or the names of their
-        scales, are its `dims`, and the scales its coordinates.
+        scales, are its `dims`, and the scales its coordinates.  In a group the scales beside it
+        are arrays, and no coordinates of its own.  A group is open in mode "r+".
 
     Raises
     ------
@@ -113,30 +122,34 @@ def from_hdf5(
     (array([[1, 2],
            [3, 4]]), 'mm')
     """
+    if name is None and options.get("path") is not None and not hasattr(file, "dtype"):
+        return load_whole(_TITLE, file, _whole_source(file, text), **options)
     return HDF5.load(file, name, text=text, **options)
 
 
 @from_template("h5py")
 def to_hdf5(
-    a: ExtArray | LazyView,
+    a: ExtArray | LazyView | Group,
     file: Any,
-    name: str,
+    name: str | None = None,
     *,
     selection: Any = None,
     overwrite: bool = False,
     progress: Reported = True,
     **options: Any,
 ) -> None:
-    """Write an array into an HDF5 file, beside what is in it, in bounded memory.
+    """Write an array into an HDF5 file, beside what is in it, or a group, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray, LazyView or Group
+        A group becomes a file of its own.
     file : str, PathLike, h5py.File or h5py.Group
         A file that does not exist is made.
     name : str
-        Of the dataset: ``"/group/name"``; groups are made.
+        Of the dataset: ``"/group/name"``; groups are made.  A group has none.
     overwrite : bool
-        Replace a dataset that has this name.
+        Replace a dataset that has this name; for a group, the file.
     **options
         As for ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``, ``chunks``,
         ``maxshape``.  By default chunks are those of the array, and every axis may grow.
@@ -166,6 +179,12 @@ def to_hdf5(
     ...     f["run/level"][:, 0], f["run/level"].dims[1].label
     (array([1, 3]), 'x')
     """
+    if isinstance(a, Group):
+        if name is not None:
+            raise ArgumentError("a group is written whole, into a file of its own; leave name out")
+        whole = _whole_sink(file, overwrite, options)
+        save_whole(_TITLE, a, file, whole, selection=selection, progress=progress)
+        return
     HDF5.save(a, file, name, selection=selection, overwrite=overwrite, progress=progress, **options)
 
 
@@ -570,6 +589,62 @@ def put(group: Any, fresh: Any, name: str, scales: list[Any]) -> None:
             write_attrs(h5py, parent[scale].attrs, each.attrs, [])
             parent[scale].make_scale(scale)
         fresh.dims[axis].attach_scale(parent[scale])
+
+
+# -- whole files ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
+    """Open a file, or a group in it, with all that a group takes from it."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    lost: list[str] = []
+    with opened(file, "r") as outer:
+        groups, names = {"": read_attrs(h5py, outer.attrs, lost)}, []
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                names.append(name)
+            elif isinstance(item, h5py.Group):
+                groups[name] = read_attrs(h5py, item.attrs, lost)
+
+        @contextlib.contextmanager
+        def source(name: str) -> Iterator[Source]:
+            with of_library(file, _TITLE):
+                found = source_of(outer[name], text)
+            yield found
+
+        with of_library(file, _TITLE):
+            outer.visititems(visit)
+        yield WholeSource(groups, names, source, lost)
+
+
+@contextlib.contextmanager
+def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator[WholeSink]:
+    """Make a file for a group."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    where = file_name(file, _TITLE)
+    with beside(where, check_flag(overwrite, "overwrite")) as fresh:
+        with of_library(where, _TITLE):
+            h5py.File(fresh, "w").close()
+        with opened(fresh, "r+") as outer:
+
+            @contextlib.contextmanager
+            def sink(name: str, given: Description) -> Iterator[Sink]:
+                _check_place(h5py, outer, name, False)
+                with made(outer, name, given, options) as each:
+                    yield each
+                    with of_library(where, _TITLE):
+                        put(outer, each.dataset, name, each.scales)
+
+            def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
+                lost: list[str] = []
+                with of_library(where, _TITLE):
+                    group = outer.require_group(name) if name else outer
+                    write_attrs(h5py, group.attrs, attrs, lost)
+                return lost
+
+            yield WholeSink(sink, put_attrs, attaches=True)
 
 
 HDF5 = Format(

@@ -1,4 +1,7 @@
-"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4."""
+"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
+
+More than 600 lines, as whole files need what single variables need.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from extarray.array.folders import Group
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -46,9 +50,10 @@ from extarray.formats.netcdf_parts import (
 )
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import WholeSink, WholeSource, load_whole, save_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -87,24 +92,28 @@ def from_netcdf(
     *,
     text: Any = None,
     **options: Unpack[IntoValues],
-) -> ExtArray:
-    """Make an array of a variable in a netCDF file, version 3 or 4, in bounded memory.
+) -> Any:
+    """Make an array of a variable in a netCDF file, or a group of all, in bounded memory.
 
     Parameters
     ----------
     file : str, PathLike, netCDF4.Dataset, netCDF4.Group or netCDF4.Variable
     variable : str, optional
-        Its name, with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.
+        Its name, with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.  None, with a
+        path: all that is in the file becomes a group in the folder `path`.
+    path : str, PathLike, or None
+        Of the pair of files, or of the folder; None: in memory.
     text : {"U", "S"} or dtype_like, optional
         For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
         such a variable is refused.
 
     Returns
     -------
-    ExtArray
+    ExtArray or Group
         With the variable's attributes, fill value, and dimensions; variables with the names of its
         dimensions, and those that its attribute ``coordinates`` names, are its coordinates.  The
-        attribute ``unlimited_dims`` names those that are unlimited in the file.
+        attribute ``unlimited_dims`` names those that are unlimited in the file.  In a group the
+        variables of dimensions are arrays, and no coordinates of others.  It is open in mode "r+".
 
     Raises
     ------
@@ -125,14 +134,16 @@ def from_netcdf(
     >>> a.dims, a.attrs["units"], a.attrs["unlimited_dims"]
     (('time', 'x'), 'mm', ['time'])
     """
+    if variable is None and options.get("path") is not None and not hasattr(file, "dtype"):
+        return load_whole(_TITLE, file, _whole_source(file, text), **options)
     return NETCDF.load(file, variable, text=text, **options)
 
 
 @from_template("netCDF4")
 def to_netcdf(
-    a: ExtArray | LazyView,
+    a: ExtArray | LazyView | Group,
     file: str | PathLike[str],
-    variable: str,
+    variable: str | None = None,
     *,
     selection: Any = None,
     unlimited: bool | str | Sequence[str] | None = None,
@@ -141,21 +152,23 @@ def to_netcdf(
     progress: Reported = True,
     **options: Any,
 ) -> None:
-    """Write an array into a netCDF file, beside the variables that are in it, in bounded memory.
+    """Write an array into a netCDF file, beside what is in it, or a group, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray, LazyView or Group
+        A group becomes a file of its own.
     file : str or PathLike
         A file that does not exist is made.
     variable : str
-        Its name, with its groups, which are made: ``"group/name"``.
+        Its name, with its groups, which are made: ``"group/name"``.  A group has none.
     unlimited : bool, str or sequence of str, optional
         Names of the dimensions that may grow in the file; True: all.  None: those that the
         attribute ``unlimited_dims`` names.  netCDF 3 has one at most, the first.
     format : {"NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", ...}, optional
         As for ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
     overwrite : bool
-        Replace a variable that has this name.
+        Replace a variable that has this name; for a group, the file.
     **options
         As for ``netCDF4.Dataset.createVariable``: ``compression="zlib"``, ``shuffle=True``,
         ``chunksizes``.  By default chunks are those of the array.
@@ -188,6 +201,12 @@ def to_netcdf(
     ...     d["rain"].dimensions, d["rain"][0].tolist()
     (('time', 'x'), [1, 2])
     """
+    if isinstance(a, Group):
+        if variable is not None:
+            raise ArgumentError("a group is written whole, into a file of its own; give no name")
+        whole = _whole_sink(file, overwrite, unlimited, format, options)
+        save_whole(_TITLE, a, file, whole, selection=selection, progress=progress)
+        return
     NETCDF.save(
         a,
         file,
@@ -520,6 +539,68 @@ def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[s
         lost.append("attribute '_FillValue', which is set when a variable is made")
         del new["_FillValue"]
     variable.setncatts(attrs_that_fit(new, _root_of(variable).data_model, lost))
+
+
+# -- whole files ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
+    """Open a file, or a group in it, with all that a group takes from it."""
+    lost: list[str] = []
+    with opened(file, "r") as outer:
+        groups: dict[str, dict[str, Any]] = {}
+
+        def visit(name: str, group: Any) -> None:
+            groups[name] = read_attrs(group, lost)
+            for inner, each in group.groups.items():
+                visit(f"{name}/{inner}".lstrip("/"), each)
+
+        @contextlib.contextmanager
+        def source(name: str) -> Iterator[Source]:
+            with _source(outer, name, text=text) as found:
+                yield found
+
+        with of_library(file, _TITLE):
+            visit("", outer)
+            names = list(_walk(outer))
+        yield WholeSource(groups, names, source, lost)
+
+
+@contextlib.contextmanager
+def _whole_sink(
+    file: Any, overwrite: bool, unlimited: Any, format: Any, options: dict[str, Any]
+) -> Iterator[WholeSink]:
+    """Make a file for a group."""
+    where = file_name(file, _TITLE)
+    model = check_choice(format or "NETCDF4", "format", MODELS)
+    asked = (unlimited,) if isinstance(unlimited, str) else unlimited
+    with (
+        beside(where, check_flag(overwrite, "overwrite")) as fresh,
+        opened(fresh, "w", format=model) as outer,
+    ):
+
+        @contextlib.contextmanager
+        def sink(name: str, given: Description) -> Iterator[Sink]:
+            own = asked
+            if asked is not None and not isinstance(asked, bool):
+                own = [d for d in asked if d in (given.dims or ())]
+            with of_library(where, _TITLE):
+                each = _variable_sink(outer, name, given, _unlimited(given, own), options)
+            yield each
+
+        def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
+            lost: list[str] = []
+            with of_library(where, _TITLE):
+                group = outer
+                if name and model != "NETCDF4":
+                    raise ArgumentError(f"a file of {model} has no groups")
+                if name:
+                    group = outer.createGroup(name)
+                group.setncatts(attrs_that_fit(attrs, model, lost))
+            return lost
+
+        yield WholeSink(sink, put_attrs)
 
 
 NETCDF = Format(

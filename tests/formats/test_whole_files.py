@@ -1,0 +1,136 @@
+"""Whole files of HDF5 and netCDF as groups, and back."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import errors
+
+pytest.importorskip("h5py")
+pytest.importorskip("netCDF4")
+
+
+@pytest.fixture
+def group(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.attrs["title"] = "masts"
+        time = g.create("time", 3, "i8", dims=["time"], attrs={"units": "days since 2024-05-01"})
+        time[:] = [1, 2, 4]
+        wind = g.create("north/wind", (3, 2), "f4", dims=["time", "x"], fill_value=-1)
+        wind[...] = np.arange(6).reshape(3, 2)
+        x = g.create("north/x", 2, dims=["x"])
+        x[:] = [0.5, 1.5]
+        g["north"].attrs["height"] = 10
+        level = g.create("level", 3, "i2", dims=["time"])
+        level[:] = 7
+        g.create_group("empty")
+        yield g
+
+
+def contents(g):
+    """Return all that a group has."""
+    return {
+        name: dict(item.attrs)
+        if isinstance(item, xa.Group)
+        else (item.dims, item.dtype, item.fill_value, item[...].tolist())
+        for name, item in g.walk()
+    }
+
+
+FORMATS = {
+    "hdf5": (xa.to_hdf5, xa.from_hdf5, ".h5"),
+    "netcdf": (xa.to_netcdf, xa.from_netcdf, ".nc"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_group_comes_back(kind, group, tmp_path):
+    write, read, suffix = FORMATS[kind]
+    file = tmp_path / f"file{suffix}"
+    write(group, file)
+    with read(file, path=tmp_path / "h") as found:
+        assert isinstance(found, xa.Group) and found.mode == "r+"
+        assert contents(found) == contents(group)
+        assert dict(found.attrs) == dict(group.attrs)
+        assert found["time"].attrs["units"] == "days since 2024-05-01"
+        assert "coords" not in found["north/wind"].attrs
+        found.extend("time", 2)
+        write(found, file, overwrite=True)
+    with read(file, path=tmp_path / "i") as found:
+        assert found["north/wind"].shape == (5, 2)
+    with pytest.raises(errors.ExistsError):
+        write(group, file)
+    with pytest.raises(errors.ExistsError):
+        read(file, path=tmp_path / "h")
+    with read(file, path=tmp_path / "h", overwrite=True) as found:
+        assert found["time"].shape == (5,)
+    assert sorted(os.listdir(tmp_path)) == [f"file{suffix}", "g", "h", "i"]
+
+
+def test_scales_are_attached(group, tmp_path):
+    import h5py
+
+    xa.to_hdf5(group, tmp_path / "f.h5", compression="gzip")
+    with h5py.File(tmp_path / "f.h5") as f:
+        assert f["level"].dims[0][0] == f["time"]
+        assert f["north/wind"].dims[1][0] == f["north/x"]
+        assert f["level"].compression == "gzip"
+        with xa.from_hdf5(f["north"], path=tmp_path / "n") as n:
+            assert list(n) == ["wind", "x"] and dict(n.attrs) == {"height": 10}
+
+
+def test_files_of_xarray_are_groups(group, tmp_path):
+    xr = pytest.importorskip("xarray")
+    ds = xr.Dataset(
+        {"rain": (("time", "y"), np.ones((2, 3)))},
+        {"time": [1, 2], "lat": ("y", [1.0, 2, 3])},
+        {"title": "t"},
+    )
+    ds.to_netcdf(tmp_path / "a.nc")
+    with xa.from_netcdf(tmp_path / "a.nc", path=tmp_path / "a") as g:
+        assert list(g) == ["lat", "rain", "time"]
+        xa.to_netcdf(g, tmp_path / "b.nc")
+    with xr.open_dataset(tmp_path / "b.nc") as found:
+        assert found.equals(ds)
+    with xr.open_dataset(tmp_path / "a", engine="extarray") as found:
+        assert found.rain.equals(ds.rain.drop_vars("lat")) or found.equals(ds)
+
+
+def test_what_no_array_has_is_named(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["texts"] = ["a", "bc"]
+        f["numbers"] = [1, 2]
+    with pytest.warns(errors.LossyWarning, match="'texts'"):
+        g = xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "g")
+    assert list(g) == ["numbers"]
+    with xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "h", text="U") as h:
+        assert h["texts"][1] == "bc"
+
+
+def test_what_fails_leaves_nothing(group, tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["a.xmd"] = [1]
+    with pytest.raises(errors.ArgumentError):
+        xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "new")
+    for write, file in ((xa.to_hdf5, "x.h5"), (xa.to_netcdf, "x.nc")):
+        with pytest.raises(errors.ArgumentError):
+            write(group, tmp_path / file, "name")
+        with pytest.raises(errors.ArgumentError):
+            write(group, tmp_path / file, selection=slice(2))
+    with pytest.raises(errors.ArgumentError):
+        xa.to_netcdf(group, tmp_path / "x.nc", format="NETCDF3_CLASSIC")
+    with pytest.raises(errors.ArgumentError):
+        xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "new", chunks=2)
+    with pytest.raises(errors.MissingError):
+        xa.from_hdf5(tmp_path / "none.h5", path=tmp_path / "new")
+    with pytest.raises(errors.VariableError):
+        xa.from_hdf5(tmp_path / "f.h5")
+    assert sorted(os.listdir(tmp_path)) == ["f.h5", "g"]
