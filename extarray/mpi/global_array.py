@@ -314,7 +314,8 @@ class GlobalArray(Collectives):
         Notes
         -----
         Elements move to their new ranks, as for `extend`.  An array with ghosts has one zone a
-        rank: "block_cyclic" is refused.
+        rank: "block_cyclic" is refused.  Each rank keeps a table of the blocks of each axis, and
+        transfers go block by block: "block_cyclic" wants blocks of many elements.
 
         Examples
         --------

@@ -143,7 +143,7 @@ for left, right in [*zip(CUTS, CUTS[2:] + CUTS[:2], strict=True), (CUTS[5], CUTS
         assert np.allclose(g.get(), y[::-1])
 
 for cut, (key, other) in itertools.product(
-    CUTS[1:6:2],
+    CUTS[1::4],
     [
         (np.s_[1:5, 2:8], np.s_[::-1, 3:9]),
         (np.s_[::2, ::-4], np.s_[1:4, :3]),
