@@ -48,8 +48,8 @@ class GlobalArray(Collectives):
     Notes
     -----
     `get`, `put`, `accumulate`, `gather`, `scatter`, `scatter_acc` and `read_inc` are one-sided: any
-    rank calls them alone, for any part of the array.  So are `access` and `distribution`, which
-    need no other rank.  All else is collective.
+    rank calls them alone, for any part of the array.  So are `access`, `distribution`, `locate`,
+    `locate_region`, `section` and `T`, which need no other rank.  All else is collective.
 
     What a rank puts or accumulates, its own later `get` sees at once, and all ranks after `sync`.
     What it writes to `access`, others see after `sync`.  Several ranks may accumulate to the same
