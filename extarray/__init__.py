@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from extarray.array.folders import Group, open_group, pack
     from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
+    from extarray.formats.envi import from_envi, to_envi
+    from extarray.formats.fits import from_fits, to_fits
     from extarray.formats.flat import (
         from_npy,
         from_npz,
@@ -50,10 +52,12 @@ if TYPE_CHECKING:
         to_npz,
         to_raw,
     )
+    from extarray.formats.geotiff import from_geotiff, to_geotiff
     from extarray.formats.hdf5 import from_hdf5, to_hdf5
     from extarray.formats.mapped import MappedArray, map_hdf5, map_netcdf
     from extarray.formats.netcdf import from_netcdf, to_netcdf
     from extarray.formats.registry import file_formats
+    from extarray.formats.zarr import from_zarr, to_zarr
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
     from extarray.maintenance.packing import unpack
@@ -65,11 +69,15 @@ _later = LazyImports(
         "extarray.array.folders": "Group open_group pack",
         "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
+        "extarray.formats.envi": "from_envi to_envi",
+        "extarray.formats.fits": "from_fits to_fits",
         "extarray.formats.flat": "from_npy from_npz from_raw fromfile to_npy to_npz to_raw",
+        "extarray.formats.geotiff": "from_geotiff to_geotiff",
         "extarray.formats.hdf5": "from_hdf5 to_hdf5",
         "extarray.formats.mapped": "MappedArray map_hdf5 map_netcdf",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
         "extarray.formats.registry": "file_formats",
+        "extarray.formats.zarr": "from_zarr to_zarr",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
         "extarray.maintenance.packing": "unpack",
@@ -119,11 +127,15 @@ __all__ = [
     "errors",
     "file_formats",
     "from_array",
+    "from_envi",
+    "from_fits",
+    "from_geotiff",
     "from_hdf5",
     "from_netcdf",
     "from_npy",
     "from_npz",
     "from_raw",
+    "from_zarr",
     "fromfile",
     "full",
     "map_hdf5",
@@ -136,11 +148,15 @@ __all__ = [
     "rechunk",
     "rechunk_plan",
     "refresh",
+    "to_envi",
+    "to_fits",
+    "to_geotiff",
     "to_hdf5",
     "to_netcdf",
     "to_npy",
     "to_npz",
     "to_raw",
+    "to_zarr",
     "unpack",
     "zeros",
 ]

@@ -14,6 +14,14 @@ From the top down; each module uses some of those below it, and none above:
     HDF5: data sets, through h5py.
 ``netcdf``
     netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
+``zarr``
+    Zarr 2 and 3: arrays in stores, through zarr-python.
+``geotiff``
+    GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
+``fits``
+    FITS: images, with the cards of their headers, through astropy.
+``envi``
+    ENVI: raw elements beside a header of text, as the hyperspectral world has them.
 ``netcdf_parts``
     Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
 ``hdf5_parts``

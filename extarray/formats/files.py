@@ -24,7 +24,7 @@ from extarray.common.errors import (
 from extarray.storage.filesystem import create_beside, family, fresh_name, publish, real_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -211,12 +211,19 @@ def part_of(elements: Any, box: Box) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def flat_file(
-    where: str, title: str, overwrite: bool, nbytes: int, head: bytes = b"", tail: bytes = b""
-) -> Iterator[Callable[[NDArray[Any]], None]]:
+    where: str,
+    title: str,
+    overwrite: bool,
+    nbytes: int,
+    head: bytes = b"",
+    tail: bytes = b"",
+    kept: Sequence[tuple[int, int]] = (),
+) -> Iterator[Callable[..., None]]:
     """Give what writes elements, one behind the other, into a file that has its name at the end.
 
     All of it has its space before the first element is written; and calls cost less than stores
-    to a mapped file, whose pages the system would clear first.
+    to a mapped file, whose pages the system would clear first.  A second argument of what is given
+    says how many bytes behind the first element the values belong.
 
     Parameters
     ----------
@@ -226,24 +233,50 @@ def flat_file(
         Of the elements.
     head, tail : bytes
         Before the elements, and behind them.
+    kept : sequence of (int, int)
+        Ranges of bytes of the file that is there: copies of them come before all else.
     """
     with beside(where, overwrite) as fresh:
         with of_library(where, title):
             fd = os.open(fresh, os.O_WRONLY | os.O_CLOEXEC)
         try:
             with of_library(where, title):
+                for low, high in kept:
+                    _copy(where, fd, low, high)
+                place = sum(high - low for low, high in kept) + len(head)
                 if hasattr(os, "posix_fallocate") and nbytes:
-                    os.posix_fallocate(fd, 0, len(head) + nbytes + len(tail))
-                _write(fd, head)
-            yield lambda values: _write(fd, memoryview(values.ravel(order="K").view(np.uint8)))
+                    os.posix_fallocate(fd, 0, place + nbytes + len(tail))
+                _write(fd, head, place - len(head))
+            end = place
+
+            def write(values: NDArray[Any], offset: int | None = None) -> None:
+                nonlocal end
+                start = end if offset is None else place + offset
+                _write(fd, memoryview(values.ravel(order="K").view(np.uint8)), start)
+                end = start + values.nbytes
+
+            yield write
             with of_library(where, title):
-                _write(fd, tail)
+                _write(fd, tail, place + nbytes)
         finally:
             os.close(fd)
 
 
-def _write(fd: int, data: bytes | memoryview) -> None:
+def _write(fd: int, data: bytes | memoryview, place: int) -> None:
     """Write all bytes: one call writes 2 GiB at most."""
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        done = os.pwrite(fd, view, place)
+        view, place = view[done:], place + done
+
+
+def _copy(where: str, fd: int, low: int, high: int) -> None:
+    """Copy a range of bytes of a file to the end of another."""
+    with open(where, "rb") as stream, open(fd, "ab", closefd=False) as target:
+        stream.seek(low)
+        while low < high:
+            data = stream.read(min(1 << 20, high - low))
+            if not data:
+                raise FormatError(f"{where!r} ends too early")
+            target.write(data)
+            low += len(data)

@@ -23,9 +23,13 @@ GROUP = "extarray.formats"
 
 _ours = LazyImports(
     {
+        "extarray.formats.envi": "ENVI",
+        "extarray.formats.fits": "FITS",
+        "extarray.formats.flat": "NPY NPZ RAW",
+        "extarray.formats.geotiff": "GEOTIFF",
         "extarray.formats.hdf5": "HDF5",
         "extarray.formats.netcdf": "NETCDF",
-        "extarray.formats.flat": "NPY NPZ RAW",
+        "extarray.formats.zarr": "ZARR",
     }
 )
 

@@ -82,12 +82,12 @@ overwrite : bool
 _FROM_RAISES = """\
 FormatError
     A ValueError: the file is damaged, or no such file.
-{extra}MissingError, ExistsError, ChunksError, StorageError, ReserveError"""
+{lacking}MissingError, ExistsError, ChunksError, StorageError, ReserveError"""
 
 _TO_RAISES = """\
 ExistsError
     A FileExistsError: the name is taken.
-{extra}BoundsError, SelectionError, StorageError"""
+{lacking}BoundsError, SelectionError, StorageError"""
 
 _EXTRA = """\
 MissingExtraError
@@ -172,8 +172,10 @@ def _docstring(function: Callable[..., Any], signature: inspect.Signature, libra
     ]
     sections["Parameters"] = "\n".join(own.get(name) or known.get(name, name) for name in there)
     errors = _entries(sections.get("Raises", ""))
-    extra = _EXTRA.format(library=library) if library else ""
-    for name, text in _entries((_FROM_RAISES if loads else _TO_RAISES).format(extra=extra)).items():
+    lacking = _EXTRA.format(library=library) if library else ""
+    for name, text in _entries(
+        (_FROM_RAISES if loads else _TO_RAISES).format(lacking=lacking)
+    ).items():
         errors.setdefault(name, text)
     sections["Raises"] = "\n".join(errors.values())
     if loads:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import warnings
 
 import numpy as np
@@ -68,6 +69,15 @@ def sample(shape, dtype):
     return numbers.astype(dtype)
 
 
+def clear(folder):
+    """Remove all files of a folder."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def quiet(call, *args, **options):
     """Call something that may lose what the format does not hold."""
     with warnings.catch_warnings():
@@ -103,7 +113,7 @@ def test_what_the_library_wrote_is_loaded(peer, file, small_steps, data):
     assert_equal(a, x)
     if chunks is not None:
         assert a.chunks == chunks
-    os.unlink(file)
+    clear(file.parent)
 
 
 @settings_here
@@ -115,10 +125,12 @@ def test_the_library_reads_what_was_saved(peer, file, small_steps, data):
     quiet(peer.save, a, file, progress=False)
     assert_equal(peer.read(file, x), x)
     assert_equal(peer.load(file, x, progress=False), x)
-    os.unlink(file)
+    clear(file.parent)
 
 
 def test_an_array_in_files_that_grew_at_the_start_is_saved(peer, file, path, small_steps):
+    if 2 not in peer.ranks:
+        pytest.skip("the format has no tables")
     x = sample((4, 5), peer.dtypes[0])
     with xa.create(path, (1, 0), x.dtype, chunks=(2, 3)) as a:
         a.extend(1, 2)
@@ -136,8 +148,8 @@ def test_an_array_in_files_that_grew_at_the_start_is_saved(peer, file, path, sma
     ids=str,
 )
 def test_a_selection_is_saved(peer, file, small_steps, selection):
-    x = sample((4, 6), peer.dtypes[0])
-    a = xa.from_array(x, chunks=(3, 2))
+    x = sample(peer.shape(4, 6), peer.dtypes[0])
+    a = xa.from_array(x, chunks=peer.shape(3, 2))
     wanted = x[selection]
     if wanted.ndim not in peer.ranks:
         pytest.skip("the format has no array of so many axes")
@@ -148,7 +160,7 @@ def test_a_selection_is_saved(peer, file, small_steps, selection):
 
 
 def test_an_array_in_files_is_made(peer, file, path):
-    x = sample((4, 6), peer.dtypes[0])
+    x = sample(peer.shape(4, 6), peer.dtypes[0])
     peer.write(file, x)
     with peer.load(file, x, path=path) as a:
         assert a.path == path
@@ -164,10 +176,13 @@ def test_an_array_in_files_is_made(peer, file, path):
 
 
 def test_what_is_lost_is_named(peer, file):
-    x = sample((2, 3), peer.dtypes[0])
+    x = sample(peer.shape(2, 3), peer.dtypes[0])
     coords = {"x": {"dims": ["x"], "data": [5, 6, 7]}}
     a = xa.from_array(
-        x, dims=("y", "x"), attrs={"unit": "mm", "coords": coords}, fill_value=x[0, 0]
+        x,
+        dims=("y", "x", "z")[: x.ndim],
+        attrs={"unit": "mm", "coords": coords},
+        fill_value=x.flat[0],
     )
     said = {
         "attrs": "attribute 'unit'",
@@ -185,15 +200,17 @@ def test_what_is_lost_is_named(peer, file):
 
 
 def test_what_is_kept_comes_back(peer, file):
-    x = sample((2, 3), peer.dtypes[0])
+    x = sample(peer.shape(2, 3), peer.dtypes[0])
     coords = {"x": {"dims": ["x"], "data": [5, 6, 7], "dtype": "<i4", "origin": [0]}}
     attrs = {"unit": "mm", "number": 3, "ratio": 0.5, "coords": coords}
     attrs |= {"gain": np.float32(0.5), "codes": np.array([1, 2], "i2"), "range": (1.5, 2.5)}
-    a = xa.from_array(x, dims=("y", "x"), attrs=attrs, fill_value=x[0, 0])
+    a = xa.from_array(x, dims=("y", "x", "z")[: x.ndim], attrs=attrs, fill_value=x.flat[0])
     quiet(peer.save, a, file)
     b = quiet(peer.load, file, x)
     if "attrs" in peer.keeps:
-        for name in ("unit", "number", "ratio"):
+        assert b.attrs["unit"] == "mm"
+    if "numbers" in peer.keeps:
+        for name in ("number", "ratio"):
             assert b.attrs[name] == attrs[name]
         assert type(b.attrs["gain"]) is np.float32
         assert_equal(b.attrs["codes"], attrs["codes"])
@@ -210,7 +227,7 @@ def test_what_is_kept_comes_back(peer, file):
 
 
 def test_a_name_that_is_taken_stays(peer, file):
-    x, y = sample((4, 6), peer.dtypes[0]), sample((2, 3), peer.dtypes[0])
+    x, y = sample(peer.shape(4, 6), peer.dtypes[0]), sample(peer.shape(2, 3), peer.dtypes[0])
     quiet(peer.save, xa.from_array(x), file)
     with pytest.raises(xa.ExistsError, match="overwrite=True"):
         quiet(peer.save, xa.from_array(y), file)
@@ -223,8 +240,8 @@ def test_a_name_that_is_taken_stays(peer, file):
 def test_what_fails_leaves_nothing_and_takes_nothing(
     peer, file, path, tmp_path, small_steps, monkeypatch, error
 ):
-    x = sample((4, 6), peer.dtypes[0])
-    a = xa.from_array(x, chunks=(2, 2))
+    x = sample(peer.shape(4, 6), peer.dtypes[0])
+    a = xa.from_array(x, chunks=peer.shape(2, 2))
     peer.write(file, x)
     there = {p.name for p in tmp_path.iterdir()}
     steps = []
@@ -249,8 +266,10 @@ def test_what_fails_leaves_nothing_and_takes_nothing(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_files_give_errors_of_the_family(peer, file, seed):
-    x = sample((5, 7), peer.dtypes[0])
+    x = sample(peer.shape(5, 7), peer.dtypes[0])
     peer.write(file, x)
+    if file.is_dir():
+        pytest.skip("the format is a folder of files")
     good = file.read_bytes()
     rng = random.Random(seed)
     for _ in range(30):
@@ -273,13 +292,13 @@ def test_hostile_files_give_errors_of_the_family(peer, file, seed):
 
 def test_there_is_no_such_file(peer, file):
     with pytest.raises(xa.MissingError):
-        peer.load(file, sample((2, 2), peer.dtypes[0]))
+        peer.load(file, sample(peer.shape(2, 2), peer.dtypes[0]))
     with pytest.raises(xa.StorageError):
-        quiet(peer.save, xa.zeros((2, 2), peer.dtypes[0]), file / "no" / "folder")
+        quiet(peer.save, xa.zeros(peer.shape(2, 2), peer.dtypes[0]), file / "no" / "folder")
 
 
 def test_a_closed_array_is_not_saved(peer, file):
-    a = xa.zeros((2, 2), peer.dtypes[0])
+    a = xa.zeros(peer.shape(2, 2), peer.dtypes[0])
     a.close()
     with pytest.raises(xa.ClosedError):
         peer.save(a, file)
@@ -294,6 +313,7 @@ def test_a_closed_array_is_not_saved(peer, file):
 @pytest.mark.slow
 def test_memory_is_bounded(peer, file, tmp_path, script):
     index = PEERS.index(peer)
+    kind = next(k for k in peer.dtypes if np.dtype(k).str[1:] == "f4")
     setup = f"""
 import sys
 sys.path.insert(0, {os.path.dirname(peers_file)!r})
@@ -301,16 +321,15 @@ from peers import PEERS
 peer, file = PEERS[{index}], {str(file)!r}
 xa.config.max_memory = "8 MiB"
 xa.config.threads = 2
-x = np.lib.stride_tricks.as_strided(np.zeros(1, "f4"), (64, 512, 512), (0, 0, 0))
-a = xa.create({str(tmp_path / "source")!r}, x.shape, "f4", chunks=(16, 64, 64))
-small = xa.zeros((4, 4), "f4")
+x = np.lib.stride_tricks.as_strided(np.zeros(1, {kind!r}), (64, 512, 512), (0, 0, 0))
+a = xa.create({str(tmp_path / "source")!r}, x.shape, {kind!r}, chunks=(16, 64, 64))
+small = xa.zeros((4, 4, 4), {kind!r})
 peer.save(small, file + {peer.suffix!r})
-peer.load(file + {peer.suffix!r}, np.zeros((4, 4), "f4"))
+peer.load(file + {peer.suffix!r}, np.zeros((4, 4, 4), {kind!r}))
 """
     calls = [
         "peer.save(a, file)",
         f"peer.load(file, x, path={str(tmp_path / 'target')!r}).close()",
     ]
-    assert np.dtype("f4") in map(np.dtype, peer.dtypes)
     for call, peak in peaks(script, setup, calls).items():
         assert peak < 24, call  # of 64 MiB

@@ -1,4 +1,4 @@
-"""Real files of HDF5, netCDF and NumPy, in the folder that EXTARRAY_TEST_DATA names."""
+"""Real files of each format, in the folder that EXTARRAY_TEST_DATA names."""
 
 from __future__ import annotations
 
@@ -72,3 +72,33 @@ def test_npy(file, tmp_path):
     assert a[...].tobytes() == np.load(file).tobytes()
     xa.to_npy(a, tmp_path / "file.npy")
     assert (tmp_path / "file.npy").read_bytes()[-a.nbytes :] == a[...].tobytes()
+
+
+@pytest.mark.parametrize("file", files(".fits"), ids=lambda p: Path(p).name)
+def test_fits(file, tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    with fits.open(file, do_not_scale_image_data=True, uint=False) as there:
+        names = xa.file_formats()["fits"].names(file)
+        assert names
+        for j, name in enumerate(names):
+            a = xa.from_fits(file, name)
+            stored = there[int(name) if name.isdigit() else name].data
+            if a.dtype.kind == "u" and a.itemsize > 1:
+                stored = fits.getdata(file)
+            np.testing.assert_array_equal(a[...], stored)
+            xa.to_fits(a, tmp_path / f"{j}.fits")
+            # Ends of comments that are too long for their cards are cut.
+            assert_same(xa.from_fits(tmp_path / f"{j}.fits"), a, ("card_comments",))
+            xa.to_fits(a, tmp_path / "all.fits", name)
+            assert_same(xa.from_fits(tmp_path / "all.fits", name), a, ("EXTNAME", "card_comments"))
+
+
+@pytest.mark.parametrize("scene", range(0, 228, 19))
+def test_geotiff(scene, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    file = files(".tif")[scene]
+    a = xa.from_geotiff(file)
+    with rasterio.open(file) as f:
+        assert np.array_equal(a[...], f.read())
+    xa.to_geotiff(a, tmp_path / "file.tif", compress="deflate")
+    assert_same(xa.from_geotiff(tmp_path / "file.tif"), a)

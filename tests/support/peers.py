@@ -5,6 +5,9 @@ A `Peer` is an entry of `PEERS`; `tests/formats/test_every_format.py` runs the s
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -41,7 +44,8 @@ class Peer:
     empty : bool
         Whether extents may be 0.
     keeps : set of str
-        What it holds beside elements: "attrs", "dims", "coords", "fill_value".
+        What it holds beside elements: "attrs" (of text), "numbers" as attributes, too, with their
+        types, "dims", "coords", "fill_value".
     needs : str
         The module of the library; empty: NumPy.
     is_tough : bool
@@ -64,6 +68,10 @@ class Peer:
     @property
     def is_there(self) -> bool:
         return not self.needs or find_spec(self.needs) is not None
+
+    def shape(self, *extents: int) -> tuple[int, ...]:
+        """The extents of a table, with an axis of 1 behind them where the format has no tables."""
+        return extents if len(extents) in self.ranks else (*extents, 1)
 
     def __repr__(self) -> str:
         return self.name
@@ -118,6 +126,79 @@ def _read_netcdf(file, x):
         return np.asarray(d["level"][...]).astype(d["level"].dtype)
 
 
+def _write_fits(file, x):
+    from astropy.io import fits
+
+    fits.PrimaryHDU(x).writeto(file)
+
+
+def _read_fits(file, x, hdu=0):
+    from astropy.io import fits
+
+    read = fits.getdata(file, hdu)
+    # Unsigned integers come in this machine's order of bytes.
+    return read.astype(x.dtype) if x.dtype.kind == "u" or x.dtype == "i1" else read
+
+
+def _read_envi(file, x):
+    import spectral
+
+    image = spectral.envi.open(file)
+    return np.asarray(image.open_memmap(interleave="bip"))
+
+
+def _write_envi(file, x, interleave):
+    import spectral
+
+    order = int(x.dtype.byteorder == ">")
+    spectral.envi.save_image(str(file), x, interleave=interleave, byteorder=order, dtype=x.dtype)
+
+
+def _write_geotiff(file, x, **options):
+    import rasterio
+
+    bands, rows, columns = x.shape
+    shape = {"count": bands, "height": rows, "width": columns, "dtype": x.dtype.name}
+    with (
+        quiet_georeference(),
+        rasterio.open(file, "w", driver="GTiff", **shape, **options) as f,
+    ):
+        f.write(x)
+
+
+def _read_geotiff(file, x):
+    import rasterio
+
+    with quiet_georeference(), rasterio.open(file) as f:
+        return f.read().reshape(x.shape)
+
+
+@contextlib.contextmanager
+def quiet_georeference():
+    """Let rasterio open files that tell no place on the earth."""
+    from rasterio.errors import NotGeoreferencedWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        yield
+
+
+def _write_zarr(file, x, name=None, **options):
+    import zarr
+
+    shutil.rmtree(file, ignore_errors=True)
+    options.setdefault("chunks", _pieces(x.shape))
+    array = zarr.create_array(file, name=name, shape=x.shape, dtype=x.dtype, **options)
+    array[...] = x
+
+
+def _read_zarr(file, x, name=""):
+    import zarr
+
+    return np.asarray(zarr.open(file, path=name)[...])
+
+
+_ALL = ["attrs", "numbers", "dims", "coords", "fill_value"]
 _ANY = [
     *_NUMBERS,
     *["?", "c8", ">c16", "f2", "S3", "U2", "M8[s]", "m8[D]", "V5", "g"],
@@ -169,7 +250,7 @@ PEERS = [
         lambda a, file, **options: xa.to_hdf5(a, file, "level", **options),
         ".h5",
         [kind for kind in _ANY if kind != "U2"],
-        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        keeps=frozenset(_ALL),
         needs="h5py",
     ),
     Peer(
@@ -189,7 +270,7 @@ PEERS = [
         ".h5",
         [kind for kind in _ANY if kind != "U2"],
         ranks=(1, 2, 3, 4),
-        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        keeps=frozenset(_ALL),
         needs="h5py",
     ),
     Peer(
@@ -199,7 +280,7 @@ PEERS = [
         lambda file, x, **options: xa.from_netcdf(file, "level", **options),
         lambda a, file, **options: xa.to_netcdf(a, file, "level", **options),
         ".nc",
-        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        keeps=frozenset(_ALL),
         needs="netCDF4",
         is_tough=False,
     ),
@@ -214,7 +295,7 @@ PEERS = [
         ".nc",
         ["i4", "f4", "f8", "i2", "i1"],
         empty=False,
-        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        keeps=frozenset(_ALL),
         needs="netCDF4",
         is_tough=False,
     ),
@@ -226,5 +307,91 @@ PEERS = [
         xa.to_raw,
         ".raw",
         _ANY,
+    ),
+    Peer(
+        "fits",
+        _write_fits,
+        _read_fits,
+        lambda file, x, **options: xa.from_fits(file, **options),
+        xa.to_fits,
+        ".fits",
+        [">i4", "u1", ">f4", ">f8", ">i2", ">i8", ">u2", ">u4", ">u8", "i1"],
+        ranks=(1, 2, 3, 4),
+        empty=False,
+        keeps=frozenset(["fill_value"]),
+        needs="astropy",
+    ),
+    Peer(
+        "fits, an extension",
+        _write_fits,
+        lambda file, x: _read_fits(file, x, -1),
+        lambda file, x, **options: xa.from_fits(file, **options),
+        lambda a, file, **options: xa.to_fits(a, file, "level", **options),
+        ".fits",
+        [">i4", ">f4", ">u2"],
+        ranks=(1, 2, 3),
+        empty=False,
+        keeps=frozenset(["fill_value"]),
+        needs="astropy",
+    ),
+    *(
+        Peer(
+            f"envi, {interleave}",
+            lambda file, x, interleave=interleave: _write_envi(file, x, interleave),
+            _read_envi,
+            lambda file, x, **options: xa.from_envi(file, **options),
+            lambda a, file, interleave=interleave, **options: xa.to_envi(
+                a, file, interleave=interleave, **options
+            ),
+            ".hdr",
+            ["i4", "u1", ">f8", ">u2", "f4", "i8", "c8", "u4"],
+            ranks=(3,),
+            empty=False,
+            keeps=frozenset(["attrs", "fill_value"]),
+            needs="spectral",
+        )
+        for interleave in ("bsq", "bil", "bip")
+    ),
+    *(
+        Peer(
+            f"geotiff, {interleave}",
+            lambda file, x, interleave=interleave: _write_geotiff(
+                file, x, interleave=interleave, compress="deflate", blockysize=2
+            ),
+            _read_geotiff,
+            lambda file, x, **options: xa.from_geotiff(file, **options),
+            lambda a, file, interleave=interleave, **options: xa.to_geotiff(
+                a, file, interleave=interleave, blockysize=2, **options
+            ),
+            ".tif",
+            ["i4", "u1", "f4", "f8", "i2", "u2", "u4", "i8", "u8", "i1", "c8", "c16"],
+            ranks=(3,),
+            empty=False,
+            keeps=frozenset(["attrs", "fill_value"]),
+            needs="rasterio",
+        )
+        for interleave in ("band", "pixel")
+    ),
+    Peer(
+        "zarr",
+        _write_zarr,
+        _read_zarr,
+        lambda file, x, **options: xa.from_zarr(file, **options),
+        xa.to_zarr,
+        ".zarr",
+        ["i4", "u1", "f8", "u2", "f4", "i8", "?", "c8", "f2"],
+        keeps=frozenset(["attrs", "dims", "fill_value"]),
+        needs="zarr",
+    ),
+    Peer(
+        "zarr 2, in a group",
+        lambda file, x: _write_zarr(file, x, "run/level", zarr_format=2),
+        lambda file, x: _read_zarr(file, x, "run/level"),
+        lambda file, x, **options: xa.from_zarr(file, "run/level", **options),
+        lambda a, file, **options: xa.to_zarr(a, file, "run/level", zarr_format=2, **options),
+        ".zarr",
+        ["i4", "u1", ">f8", ">u2", "f4", "i8", "?", "c8", "f2", "S3", "M8[s]"],
+        keeps=frozenset(["attrs", "dims", "fill_value"]),
+        needs="zarr",
     ),
 ]

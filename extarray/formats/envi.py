@@ -1,0 +1,394 @@
+"""ENVI: raw elements beside a header of text, as the hyperspectral world has them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from extarray.common.arguments import check_choice, check_flag
+from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
+from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
+from extarray.formats.template import from_template
+from extarray.formats.transfer import Format, Sink, Source, inverse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+    from typing import Unpack
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.formats.template import IntoValues, Out
+
+__all__ = ["ENVI", "from_envi", "to_envi"]
+
+_TITLE = "ENVI"
+_DIMS = ("y", "x", "band")
+#: Axes of an array (line, sample, band), from the slowest in the file to the fastest.
+_AXES = {"bsq": (2, 0, 1), "bil": (0, 2, 1), "bip": (0, 1, 2)}
+_DTYPES = {
+    1: "u1",
+    2: "i2",
+    3: "i4",
+    4: "f4",
+    5: "f8",
+    6: "c8",
+    9: "c16",
+    12: "u2",
+    13: "u4",
+    14: "i8",
+    15: "u8",
+}
+#: What a header says that an array says itself.
+_STRUCTURE = frozenset(
+    ["samples", "lines", "bands", "header offset", "data type", "interleave", "byte order"]
+)
+#: What has an entry for each band, and becomes a coordinate.
+_PER_BAND = {"wavelength": "wavelength", "fwhm": "fwhm", "band names": "band_name", "bbl": "bbl"}
+_IGNORE = "data ignore value"
+_SCALE = "reflectance scale factor"
+_SUFFIXES = (".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".sli")
+
+
+@from_template()
+def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtArray:
+    """Make an array of an image of ENVI, in bounded memory.
+
+    Parameters
+    ----------
+    file : str or PathLike
+        The header, ``scene.hdr``, or the file with the elements beside it.
+    mask_and_scale : bool
+        Divide by what the header has as ``reflectance scale factor``; elements that are its ``data
+        ignore value`` become NaN.  False: elements are taken as they are.
+
+    Returns
+    -------
+    ExtArray
+        With the axes ``y``, ``x`` and ``band``, whatever order the file has.  Wavelengths, their
+        widths (``fwhm``), names of bands (``band_name``) and the list of bad bands (``bbl``) are
+        its coordinates along the bands; the ``data ignore value`` is the fill value; what else the
+        header says is in its attributes, as text.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: the header tells a type of elements that is not known.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.hdr")
+    >>> coords = {"wavelength": {"dims": ["band"], "data": [450.0, 550.0, 650.0]}}
+    >>> scene = xa.from_array(
+    ...     np.arange(6, dtype="u2").reshape(1, 2, 3),
+    ...     dims=("y", "x", "band"),
+    ...     attrs={"coords": coords},
+    ... )
+    >>> xa.to_envi(scene, name)
+    >>> a = xa.from_envi(name)
+    >>> a[0], a.attrs["coords"]["wavelength"]["data"]
+    (array([[0, 1, 2],
+           [3, 4, 5]], dtype=uint16), array([450., 550., 650.]))
+    """
+    return ENVI.load(file, **options)
+
+
+@from_template()
+def to_envi(
+    a: ExtArray | LazyView,
+    file: str | PathLike[str],
+    *,
+    interleave: Literal["bsq", "bil", "bip"] = "bsq",
+    **options: Unpack[Out],
+) -> None:
+    """Write an array as an image of ENVI, in bounded memory.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+        Of 3 axes, which are lines, samples and bands; of 2: an image of one band.
+    file : str or PathLike
+        The header, ``scene.hdr``; the elements come into ``scene.img`` beside it.
+    interleave : {"bsq", "bil", "bip"}
+        Order of the elements in the file: by band, by line, or by pixel.
+    overwrite : bool
+        Replace the two files.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: ENVI has no such elements.
+    ShapeError
+        A ValueError: the array has another number of axes.
+
+    Notes
+    -----
+    The files have their names when they are complete; the header comes last.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.hdr")
+    >>> xa.to_envi(xa.from_array(np.arange(6, dtype="i2").reshape(1, 2, 3)), name)
+    >>> np.fromfile(name[:-4] + ".img", "i2")
+    array([0, 3, 1, 4, 2, 5], dtype=int16)
+    """
+    ENVI.save(a, file, interleave=interleave, **options)
+
+
+def _pair(where: str) -> tuple[str, str]:
+    """Return the names of the header and of the file with the elements."""
+    stem, suffix = os.path.splitext(where)
+    if suffix.lower() == ".hdr":
+        header = where
+        for each in (stem, *(stem + s for s in _SUFFIXES), *(stem + s.upper() for s in _SUFFIXES)):
+            if os.path.isfile(each):
+                return header, each
+        if not os.path.exists(where):
+            os.stat(where)  # the system's own words
+        raise MissingError(f"beside {where!r} there is no file of elements, such as {stem!r}")
+    os.stat(where)
+    for each in (where + ".hdr", stem + ".hdr", where + ".HDR", stem + ".HDR"):
+        if os.path.isfile(each):
+            return each, where
+    raise FormatError(f"beside {where!r} there is no header {stem + '.hdr'!r}")
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _source(file: Any, name: Any = None) -> Iterator[Source]:
+    """Map a file for reading."""
+    where = file_name(file, _TITLE)
+    with of_library(where, _TITLE):
+        header, elements = _pair(where)
+        with open(header, encoding="utf-8", errors="surrogateescape") as stream:
+            said = _parsed(stream.read(1 << 26))
+        source = _source_of(said, elements)
+    yield source
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return what a header says, by its keys in small letters: a text, or a list of texts."""
+    if not text.startswith("ENVI"):
+        raise FormatError("the header does not begin with 'ENVI'")
+    result: dict[str, Any] = {}
+    lines = iter(text.splitlines()[1:])
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals or line.lstrip().startswith(";"):
+            continue
+        key, value = key.strip().lower(), value.strip()
+        if value.startswith("{"):
+            while not value.endswith("}"):
+                value += "\n" + next(lines, "}").strip()
+            value = value[1:-1].strip()
+            if key != "description":
+                result[key] = [v.strip() for v in value.split(",")] if value else []
+                continue
+        result[key] = value
+    return result
+
+
+def _number(said: dict[str, Any], key: str, default: int | None = None) -> int:
+    """Return a number that a header says."""
+    if key not in said and default is not None:
+        return default
+    try:
+        value = int(said[key])
+    except KeyError:
+        raise FormatError(f"the header does not say {key!r}") from None
+    except (TypeError, ValueError):
+        raise FormatError(f"the header has {key!r} = {said[key]!r}, no number") from None
+    if value < 0:
+        raise FormatError(f"the header has {key!r} = {value}")
+    return value
+
+
+def _source_of(said: dict[str, Any], elements: str) -> Source:
+    """Return the elements of a file as a source."""
+    extents = tuple(_number(said, key) for key in ("lines", "samples", "bands"))
+    code = _number(said, "data type")
+    if code not in _DTYPES:
+        raise DTypeError(f"the data type {code} is not known; known are {sorted(_DTYPES)}")
+    if _number(said, "file compression", 0):
+        raise FormatError("the elements are compressed; save the image without compression")
+    axes = _AXES.get(str(said.get("interleave", "bsq")).lower())
+    if axes is None:
+        raise FormatError(f"the interleave {said['interleave']!r} is none of bsq, bil, bip")
+    order = ">" if _number(said, "byte order", 0) else "<"
+    dtype = np.dtype(order + _DTYPES[code])
+    stored = mapped(
+        elements, dtype, tuple(extents[j] for j in axes), _number(said, "header offset", 0)
+    )
+    values = stored.transpose(inverse(axes))
+    attrs = {key: value for key, value in said.items() if key not in _STRUCTURE}
+    given = Description(extents, dtype, attrs=attrs, dims=_DIMS)
+    lost: list[str] = []
+    _read_bands(given, lost)
+    missing: tuple[Any, ...] = ()
+    if _IGNORE in attrs:
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            number = float(attrs[_IGNORE])
+            value = dtype.type(int(number) if dtype.kind in "iu" else number)
+            if value == number or number != number:
+                given.fill_value, missing = value, (value,)
+                del attrs[_IGNORE]
+    scale = 1.0
+    with contextlib.suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
+        scale = 1 / float(attrs[_SCALE])
+    if missing or scale != 1:
+        small = dtype.itemsize <= 2 or dtype.str[1:] == "f4"
+        if dtype.kind in "iuf":
+            kind = np.dtype(np.float32 if small else np.float64)
+            given.packing = Packing(scale, 0.0, missing, kind, (_SCALE,))
+    return Source(given, lambda box: values[box], mapped=True, lost=lost)
+
+
+def _read_bands(given: Description, lost: list[str]) -> None:
+    """Take the coordinates along the bands out of the attributes."""
+    for key, name in _PER_BAND.items():
+        each = given.attrs.get(key)
+        if not isinstance(each, list) or len(each) != given.shape[2]:
+            continue
+        if key == "band names":
+            values = np.array(each, str)
+        else:
+            try:
+                values = np.array([float(v) for v in each])
+            except ValueError:
+                continue
+        del given.attrs[key]
+        notes = {}
+        units = given.attrs.get("wavelength units")
+        if key in ("wavelength", "fwhm") and isinstance(units, str):
+            notes["units"] = units
+        given.coords[name] = Coordinate(("band",), values, notes)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(
+    file: Any, name: Any, given: Description, *, overwrite: bool = False, interleave: Any = "bsq"
+) -> Iterator[Sink]:
+    """Make the file of the elements, and the header."""
+    where = file_name(file, _TITLE)
+    stem, suffix = os.path.splitext(where)
+    if suffix.lower() != ".hdr":
+        stem, where = where, where + ".hdr"
+    check_choice(interleave, "interleave", tuple(_AXES))
+    check_flag(overwrite, "overwrite")
+    if given.ndim not in (2, 3):
+        raise ShapeError(
+            f"an image of ENVI has 2 or 3 axes, the array {given.ndim}; a selection may have fewer"
+        )
+    elements = stem if suffix.lower() != ".hdr" else stem + ".img"
+    check_free(elements, overwrite)
+    lost: list[str] = []
+    text = _header(given, interleave, lost)
+    with beside(where, overwrite) as fresh:
+        with of_library(where, _TITLE), open(fresh, "wb") as stream:
+            stream.write(text.encode("utf-8", "surrogateescape"))
+        with flat_file(elements, _TITLE, overwrite, given.nbytes) as write:
+            axes = tuple(j for j in _AXES[interleave] if j < given.ndim)
+            yield Sink(lambda box, values: write(values), sequential=axes, lost=lost)
+
+
+def _header(given: Description, interleave: str, lost: list[str]) -> str:
+    """Return the header of an image."""
+    codes = {kind: code for code, kind in _DTYPES.items()}
+    plain = given.dtype.names is None and given.dtype.isbuiltin != 2
+    code = codes.get(given.dtype.str[1:]) if plain else None
+    if code is None:
+        raise DTypeError(
+            f"ENVI has no elements of {given.dtype}; it has {', '.join(sorted(codes))}: a.astype "
+            "makes them"
+        )
+    lines, samples, bands = (*given.shape, 1)[:3]
+    said: dict[str, Any] = {
+        "description": given.attrs.get("description", ""),
+        "samples": samples,
+        "lines": lines,
+        "bands": bands,
+        "header offset": 0,
+        "file type": given.attrs.get("file type", "ENVI Standard"),
+        "data type": code,
+        "interleave": interleave,
+        "byte order": int(given.dtype.newbyteorder("<") != given.dtype),
+    }
+    if not said["description"]:
+        del said["description"]
+    if given.fills:
+        if given.dtype.kind == "c":
+            lost.append(f"the fill value {given.fill_value!r}")
+        else:
+            said[_IGNORE] = np.asarray(given.fill_value, given.dtype)[()].item()
+    known = {name: key for key, name in _PER_BAND.items()}
+    for name, each in given.coords.items():
+        if name not in known or given.dims is None or each.dims != given.dims[2:]:
+            lost.append(f"coordinate {name!r}")
+            continue
+        values = each.values.tolist()
+        if not all(_fits(str(v)) for v in values):
+            lost.append(f"coordinate {name!r}, whose texts a header does not hold")
+            continue
+        whole = name == "bbl"
+        said[known[name]] = [str(int(v) if whole and v == int(v) else v) for v in values]
+        if name == "wavelength" and _fits(str(each.attrs.get("units", ""))):
+            said.setdefault("wavelength units", each.attrs.get("units"))
+    if given.dims is not None and given.dims != _DIMS[: given.ndim]:
+        lost.append(f"the names of the axes {given.dims}")
+    for key, value in given.attrs.items():
+        _put(said, key, value, lost)
+    rows = ["ENVI"]
+    for key, value in said.items():
+        if isinstance(value, list):
+            value = "{" + ", ".join(value) + "}"
+        elif key == "description":
+            value = "{" + value + "}"
+        if value is not None:
+            rows.append(f"{key} = {value}")
+    return "\n".join(rows) + "\n"
+
+
+def _fits(text: str) -> bool:
+    """Tell whether a header can hold a text in a list."""
+    return text == text.strip() and not re.search(r"[{},\n\r]", text)
+
+
+def _is_text(value: Any) -> bool:
+    """Tell whether a header can hold a text outside of a list."""
+    return isinstance(value, str) and value == value.strip() and not re.search(r"[{}\n\r]", value)
+
+
+def _put(said: dict[str, Any], key: str, value: Any, lost: list[str]) -> None:
+    """Add an attribute to what a header says."""
+    name = key.lower()
+    taken = name in said and name not in ("description", "file type", "wavelength units")
+    is_name = re.fullmatch(r"[^\s=;{}](?:[^=\n\r{}]*[^\s={}])?", key)
+    is_list = isinstance(value, list) and all(isinstance(v, str) and _fits(v) for v in value)
+    if name in _STRUCTURE or taken or not is_name:
+        lost.append(f"attribute {key!r}, for which a header has no place")
+        return
+    if is_list or _is_text(value):
+        said[name] = value
+    elif isinstance(value, (bool, int, float, np.generic)):
+        said[name] = str(value)
+        lost.append(f"attribute {key!r}, but as text")
+    else:
+        lost.append(f"attribute {key!r}, for which a header has no form")
+        return
+    if name != key:
+        lost.append(f"attribute {key!r}, whose name is {name!r} there")
+
+
+ENVI = Format("envi", _TITLE, (".hdr",), _source, _sink)

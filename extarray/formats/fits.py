@@ -1,0 +1,463 @@
+"""FITS: images, with the cards of their headers, through astropy."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.arguments import check_flag
+from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
+from extarray.common.extras import require
+from extarray.formats.description import Description, Packing
+from extarray.formats.files import (
+    check_free,
+    file_name,
+    flat_file,
+    mapped,
+    of_library,
+    part_of,
+    unknown_part,
+)
+from extarray.formats.template import from_template
+from extarray.formats.transfer import Format, Sink, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+    from typing import Unpack
+
+    from numpy.typing import NDArray
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.formats.template import IntoValues, Out
+    from extarray.grid.tiles import Box
+
+__all__ = ["FITS", "from_fits", "to_fits"]
+
+_TITLE = "FITS"
+#: A file is made of blocks of so many bytes.
+_BLOCK = 2880
+#: The attribute that has the comments of cards, by their keywords.
+_COMMENTS = "card_comments"
+_DTYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
+#: Cards that say what an array says itself, or that hold for one file alone.
+_STRUCTURE = frozenset(
+    ["SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "END"]
+    + ["CHECKSUM", "DATASUM"]
+)
+_PACKING = ("BSCALE", "BZERO", "BLANK")
+
+
+@from_template("astropy")
+def from_fits(
+    file: str | PathLike[str],
+    hdu: int | str | None = None,
+    **options: Unpack[IntoValues],
+) -> ExtArray:
+    """Make an array of an image in a FITS file, in bounded memory.
+
+    Parameters
+    ----------
+    hdu : int or str, optional
+        Of the image: its number, from 0, or the name that it has as ``EXTNAME``.  None: the first
+        that has elements.
+    mask_and_scale : bool
+        Unpack numbers by ``BSCALE`` and ``BZERO``; those that are ``BLANK`` become NaN.  False:
+        elements and cards are taken as they are.
+
+    Returns
+    -------
+    ExtArray
+        Its elements are big-endian, as the file's.  Unsigned integers, which FITS has as signed
+        ones with a ``BZERO``, are unsigned.  The cards of the header are its attributes, those of
+        the world coordinate system among them, and comments of cards are in ``card_comments``.
+        ``BLANK`` is the fill value, too.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: no such image; the message has those that there are.
+
+    Notes
+    -----
+    Compressed images are read tile by tile.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, extarray as xa
+    >>> from astropy.io import fits
+    >>> name = os.path.join(tempfile.mkdtemp(), "image.fits")
+    >>> image = fits.PrimaryHDU(np.array([[1, 2], [3, 4]], "f4"))
+    >>> image.header["CTYPE1"] = "RA---TAN"
+    >>> image.writeto(name)
+    >>> a = xa.from_fits(name)
+    >>> a[...], a.attrs["CTYPE1"]
+    (array([[1., 2.],
+           [3., 4.]], dtype='>f4'), 'RA---TAN')
+    """
+    return FITS.load(file, hdu, **options)
+
+
+@from_template("astropy")
+def to_fits(
+    a: ExtArray | LazyView,
+    file: str | PathLike[str],
+    name: str | None = None,
+    **options: Unpack[Out],
+) -> None:
+    """Write an array as an image into a FITS file, in bounded memory.
+
+    Parameters
+    ----------
+    name : str, optional
+        ``EXTNAME`` of an extension, which comes behind what is in the file.  None: the image is the
+        file's first, and only one.
+    overwrite : bool
+        Replace an existing file, or the extension of this name.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: FITS has integers and real numbers of 4 and 8 bytes alone.
+
+    Notes
+    -----
+    Attributes become cards; what is in ``card_comments`` becomes their comments.  The file has its
+    name when it is complete.  Elements are big-endian in the file, whatever the array has.
+
+    Examples
+    --------
+    >>> import os, tempfile, extarray as xa
+    >>> from astropy.io import fits
+    >>> name = os.path.join(tempfile.mkdtemp(), "image.fits")
+    >>> a = xa.from_array([[1, 2], [3, 4]], attrs={"OBJECT": "M 13"})
+    >>> xa.to_fits(a, name)
+    >>> fits.getdata(name)[0].tolist(), fits.getheader(name)["OBJECT"]
+    ([1, 2], 'M 13')
+    """
+    FITS.save(a, file, name, **options)
+
+
+@contextlib.contextmanager
+def _opened(where: str) -> Iterator[Any]:
+    """Give the list of what a file has; nothing in it is scaled."""
+    fits: Any = require("astropy.io.fits", "fits", _TITLE)
+    with of_library(where, _TITLE):
+        os.stat(where)  # the system's own words
+        there = fits.open(where, memmap=False, do_not_scale_image_data=True, uint=False)
+        len(there)  # reads all headers
+    try:
+        yield there
+    finally:
+        there.close()
+
+
+def _images(there: Any) -> dict[int, str]:
+    """Return the numbers of what has elements, and the names; a name that occurs again is empty."""
+    result: dict[int, str] = {}
+    for j, each in enumerate(there):
+        if each.is_image and len(each.shape or ()):
+            name = each.header.get("EXTNAME", "")
+            result[j] = name if isinstance(name, str) and name not in result.values() else ""
+    return result
+
+
+def _names(file: Any) -> list[str]:
+    """Return the names of the images in a file, or their numbers where they have no names."""
+    with _opened(file_name(file, _TITLE)) as there, of_library(file, _TITLE):
+        return [name or str(j) for j, name in _images(there).items()]
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _source(file: Any, name: Any = None) -> Iterator[Source]:
+    """Open an image for reading."""
+    where = file_name(file, _TITLE)
+    with _opened(where) as there:
+        with of_library(where, _TITLE):
+            images = _images(there)
+            known: dict[Any, int] = {each: j for j, each in images.items()}
+            known |= {str(j): j for j in images} | {j: j for j in images}
+            if name is None and images:
+                name = next(iter(images))
+            wanted = name.upper() if isinstance(name, str) and name not in known else name
+            if wanted not in known or wanted == "":
+                raise unknown_part(
+                    where, name, "an image", [each or str(j) for j, each in images.items()]
+                )
+            source = _source_of(there[known[wanted]], where)
+        yield source
+
+
+def _source_of(image: Any, where: str) -> Source:
+    """Return an image of astropy as a source."""
+    lost: list[str] = []
+    header = image.header
+    attrs = _read_cards(header, lost)
+    shape = tuple(image.shape)
+    stored: np.dtype[Any] = np.dtype(_DTYPES[header["BITPIX"]])
+    kind = _unsigned(stored, attrs)
+    packing = None
+    if kind is not None:
+        for each in ("BZERO", "BSCALE"):  # what the dtype says
+            attrs.pop(each, None)
+            attrs.get(_COMMENTS, {}).pop(each, None)
+        if not attrs.get(_COMMENTS, True):
+            del attrs[_COMMENTS]
+    elif any(name in attrs for name in _PACKING):
+        small = stored.itemsize <= 2 or stored == np.dtype(">f4")
+        packing = Packing(
+            float(attrs.get("BSCALE", 1)),
+            float(attrs.get("BZERO", 0)),
+            (attrs["BLANK"],) if "BLANK" in attrs and stored.kind in "iu" else (),
+            np.dtype(np.float32 if small else np.float64),
+            _PACKING,
+        )
+    given = Description(shape, kind or stored, attrs=attrs, packing=packing)
+    blank = attrs.get("BLANK")
+    if kind is None and stored.kind in "iu" and isinstance(blank, int):
+        info = np.iinfo(stored)
+        if info.min <= blank <= info.max:
+            given.fill_value = blank
+    pieces = getattr(image, "tile_shape", None)
+    if pieces is None and _is_plain(where):
+        elements = mapped(where, stored, shape, image.fileinfo()["datLoc"])
+        return Source(
+            given, lambda box: _turned(part_of(elements, box), kind), mapped=True, lost=lost
+        )
+    if pieces is not None:
+        given.chunks = tuple(int(n) for n in pieces)
+
+    def read(box: Box) -> NDArray[Any]:
+        return _turned(np.asarray(image.section[box]).astype(stored, copy=False), kind)
+
+    return Source(given, read, lost=lost)
+
+
+def _is_plain(where: str) -> bool:
+    """Tell whether a file is not compressed as a whole."""
+    with open(where, "rb") as stream:
+        return stream.read(6) == b"SIMPLE"
+
+
+def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | None:
+    """Return the dtype of what is stored with its sign turned round; None: it is not."""
+    zero = attrs.get("BZERO")
+    if zero is None or attrs.get("BSCALE", 1) != 1 or stored.kind not in "iu":
+        return None
+    bits = 8 * stored.itemsize
+    if zero != (-128 if stored.kind == "u" else 1 << (bits - 1)):
+        return None
+    return np.dtype("i1" if stored.kind == "u" else stored.str.replace("i", "u"))
+
+
+def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
+    """Turn the signs of integers round, from what a file has to elements of a dtype or back."""
+    if kind is None:
+        return values
+    bits = np.dtype(kind.str.replace("i", "u"))
+    result = np.asarray(values).view(bits) ^ bits.type(1 << (8 * bits.itemsize - 1))
+    turned: NDArray[Any] = result.astype(bits, copy=False).view(kind)
+    return turned
+
+
+def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
+    """Return the cards of a header as attributes."""
+    fits: Any = require("astropy.io.fits", "fits", _TITLE)
+    attrs: dict[str, Any] = {}
+    comments: dict[str, str] = {}
+    for card in header.cards:
+        try:
+            name, value, comment = card.keyword, card.value, card.comment
+        except (fits.VerifyError, ValueError, TypeError, KeyError) as error:
+            lost.append(f"a card ({error})")
+            continue
+        if name in _STRUCTURE or (name.startswith("NAXIS") and name[5:].isdigit()):
+            continue
+        if name in ("COMMENT", "HISTORY"):
+            attrs.setdefault(name, []).append(str(value))
+        elif name == "":
+            if str(value).strip():
+                lost.append(f"the text {str(value)!r} without a keyword")
+        elif name in attrs:
+            lost.append(f"attribute {name!r}, of which there is another")
+        else:
+            attrs[name] = value if isinstance(value, (bool, int, float, complex, str)) else None
+            if comment:
+                comments[name] = comment
+    if comments:
+        attrs[_COMMENTS] = comments
+    return attrs
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) -> Iterator[Sink]:
+    """Make a file, or a copy of one with an extension more."""
+    require("astropy.io.fits", "fits", _TITLE)
+    where = file_name(file, _TITLE)
+    check_flag(overwrite, "overwrite")
+    if name is not None and not (isinstance(name, str) and name.strip()):
+        raise ArgumentTypeError(f"the name of the image must be a str, not {name!r}")
+    stored = _stored_as(given.dtype)
+    lost: list[str] = []
+    kept: list[tuple[int, int]] = []
+    head = b""
+    if name is None:
+        check_free(where, overwrite)
+    elif os.path.lexists(where):
+        kept = _others(where, name, overwrite)
+        overwrite = True
+    else:
+        head = _primary()
+    with of_library(where, _TITLE), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of comments that are cut, as `lost` says
+        head += _head(given, stored, name, lost)
+    tail = b"\0" * (-given.nbytes % _BLOCK)
+    turn = np.dtype(stored.str.replace("u", "i")) if stored.kind == "u" else stored
+    is_turned = (given.dtype.kind == "u" and stored.itemsize > 1) or given.dtype.str[1:] == "i1"
+    with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
+
+        def put(box: Box, values: NDArray[Any]) -> None:
+            values = values.astype(stored, copy=False)
+            write(_turned(values, turn) if is_turned else values)
+
+        yield Sink(put, sequential=tuple(range(given.ndim)), lost=lost)
+
+
+def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a dtype in the byte order of FITS.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: FITS has no such elements.
+    """
+    if (
+        dtype.names is None
+        and dtype.isbuiltin != 2
+        and dtype.str[1:] in (*("u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"),)
+    ):
+        return dtype.newbyteorder(">")
+    raise DTypeError(
+        f"FITS has no elements of {dtype}; it has integers, and real numbers of 4 and 8 bytes: "
+        "a.astype makes them"
+    )
+
+
+def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
+    """Return the bytes of a file but those of the extension of a name, or refuse the name."""
+    with _opened(where) as there, of_library(where, _TITLE):
+        if not _is_plain(where):
+            raise FormatError("it is compressed as a whole")
+        kept, found = [], False
+        for j, each in enumerate(there):
+            info = each.fileinfo()
+            if j and str(each.header.get("EXTNAME", "")).upper() == name.upper():
+                found = True
+            else:
+                kept.append((info["hdrLoc"], info["datLoc"] + info["datSpan"]))
+    if found and not overwrite:
+        raise ExistsError(
+            errno.EEXIST, f"it has an extension {name!r}; overwrite=True replaces it", where
+        )
+    return kept
+
+
+def _primary() -> bytes:
+    """Return what a file begins with that has extensions alone."""
+    fits: Any = require("astropy.io.fits", "fits", _TITLE)
+    head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", True)])
+    return bytes(head.tostring(), "ascii")
+
+
+def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: list[str]) -> bytes:
+    """Return the header of an image."""
+    fits: Any = require("astropy.io.fits", "fits", _TITLE)
+    head = fits.Header()
+    head["SIMPLE" if name is None else "XTENSION"] = True if name is None else "IMAGE"
+    head["BITPIX"] = 8 * stored.itemsize * (-1 if stored.kind == "f" else 1)
+    head["NAXIS"] = given.ndim
+    for j, n in enumerate(reversed(given.shape), 1):
+        head[f"NAXIS{j}"] = n
+    if name is not None:
+        head["PCOUNT"], head["GCOUNT"], head["EXTNAME"] = 0, 1, name
+    attrs = dict(given.attrs)
+    comments = attrs.pop(_COMMENTS, {})
+    if (stored.kind == "u" and stored.itemsize > 1) or stored.str[1:] == "i1":
+        head["BSCALE"] = 1
+        head["BZERO"] = -128 if stored.kind == "i" else 1 << (8 * stored.itemsize - 1)
+        for each in set(_PACKING) & set(attrs):
+            del attrs[each]
+            lost.append(f"attribute {each!r}, which such elements have themselves")
+    elif stored.kind in "iu" and given.fills and "BLANK" not in attrs:
+        attrs["BLANK"] = int(given.fill_value)
+    if given.fills and attrs.get("BLANK") != given.fill_value:
+        lost.append(f"the fill value {given.fill_value!r}")
+    for key, value in attrs.items():
+        if key == "EXTNAME" and name is not None:
+            continue
+        _put_card(head, key, value, comments.get(key) if isinstance(comments, dict) else None, lost)
+    if given.dims is not None:
+        lost.append(f"the names of the axes {given.dims}")
+    lost.extend(f"coordinate {each!r}" for each in given.coords)
+    return bytes(head.tostring(), "ascii")
+
+
+def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) -> None:
+    """Add an attribute to a header, as a card."""
+    fits: Any = require("astropy.io.fits", "fits", _TITLE)
+    if isinstance(value, np.generic):
+        value = value.item()
+    upper = key.upper()
+    try:
+        if upper in ("COMMENT", "HISTORY") and isinstance(value, list):
+            for line in value:
+                head.add_comment(line) if upper == "COMMENT" else head.add_history(line)
+            return
+        if not isinstance(value, (bool, int, float, complex, str, type(None))):
+            raise ValueError(f"a card has no {type(value).__name__}")
+        if isinstance(value, (float, complex)) and not math.isfinite(abs(value)):
+            raise ValueError("a card has finite numbers alone")
+        if upper in head or upper in _STRUCTURE or upper.startswith("NAXIS"):
+            raise ValueError("the file has another card of this name")
+        if not key.isascii() or not key.isprintable() or "=" in key:
+            raise ValueError("it has no name for a card")
+        plain = len(upper) <= 8 and upper.replace("-", "").replace("_", "").isalnum()
+        name = upper if plain else f"HIERARCH {upper}"
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            head[name] = (value, comment) if isinstance(comment, str) else value
+            head.cards[-1].image  # noqa: B018 -- astropy looks at the value now
+        if said:
+            lost.append(f"the end of the comment of {key!r}")
+    except (fits.VerifyError, ValueError, TypeError, AttributeError) as error:
+        if upper in head and head.cards and head.cards[-1].keyword == upper:
+            del head[-1]
+        lost.append(f"attribute {key!r} ({error})")
+        return
+    if key != upper:
+        lost.append(f"attribute {key!r}, whose name is {upper!r} there")
+
+
+FITS = Format(
+    "fits",
+    _TITLE,
+    (".fits", ".fit", ".fts", ".fits.gz", ".fits.fz"),
+    _source,
+    _sink,
+    part="an image",
+    extra="fits",
+    names=_names,
+)

@@ -1,0 +1,354 @@
+"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.arguments import check_flag
+from extarray.common.errors import ArgumentError, DTypeError, ShapeError
+from extarray.common.extras import require
+from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.files import beside, file_name, of_library
+from extarray.formats.template import from_template
+from extarray.formats.transfer import Format, Sink, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+    from typing import Unpack
+
+    from numpy.typing import NDArray
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.formats.template import IntoValues
+    from extarray.grid.tiles import Box
+
+__all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
+
+_TITLE = "GeoTIFF"
+_DIMS = ("band", "y", "x")
+_KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16"])
+#: Attributes that are not tags: the georeferencing, and what bands have.
+_OWN = ("crs", "transform", "scales", "offsets", "units")
+
+
+@from_template("rasterio")
+def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtArray:
+    """Make an array of a GeoTIFF file, in bounded memory.
+
+    Parameters
+    ----------
+    mask_and_scale : bool
+        Unpack numbers by the scale and the offset of the bands, which must be the same for all;
+        elements that are the file's ``nodata`` become NaN.  False: elements are taken as they are.
+
+    Returns
+    -------
+    ExtArray
+        With the axes ``band``, ``y`` and ``x``.  Its fill value is the file's ``nodata``.  The
+        attributes ``crs`` (well-known text) and ``transform`` have the georeferencing, the latter
+        as 6 numbers: x is ``t[0] * column + t[1] * row + t[2]``, and y the same of the other three;
+        ``scales``, ``offsets`` and ``units`` have an entry for each band; tags are attributes, too.
+        Descriptions of bands are the coordinate ``band``.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: complex integers.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.tif")
+    >>> attrs = {"crs": "EPSG:32618", "transform": [30.0, 0.0, 583000.0, 0.0, -30.0, 4520000.0]}
+    >>> xa.to_geotiff(xa.from_array(np.ones((1, 2, 3), "u2"), attrs=attrs), name)
+    >>> a = xa.from_geotiff(name)
+    >>> a.shape, a.dims, a.attrs["transform"][2]
+    ((1, 2, 3), ('band', 'y', 'x'), 583000.0)
+    """
+    return GEOTIFF.load(file, **options)
+
+
+@from_template("rasterio")
+def to_geotiff(
+    a: ExtArray | LazyView,
+    file: str | PathLike[str],
+    *,
+    selection: Any = None,
+    overwrite: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> None:
+    """Write an array into a GeoTIFF file, in bounded memory.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+        Of 3 axes, which are bands, rows and columns; of 2: one band.
+    **options
+        As for ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``, ``blockxsize``,
+        ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may come to more than 4 GiB,
+        and has tiles like the array's chunks where these are multiples of 16.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: GeoTIFF has no such elements.
+    ShapeError
+        A ValueError: the array has another number of axes, or no elements.
+    ArgumentError
+        A ValueError: options that rasterio does not take.
+
+    Notes
+    -----
+    The file has its name when it is complete.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, rasterio, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.tif")
+    >>> attrs = {"crs": "EPSG:4326", "transform": [0.5, 0.0, 7.0, 0.0, -0.5, 51.0]}
+    >>> xa.to_geotiff(xa.from_array([[1, 2, 3], [4, 5, 6]], attrs=attrs), name, compress="deflate")
+    >>> with rasterio.open(name, driver="GTiff") as f:
+    ...     f.count, f.height, f.width, f.bounds.top, f.profile["compress"]
+    (1, 2, 3, 51.0, 'deflate')
+    """
+    GEOTIFF.save(a, file, selection=selection, overwrite=overwrite, progress=progress, **options)
+
+
+@contextlib.contextmanager
+def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
+    """Give a dataset of rasterio; files beside it, which GDAL has for some, are not made."""
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
+    with contextlib.ExitStack() as stack:
+        with of_library(shown, _TITLE):
+            if mode == "r":
+                os.stat(where)  # the system's own words
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+                stack.enter_context(
+                    rasterio.Env(GDAL_PAM_ENABLED="NO", GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR")
+                )
+                dataset = rasterio.open(where, mode, driver="GTiff", **options)
+        try:
+            yield dataset
+        except BaseException:
+            with contextlib.suppress(Exception):
+                dataset.close()
+            raise
+        with of_library(shown, _TITLE):
+            dataset.close()
+
+
+def _window(box: Box) -> tuple[tuple[int, int], tuple[int, int]]:
+    rows, columns = box[-2:]
+    return (rows.start, rows.stop), (columns.start, columns.stop)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _source(file: Any, name: Any = None) -> Iterator[Source]:
+    """Open a file for reading."""
+    where = file_name(file, _TITLE)
+    with _opened(where, "r", where) as dataset:
+        with of_library(where, _TITLE):
+            source = _source_of(dataset)
+        yield source
+
+
+def _source_of(dataset: Any) -> Source:
+    """Return a dataset of rasterio as a source."""
+    lost: list[str] = []
+    kinds = set(dataset.dtypes)
+    if len(kinds) > 1 or "complex_int16" in kinds:
+        raise DTypeError(f"the bands have elements of {', '.join(sorted(kinds))}")
+    dtype = np.dtype(kinds.pop())
+    n = dataset.count
+    attrs: dict[str, Any] = dict(dataset.tags())
+    if dataset.crs is not None:
+        attrs["crs"] = dataset.crs.to_wkt()
+    if not dataset.transform.is_identity:
+        attrs["transform"] = [float(v) for v in tuple(dataset.transform)[:6]]
+    for key, value, default in (
+        ("scales", dataset.scales, 1.0),
+        ("offsets", dataset.offsets, 0.0),
+        ("units", dataset.units, None),
+    ):
+        if any(v != default for v in value):
+            attrs[key] = [v if v is not None else "" for v in value]
+    if dataset.gcps[0]:
+        lost.append("the ground control points")
+    if dataset.rpcs is not None:
+        lost.append("the rational polynomial coefficients")
+    for j in range(1, n + 1):
+        lost.extend(f"the tag {k!r} of band {j}" for k in dataset.tags(j))
+        with contextlib.suppress(ValueError):
+            dataset.colormap(j)
+            lost.append(f"the colours of band {j}")
+    rows, columns = dataset.block_shapes[0]
+    is_pixel = str(dataset.profile.get("interleave", "")).lower() == "pixel"
+    given = Description(
+        (n, dataset.height, dataset.width),
+        dtype,
+        (n if is_pixel else 1, rows, columns),
+        attrs=attrs,
+        dims=_DIMS,
+    )
+    nodata = dataset.nodata
+    if nodata is not None:
+        given.fill_value = np.asarray(nodata).astype(dtype)[()]
+    if any(dataset.descriptions):
+        names = np.array([d or "" for d in dataset.descriptions])
+        given.coords["band"] = Coordinate(("band",), names, {})
+    scales, offsets = set(dataset.scales), set(dataset.offsets)
+    if dtype.kind in "iuf" and len(scales) == len(offsets) == 1:
+        missing = () if nodata is None else (given.fill_value,)
+        scale, offset = scales.pop(), offsets.pop()
+        small = dtype.itemsize <= 2 or dtype == np.float32
+        if missing or scale != 1 or offset != 0:
+            values = np.dtype(np.float32 if small else np.float64)
+            given.packing = Packing(scale, offset, missing, values, ("scales", "offsets"))
+
+    def read(box: Box) -> NDArray[Any]:
+        bands = list(range(box[0].start + 1, box[0].stop + 1))
+        values: NDArray[Any] = dataset.read(bands, window=_window(box))
+        return values
+
+    return Source(given, read, lost=lost)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(
+    file: Any, name: Any, given: Description, *, overwrite: bool = False, **options: Any
+) -> Iterator[Sink]:
+    """Make a file."""
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
+    where = file_name(file, _TITLE)
+    check_flag(overwrite, "overwrite")
+    if given.ndim not in (2, 3) or 0 in given.shape:
+        raise ShapeError(
+            f"a raster has 2 or 3 axes, and elements; the array has the shape {given.shape}: a "
+            "selection may have another"
+        )
+    kind = given.dtype
+    if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in _KINDS:
+        raise DTypeError(
+            f"GeoTIFF has no elements of {kind}; it has {', '.join(sorted(_KINDS))}: a.astype "
+            "makes them"
+        )
+    lost: list[str] = []
+    with beside(where, overwrite) as fresh:
+        settings = _settings(given, options, lost)
+        known = {str(each.value).lower() for each in rasterio.enums.Compression}
+        asked = str(settings.get("compress") or "none")
+        if asked.lower() not in known:  # GDAL would leave it out
+            raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
+        try:
+            context = _opened(fresh, "w", where, **settings)
+            dataset = context.__enter__()
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"rasterio cannot make such a file: {error}") from error
+        with contextlib.ExitStack() as stack:
+            stack.push(context.__exit__)
+            with of_library(where, _TITLE):
+                _describe(dataset, given, lost)
+
+            def write(box: Box, values: NDArray[Any]) -> None:
+                cube = values.reshape(-1, *values.shape[-2:])
+                first = box[0].start if given.ndim == 3 else 0
+                bands = list(range(first + 1, first + len(cube) + 1))
+                dataset.write(
+                    cube.astype(kind.newbyteorder("="), copy=False), bands, window=_window(box)
+                )
+
+            rows, columns = dataset.block_shapes[0]
+            pieces = (
+                max(1, given.chunks[-3]) if given.chunks and given.ndim == 3 else 1,
+                rows,
+                columns,
+            )
+            if str(settings.get("interleave", "")).lower() == "pixel" and given.ndim == 3:
+                pieces = (given.shape[0], rows, columns)
+            yield Sink(write, chunks=pieces[-given.ndim :], lost=lost)
+
+
+def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return what rasterio needs to make a file."""
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
+    settings: dict[str, Any] = {
+        "count": given.shape[0] if given.ndim == 3 else 1,
+        "height": given.shape[-2],
+        "width": given.shape[-1],
+        "dtype": given.dtype.newbyteorder("=").name,
+        "BIGTIFF": "IF_SAFER",
+        "interleave": "band",
+    }
+    if given.chunks is not None:
+        rows, columns = given.chunks[-2:]
+        if rows % 16 == 0 and columns % 16 == 0:
+            settings.update(tiled=True, blockysize=rows, blockxsize=columns)
+    attrs = given.attrs
+    if "crs" in attrs:
+        try:
+            settings["crs"] = rasterio.crs.CRS.from_user_input(attrs["crs"])
+        except (rasterio.errors.CRSError, TypeError, ValueError, AttributeError) as error:
+            lost.append(f"attribute 'crs' ({error})")
+    if "transform" in attrs:
+        try:
+            numbers = [float(v) for v in attrs["transform"]]
+            settings["transform"] = rasterio.Affine(*numbers)
+        except (TypeError, ValueError) as error:
+            lost.append(f"attribute 'transform' ({error})")
+    if given.fills:
+        if given.dtype.kind == "c":
+            lost.append(f"the fill value {given.fill_value!r}")
+        else:
+            settings["nodata"] = np.asarray(given.fill_value, given.dtype)[()].item()
+    settings.update(options)
+    return settings
+
+
+def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
+    """Write tags, and what bands have."""
+    tags = {}
+    n = dataset.count
+    for key, value in given.attrs.items():
+        if key in ("scales", "offsets", "units"):
+            try:
+                if len(value) != n:
+                    raise ValueError(f"it has no entry for each of {n} bands")
+                setattr(dataset, key, tuple(value))
+            except (TypeError, ValueError) as error:
+                lost.append(f"attribute {key!r} ({error})")
+        elif key in _OWN:
+            continue
+        elif isinstance(value, str) and "\0" not in value and key and "=" not in key:
+            tags[key] = value
+        elif isinstance(value, (bool, int, float, np.generic)):
+            tags[key] = str(value)
+            lost.append(f"attribute {key!r}, but as text")
+        else:
+            lost.append(f"attribute {key!r}, which is no text")
+    dataset.update_tags(**tags)
+    for name, each in given.coords.items():
+        is_band = given.dims is not None and given.ndim == 3 and each.dims == (given.dims[0],)
+        if name == "band" and is_band and each.values.dtype.kind == "U":
+            dataset.descriptions = tuple(str(v) or None for v in each.values)
+        else:
+            lost.append(f"coordinate {name!r}")
+    if given.dims is not None and given.dims != _DIMS[-given.ndim :]:
+        lost.append(f"the names of the axes {given.dims}")
+
+
+GEOTIFF = Format("geotiff", _TITLE, (".tif", ".tiff", ".gtiff"), _source, _sink, extra="geotiff")

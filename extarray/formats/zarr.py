@@ -1,0 +1,427 @@
+"""Zarr 2 and 3: arrays in stores, through zarr-python."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import numpy as np
+
+from extarray.common.arguments import check_flag
+from extarray.common.errors import ArgumentError, DTypeError, ExistsError
+from extarray.common.extras import require
+from extarray.formats.description import Description, Packing
+from extarray.formats.files import of_library, unknown_part
+from extarray.formats.template import from_template
+from extarray.formats.transfer import Format, Sink, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Unpack
+
+    from numpy.typing import NDArray
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.formats.template import IntoValues
+    from extarray.grid.tiles import Box
+
+__all__ = ["ZARR", "from_zarr", "to_zarr"]
+
+_TITLE = "Zarr"
+#: The attribute by which xarray has names of axes in Zarr 2.
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+@from_template("zarr")
+def from_zarr(
+    store: Any,
+    name: str | None = None,
+    **options: Unpack[IntoValues],
+) -> ExtArray:
+    """Make an array of one in a Zarr store, of format 2 or 3, in bounded memory.
+
+    Parameters
+    ----------
+    store : str, PathLike, zarr.Array, zarr.Group, or a store of zarr
+        What ``zarr.open`` takes.
+    name : str, optional
+        Of the array in its group: ``"run/level"``; None: the store is an array.
+
+    Returns
+    -------
+    ExtArray
+        With the array's fill value, attributes and names of axes: the ``dimension_names`` of Zarr
+        3, or the attribute ``_ARRAY_DIMENSIONS`` of Zarr 2.  Its chunks are the shards, where there
+        are any.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: no array of this name; the message has those that there are.
+    DTypeError
+        A TypeError: texts of variable length, objects.
+
+    Examples
+    --------
+    >>> import os, tempfile, zarr, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.zarr")
+    >>> z = zarr.create_array(name, shape=(2, 2), dtype="i4", dimension_names=("y", "x"))
+    >>> z[...] = [[1, 2], [3, 4]]
+    >>> a = xa.from_zarr(name)
+    >>> a[...], a.dims
+    (array([[1, 2],
+           [3, 4]], dtype=int32), ('y', 'x'))
+    """
+    return ZARR.load(store, name, **options)
+
+
+@from_template("zarr")
+def to_zarr(
+    a: ExtArray | LazyView,
+    store: Any,
+    name: str | None = None,
+    *,
+    selection: Any = None,
+    zarr_format: Literal[2, 3] = 3,
+    overwrite: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> None:
+    """Write an array into a Zarr store, of format 2 or 3, in bounded memory.
+
+    Parameters
+    ----------
+    store : str, PathLike, zarr.Group, or a store of zarr
+    name : str, optional
+        Of the array in the store, with its groups, which are made: ``"run/level"``.  None: the
+        whole store is the array.
+    zarr_format : {2, 3}
+    overwrite : bool
+        Replace an array that has this place.
+    **options
+        As for ``zarr.create_array``: ``compressors``, ``shards``, ``chunks``.  By default chunks
+        are those of the array.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the place is taken.
+    DTypeError
+        A TypeError: Zarr has no such elements.
+    ArgumentError
+        A ValueError: options that zarr does not take.
+
+    Notes
+    -----
+    In a folder the array has its place when it is complete.  In other stores it is written where it
+    belongs, and removed again if that fails.
+
+    Examples
+    --------
+    >>> import os, tempfile, zarr, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.zarr")
+    >>> xa.to_zarr(xa.from_array([[1, 2], [3, 4]], dims=("y", "x")), name, "level")
+    >>> z = zarr.open(name)["level"]
+    >>> z[0].tolist(), z.metadata.dimension_names
+    ([1, 2], ('y', 'x'))
+    """
+    ZARR.save(
+        a,
+        store,
+        name,
+        selection=selection,
+        zarr_format=zarr_format,
+        overwrite=overwrite,
+        progress=progress,
+        **options,
+    )
+
+
+def _is_path(store: Any) -> bool:
+    return isinstance(store, (str, os.PathLike)) and "://" not in os.fspath(store)
+
+
+def _opened(store: Any) -> Any:
+    """Return an array or a group of zarr, open for reading."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    if isinstance(store, (zarr.Array, zarr.Group)):
+        return store
+    with of_library(store, _TITLE):
+        if _is_path(store):
+            os.stat(store)  # the system's own words
+        return zarr.open(store, mode="r")
+
+
+def _walk(group: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the names of the arrays of a group, and of those in it."""
+    for name in sorted(group.array_keys()):
+        yield prefix + name
+    for name in sorted(group.group_keys()):
+        yield from _walk(group[name], f"{prefix}{name}/")
+
+
+def _names(store: Any) -> list[str]:
+    """Return the names of the arrays in a store; that of a store that is an array is empty."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    found = _opened(store)
+    with of_library(store, _TITLE):
+        return [""] if isinstance(found, zarr.Array) else list(_walk(found))
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _source(store: Any, name: Any = None) -> Iterator[Source]:
+    """Open an array for reading."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    found = _opened(store)
+    if isinstance(found, zarr.Group):
+        group, found = found, None
+        with of_library(store, _TITLE):
+            if name:
+                found = group.get(str(name).strip("/"))
+            if not isinstance(found, zarr.Array):
+                raise unknown_part(store, name, "an array", _walk(group))
+    elif name:
+        raise unknown_part(store, name, "an array", [])
+    with of_library(store, _TITLE):
+        source = _source_of(found)
+    yield source
+
+
+def _source_of(array: Any) -> Source:
+    """Return an array of zarr as a source."""
+    lost: list[str] = []
+    dtype = np.dtype(array.dtype)
+    if dtype.hasobject or dtype.kind == "T":
+        raise DTypeError(
+            f"the array {array.name!r} has elements of {dtype}, which are of no fixed size"
+        )
+    attrs = dict(array.attrs)
+    shape = tuple(array.shape)
+    names: Any = getattr(array.metadata, "dimension_names", None)
+    if names is None and array.metadata.zarr_format == 2:
+        names = attrs.pop(_DIMENSIONS, None)
+    given = Description(
+        shape,
+        dtype,
+        tuple(getattr(array, "shards", None) or array.chunks),
+        attrs=attrs,
+        packing=Packing.of_attrs({k: _number(v, dtype) for k, v in attrs.items()}, dtype),
+    )
+    if array.fill_value is not None:
+        given.fill_value = np.asarray(array.fill_value, dtype)[()]
+    if names is not None and any(n is not None for n in names):
+        dims = tuple(n if n is not None else f"dim_{j}" for j, n in enumerate(names))
+        if len(dims) == len(shape) and len(set(dims)) == len(dims) and all(dims):
+            given.dims = dims
+        else:
+            lost.append(f"the names of the axes {dims}")
+
+    def read(box: Box) -> NDArray[Any]:
+        return np.asarray(array[box or ...]).astype(dtype, copy=False)
+
+    return Source(given, read, lost=lost)
+
+
+def _number(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number of JSON as one of NumPy, as those that say what is missing are."""
+    return dtype.type(value) if type(value) in (int, float) and dtype.kind == "f" else value
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(
+    store: Any,
+    name: Any,
+    given: Description,
+    *,
+    overwrite: bool = False,
+    zarr_format: Any = 3,
+    **options: Any,
+) -> Iterator[Sink]:
+    """Make an array: in a folder beside its place, or at its place in a store of another kind."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    if zarr_format not in (2, 3):
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+    check_flag(overwrite, "overwrite")
+    inner = str(name).strip("/") if name else ""
+    lost: list[str] = []
+    if isinstance(store, zarr.Group):
+        inner = "/".join(filter(None, [store.path, inner]))
+        store = store.store
+    root = store.root if isinstance(store, zarr.storage.LocalStore) else store
+    with contextlib.ExitStack() as stack:
+        if _is_path(root):
+            place = os.path.join(os.path.abspath(os.fspath(root)), *filter(None, inner.split("/")))
+            fresh = stack.enter_context(_folder(zarr, place, root, inner, overwrite, zarr_format))
+            target, inside = fresh, None
+        else:
+            target, inside = store, inner or None
+            stack.enter_context(_place(zarr, store, inner, overwrite))
+        with of_library(store, _TITLE):
+            array = _made(zarr, target, inside, given, zarr_format, overwrite, options, lost)
+        keeps = not _is_path(root)  # memory may keep what it is given
+
+        def write(box: Box, values: NDArray[Any]) -> None:
+            array[box or ...] = values.copy() if keeps else values
+
+        yield Sink(write, chunks=tuple(array.shards or array.chunks), lost=lost)
+
+
+@contextlib.contextmanager
+def _folder(
+    zarr: Any, place: str, root: Any, inner: str, overwrite: bool, zarr_format: int
+) -> Iterator[str]:
+    """Give a folder that takes the place of an array at the end of the block."""
+    with of_library(root, _TITLE):
+        there = os.path.lexists(place) and (not os.path.isdir(place) or bool(os.listdir(place)))
+        if there:
+            if not overwrite:
+                raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
+            if not any(os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zarray")):
+                raise ExistsError(
+                    errno.EEXIST, "it is no array of Zarr, which alone is replaced", place
+                )
+            if not isinstance(zarr.open(place, mode="r"), zarr.Array):
+                raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", place)
+        os.stat(os.path.dirname(os.path.abspath(os.fspath(root))))  # no more folders are made
+        outer = os.path.dirname(place)
+        made: list[str] = []
+        if inner:
+            up = outer
+            while not os.path.isdir(up):
+                made.append(up)
+                up = os.path.dirname(up)
+            os.makedirs(outer, exist_ok=True)
+        fresh = os.path.join(outer, f".{os.path.basename(place)}.{uuid4().hex}.new")
+        os.mkdir(fresh)
+    try:
+        yield fresh
+        with of_library(root, _TITLE):
+            old = fresh + ".old"
+            if os.path.lexists(place):
+                os.rename(place, old)
+            os.rename(fresh, place)
+            shutil.rmtree(old, ignore_errors=True)
+            if inner:
+                group = zarr.open_group(
+                    os.fspath(root), mode="a", zarr_format=_format_of(root, zarr_format)
+                )
+                for step in [p for p in inner.split("/")[:-1] if p]:
+                    group = group.require_group(step)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        for each in made:
+            with contextlib.suppress(OSError):
+                os.rmdir(each)
+        raise
+
+
+def _format_of(root: Any, default: int) -> int:
+    """Return the format of a group in a folder, or the format that a new one gets."""
+    where = os.fspath(root)
+    if os.path.exists(os.path.join(where, "zarr.json")):
+        return 3
+    return 2 if os.path.exists(os.path.join(where, ".zgroup")) else default
+
+
+@contextlib.contextmanager
+def _place(zarr: Any, store: Any, inner: str, overwrite: bool) -> Iterator[None]:
+    """Refuse a place in a store that is taken; leave nothing there where the block fails."""
+    with of_library(store, _TITLE):
+        try:
+            there = zarr.open(store, path=inner, mode="r")
+        except (FileNotFoundError, KeyError, zarr.errors.BaseZarrError):
+            there = None
+        if there is not None and not isinstance(there, zarr.Array):
+            if inner or any(True for _ in there.keys()):  # noqa: SIM118 -- a group of zarr
+                raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", inner)
+        elif there is not None and not overwrite:
+            raise ExistsError(
+                errno.EEXIST, "there is an array; overwrite=True replaces it", inner or "/"
+            )
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            zarr.core.sync.sync(zarr.storage.StorePath(store, inner).delete_dir())
+        raise
+
+
+def _made(
+    zarr: Any,
+    store: Any,
+    inner: str | None,
+    given: Description,
+    zarr_format: int,
+    overwrite: bool,
+    options: dict[str, Any],
+    lost: list[str],
+) -> Any:
+    """Make an array of zarr."""
+    attrs: dict[str, Any] = {}
+    for key, value in given.attrs.items():
+        plain = value.item() if isinstance(value, (np.bool_, np.floating, np.integer)) else value
+        if not _is_json(plain):
+            lost.append(f"attribute {key!r}, which JSON does not have")
+            continue
+        if plain is not value:
+            lost.append(f"the type of the attribute {key!r}")
+        attrs[key] = plain
+    lost.extend(f"coordinate {each!r}" for each in given.coords)
+    settings = dict(options)
+    if given.dims is not None and zarr_format == 3:
+        settings.setdefault("dimension_names", given.dims)
+    elif given.dims is not None:
+        attrs.setdefault(_DIMENSIONS, list(given.dims))
+    if given.shape and "chunks" not in settings:
+        assert given.chunks is not None
+        own = tuple(max(1, min(c, n)) for c, n in zip(given.chunks, given.shape, strict=True))
+        shards = settings.get("shards")
+        settings["chunks"] = "auto" if shards is not None else own
+    if given.fills or given.dtype.kind in "iufcb":
+        settings.setdefault("fill_value", np.asarray(given.fill_value, given.dtype)[()])
+    try:
+        return zarr.create_array(
+            store,
+            name=inner,
+            shape=given.shape,
+            dtype=given.dtype,
+            zarr_format=zarr_format,
+            attributes=attrs,
+            overwrite=overwrite and inner is not None,
+            **settings,
+        )
+    except (TypeError, ValueError) as error:
+        if "dtype" in str(error).lower() or "data type" in str(error).lower():
+            raise DTypeError(
+                f"Zarr {zarr_format} has no elements of {given.dtype}: {error}"
+            ) from error
+        raise ArgumentError(f"zarr cannot make such an array: {error}") from error
+
+
+def _is_json(value: Any) -> bool:
+    """Tell whether JSON has a value, and gives it back as it is."""
+    if isinstance(value, (bool, int, str, type(None))):
+        return True
+    if isinstance(value, float):
+        return value - value == 0
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return isinstance(value, dict) and all(
+        isinstance(k, str) and _is_json(v) for k, v in value.items()
+    )
+
+
+ZARR = Format(
+    "zarr", _TITLE, (".zarr",), _source, _sink, part="an array", extra="zarr", names=_names
+)

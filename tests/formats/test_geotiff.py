@@ -1,0 +1,110 @@
+"""GeoTIFF: georeferencing, bands, tiles, what stands for no data, files of more than 4 GiB."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from peers import quiet_georeference
+
+import extarray as xa
+
+rasterio = pytest.importorskip("rasterio")
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "file.tif"
+
+
+def made(file, **options):
+    x = np.arange(2 * 40 * 50, dtype="i2").reshape(2, 40, 50)
+    settings = {"count": 2, "height": 40, "width": 50, "dtype": "int16", **options}
+    with quiet_georeference(), rasterio.open(file, "w", driver="GTiff", **settings) as f:
+        f.write(x)
+        f.update_tags(SENSOR="OLI")
+        f.descriptions = ("red", "green")
+        f.scales, f.offsets, f.units = (0.5, 0.5), (10.0, 10.0), ("K", "K")
+    return x
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"interleave": "pixel", "compress": "lzw", "predictor": 2},
+        {"tiled": True, "blockxsize": 16, "blockysize": 32, "compress": "zstd"},
+        {"BIGTIFF": "YES", "compress": "deflate", "interleave": "band"},
+        {"ENDIANNESS": "BIG"},
+    ],
+    ids=str,
+)
+def test_files_of_every_kind(file, options, tmp_path):
+    transform = rasterio.Affine(30.0, 0.0, 583000.0, 0.0, -30.0, 4520000.0)
+    x = made(file, crs="EPSG:32618", transform=transform, nodata=-9, **options)
+    a = xa.from_geotiff(file)
+    assert np.array_equal(a[...], x) and a.dims == ("band", "y", "x") and a.fill_value == -9
+    assert a.attrs["transform"] == list(transform)[:6] and "UTM zone 18N" in a.attrs["crs"]
+    assert a.attrs["SENSOR"] == "OLI" and a.attrs["units"] == ["K", "K"]
+    assert a.attrs["coords"]["band"]["data"].tolist() == ["red", "green"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        xa.to_geotiff(a, tmp_path / "copy.tif", **options)
+        b = xa.from_geotiff(tmp_path / "copy.tif")
+    assert np.array_equal(b[...], x) and b.fill_value == -9
+    names = set(a.attrs) - {"coords"}
+    assert {k: a.attrs[k] for k in names} == {k: b.attrs[k] for k in names}
+    with rasterio.open(file) as f, rasterio.open(tmp_path / "copy.tif") as g:
+        for what in ("crs", "transform", "nodata", "descriptions", "scales", "offsets", "units"):
+            assert getattr(f, what) == getattr(g, what)
+        assert f.tags() == g.tags()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.tif", "file.tif"]
+
+
+def test_packed_numbers(file):
+    x = made(file, nodata=3)
+    values = xa.from_geotiff(file, mask_and_scale=True)
+    expected = np.where(x == 3, np.nan, x * 0.5 + 10).astype("f4")
+    np.testing.assert_array_equal(values[...], expected)
+    assert not {"scales", "offsets"} & set(values.attrs)
+
+
+def test_tiles_are_those_of_the_array(file):
+    xa.to_geotiff(xa.zeros((3, 100, 100), "u1", chunks=(1, 32, 48)), file)
+    with quiet_georeference(), rasterio.open(file) as f:
+        assert f.block_shapes == [(32, 48)] * 3
+    xa.to_geotiff(xa.zeros((100, 100), "u1", chunks=(33, 100)), file, overwrite=True)
+    assert xa.from_geotiff(file).shape == (1, 100, 100)
+
+
+def test_what_is_lost_is_named(file):
+    attrs = {"crs": "no such thing", "transform": [1, 2], "list": [1], "scales": [1.0] * 5}
+    a = xa.from_array(np.zeros((2, 3, 4), "u1"), attrs=attrs)
+    with pytest.warns(xa.LossyWarning) as caught:
+        xa.to_geotiff(a, file)
+    assert all(repr(name) in str(caught[0].message) for name in attrs)
+    with quiet_georeference(), rasterio.open(file, "r+") as f:
+        f.write_colormap(1, {0: (1, 2, 3, 255)})
+        f.update_tags(2, NAME="x")
+    with pytest.warns(xa.LossyWarning, match=r"the colours of band 1.*'NAME' of band 2|'NAME'"):
+        xa.from_geotiff(file)
+
+
+def test_what_a_file_cannot_be(file):
+    for a, error in (
+        (xa.zeros((3,)), xa.ShapeError),
+        (xa.zeros((0, 3)), xa.ShapeError),
+        (xa.zeros((1, 1, 1, 1)), xa.ShapeError),
+        (xa.zeros((2, 2), "?"), xa.DTypeError),
+        (xa.zeros((2, 2), "S3"), xa.DTypeError),
+    ):
+        with pytest.raises(error):
+            xa.to_geotiff(a, file)
+    with pytest.raises(xa.ExtArrayError):
+        xa.to_geotiff(xa.zeros((2, 2)), file, compress="no such thing")
+    with quiet_georeference():
+        options = {"count": 1, "height": 2, "width": 2, "dtype": "complex_int16"}
+        rasterio.open(file, "w", driver="GTiff", **options).close()
+    with pytest.raises(xa.DTypeError, match="complex_int16"):
+        xa.from_geotiff(file)
