@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from extarray.formats.geotiff import from_geotiff, to_geotiff
     from extarray.formats.hdf5 import from_hdf5, to_hdf5
     from extarray.formats.mapped import MappedArray, map_hdf5, map_netcdf
+    from extarray.formats.mat import from_mat, to_mat
     from extarray.formats.netcdf import from_netcdf, to_netcdf
     from extarray.formats.registry import file_formats
     from extarray.formats.zarr import from_zarr, to_zarr
@@ -75,6 +76,7 @@ _later = LazyImports(
         "extarray.formats.geotiff": "from_geotiff to_geotiff",
         "extarray.formats.hdf5": "from_hdf5 to_hdf5",
         "extarray.formats.mapped": "MappedArray map_hdf5 map_netcdf",
+        "extarray.formats.mat": "from_mat to_mat",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
         "extarray.formats.registry": "file_formats",
         "extarray.formats.zarr": "from_zarr to_zarr",
@@ -131,6 +133,7 @@ __all__ = [
     "from_fits",
     "from_geotiff",
     "from_hdf5",
+    "from_mat",
     "from_netcdf",
     "from_npy",
     "from_npz",
@@ -152,6 +155,7 @@ __all__ = [
     "to_fits",
     "to_geotiff",
     "to_hdf5",
+    "to_mat",
     "to_netcdf",
     "to_npy",
     "to_npz",

@@ -18,6 +18,8 @@ From the top down; each module uses some of those below it, and none above:
     Zarr 2 and 3: arrays in stores, through zarr-python.
 ``geotiff``
     GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
+``mat``
+    MATLAB: matrices in .mat files, of version 5 by a reader of our own, of 7.3 through h5py.
 ``fits``
     FITS: images, with the cards of their headers, through astropy.
 ``envi``

@@ -28,6 +28,7 @@ _ours = LazyImports(
         "extarray.formats.flat": "NPY NPZ RAW",
         "extarray.formats.geotiff": "GEOTIFF",
         "extarray.formats.hdf5": "HDF5",
+        "extarray.formats.mat": "MAT",
         "extarray.formats.netcdf": "NETCDF",
         "extarray.formats.zarr": "ZARR",
     }

@@ -102,3 +102,19 @@ def test_geotiff(scene, tmp_path):
         assert np.array_equal(a[...], f.read())
     xa.to_geotiff(a, tmp_path / "file.tif", compress="deflate")
     assert_same(xa.from_geotiff(tmp_path / "file.tif"), a)
+
+
+@pytest.mark.parametrize("file", files(".mat"), ids=lambda p: Path(p).name)
+def test_mat(file, tmp_path):
+    sio = pytest.importorskip("scipy.io")
+    there = sio.loadmat(file)
+    for name in xa.file_formats()["mat"].names(file):
+        if there[name].dtype.kind in "OU":
+            with pytest.raises(xa.DTypeError):
+                xa.from_mat(file, name)
+            continue
+        a = xa.from_mat(file, name)
+        assert np.array_equal(a[...], there[name]) and a.dtype == there[name].dtype
+        for version in ("5", "7.3"):
+            xa.to_mat(a, tmp_path / f"file{version}.mat", name, version=version)
+            assert_same(xa.from_mat(tmp_path / f"file{version}.mat", name), a)

@@ -48,6 +48,8 @@ FUNCTIONS = {
     "to_geotiff": "a file selection overwrite progress options",
     "from_zarr": "store name path chunks mask_and_scale overwrite progress",
     "to_zarr": "a store name selection zarr_format overwrite progress options",
+    "from_mat": "file variable path chunks mat_dtype overwrite progress",
+    "to_mat": "a file variable selection version overwrite progress",
     "from_npy": "file path chunks overwrite progress",
     "to_npy": "a file selection order overwrite progress",
     "from_npz": "file name path chunks overwrite progress",

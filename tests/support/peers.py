@@ -198,6 +198,47 @@ def _read_zarr(file, x, name=""):
     return np.asarray(zarr.open(file, path=name)[...])
 
 
+def _write_mat(file, x, **options):
+    import scipy.io
+
+    scipy.io.savemat(file, {"level": x}, **options)
+
+
+def _read_mat(file, x):
+    import scipy.io
+
+    read = scipy.io.loadmat(file)["level"]
+    return read.astype(bool) if x.dtype.kind == "b" else read  # logical ones are "uint8" there
+
+
+def _write_mat73(file, x):
+    import h5py
+
+    names = {"f": {8: "double", 4: "single"}, "i": {}, "u": {}}
+    for n in (1, 2, 4, 8):
+        names["i"][n], names["u"][n] = f"int{8 * n}", f"uint{8 * n}"
+    with h5py.File(file, "w", userblock_size=512) as f:
+        if x.dtype.kind == "c":
+            part = f"f{x.itemsize // 2}"
+            values = np.empty(x.shape, [("real", part), ("imag", part)])
+            values["real"], values["imag"] = x.real, x.imag
+            said = names["f"][x.itemsize // 2]
+        else:
+            values, said = x, names[x.dtype.kind][x.itemsize]
+        f["level"] = values.T
+        f["level"].attrs["MATLAB_class"] = np.bytes_(said)
+
+
+def _read_mat73(file, x):
+    import h5py
+
+    with h5py.File(file) as f:
+        values = f["level"][()].T
+    if x.dtype.kind == "c":
+        return (values["real"] + 1j * values["imag"]).astype(x.dtype)
+    return values
+
+
 _ALL = ["attrs", "numbers", "dims", "coords", "fill_value"]
 _ANY = [
     *_NUMBERS,
@@ -393,5 +434,33 @@ PEERS = [
         ["i4", "u1", ">f8", ">u2", "f4", "i8", "?", "c8", "f2", "S3", "M8[s]"],
         keeps=frozenset(["attrs", "dims", "fill_value"]),
         needs="zarr",
+    ),
+    *(
+        Peer(
+            "mat, compressed" if is_compressed else "mat",
+            lambda file, x, is_compressed=is_compressed: _write_mat(
+                file, x, do_compression=is_compressed
+            ),
+            _read_mat,
+            lambda file, x, **options: xa.from_mat(file, **options),
+            lambda a, file, **options: xa.to_mat(a, file, "level", **options),
+            ".mat",
+            ["i4", "u1", "f4", "f8", "i2", "u2", "u4", "i8", "u8", "i1", "c8", "c16", "?"],
+            ranks=(2, 3, 4),
+            needs="scipy",
+        )
+        for is_compressed in (False, True)
+    ),
+    Peer(
+        "mat, version 7.3",
+        _write_mat73,
+        _read_mat73,
+        lambda file, x, **options: xa.from_mat(file, "level", **options),
+        lambda a, file, **options: xa.to_mat(a, file, "level", version="7.3", **options),
+        ".mat",
+        ["i4", "u1", "f4", "f8", "i2", "u2", "u4", "i8", "u8", "i1", "c8", "c16"],
+        ranks=(2, 3, 4),
+        empty=False,
+        needs="h5py",
     ),
 ]

@@ -1,0 +1,124 @@
+"""MATLAB: what is no matrix of numbers, several variables, orders of bytes, both versions."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+sio = pytest.importorskip("scipy.io")
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "file.mat"
+
+
+def test_what_is_no_matrix_of_numbers_is_refused(file):
+    import scipy.sparse
+
+    others = {
+        "word": "text",
+        "some": {"a": 1},
+        "cells": np.array([1, "a"], object),
+        "sparse": scipy.sparse.eye_array(3).tocsc(),
+    }
+    sio.savemat(file, {**others, "x": np.arange(3.0)})
+    for name, words in zip(others, ("text", "a struct", "cells", "a sparse"), strict=True):
+        with pytest.raises(xa.DTypeError, match=f"'{name}' is {words}"):
+            xa.from_mat(file, name)
+    assert xa.file_formats()["mat"].names(file) == [*others, "x"]
+    assert xa.from_mat(file, "x")[...].tolist() == [[0, 1, 2]]
+    with pytest.raises(xa.VariableError, match="'word', 'some'"):
+        xa.from_mat(file)
+
+
+def test_what_is_none_in_version_7_3(file):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(file, "w", userblock_size=512) as f:
+        for name, said in (("word", "char"), ("cells", "cell"), ("flags", "logical")):
+            f[name] = np.ones((2, 3), "u2" if name == "word" else "u1")
+            f[name].attrs["MATLAB_class"] = np.bytes_(said)
+        f.create_group("some").attrs["MATLAB_class"] = np.bytes_("struct")
+        f.create_group("#refs#")
+        f["empty"] = np.array([0, 3], "u8")
+        f["empty"].attrs["MATLAB_class"] = np.bytes_("double")
+        f["empty"].attrs["MATLAB_empty"] = np.uint8(1)
+    for name, words in (("word", "char"), ("cells", "cell"), ("some", "struct")):
+        with pytest.raises(xa.DTypeError, match=words):
+            xa.from_mat(file, name)
+    flags = xa.from_mat(file, "flags")
+    assert flags.dtype == bool and flags.shape == (3, 2)
+    assert xa.from_mat(file, "empty").shape == (0, 3)
+    assert "#refs#" not in xa.file_formats()["mat"].names(file)
+
+
+@pytest.mark.parametrize("version", ["5", "7.3"])
+def test_variables_beside_each_other(file, version):
+    if version == "7.3":
+        pytest.importorskip("h5py")
+    x = np.arange(24.0).reshape(2, 3, 4)
+    xa.to_mat(xa.from_array(x), file, "a", version=version)
+    xa.to_mat(xa.from_array(x > 3), file, "b")
+    xa.to_mat(xa.from_array(x * 1j), file, "c")
+    with pytest.raises(xa.ExistsError, match="'b'"):
+        xa.to_mat(xa.from_array(x), file, "b")
+    xa.to_mat(xa.from_array(x[0, 0]), file, "b", overwrite=True)
+    for name, wanted in (("a", x), ("b", x[:1, 0]), ("c", x * 1j)):
+        assert np.array_equal(xa.from_mat(file, name)[...], wanted)
+    if version == "5":
+        there = sio.loadmat(file)
+        assert np.array_equal(there["c"], x * 1j) and np.array_equal(there["b"], x[:1, 0])
+    with pytest.raises(xa.ArgumentError, match=f"version {version}"):
+        xa.to_mat(xa.zeros((2,)), file, "d", version={"5": "7.3", "7.3": "5"}[version])
+
+
+def test_a_big_endian_file(file):
+    """As machines wrote it that are no more; SciPy reads it, and writes none."""
+    x = np.array([[1, 2, 3], [4, 5, 6]], ">i2")
+    parts = [(6, struct.pack(">II", 10, 0)), (5, struct.pack(">ii", 2, 3)), (1, b"level")]
+    parts.append((3, x.tobytes(order="F")))
+    said = b"".join(
+        struct.pack(">II", kind, len(data)) + data + b"\0" * (-len(data) % 8)
+        for kind, data in parts
+    )
+    head = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack(">H", 0x0100) + b"MI"
+    file.write_bytes(head + struct.pack(">II", 14, len(said)) + said)
+    assert np.array_equal(sio.loadmat(file)["level"], x)
+    a = xa.from_mat(file)
+    assert np.array_equal(a[...], x) and a.dtype == ">i2"
+    xa.to_mat(a, file, "copy")
+    assert np.array_equal(sio.loadmat(file)["copy"], x)
+    assert np.array_equal(sio.loadmat(file)["level"], x)
+
+
+def test_whole_numbers_are_stored_as_integers(file):
+    """As MATLAB does, and SciPy does not."""
+    x = np.array([[1, 2], [3, 300]], "<i2")
+    sio.savemat(file, {"x": x})
+    data = bytearray(file.read_bytes())
+    assert data[128 + 16] == 10  # the class: int16
+    data[128 + 16] = 6  # double
+    file.write_bytes(data)
+    assert xa.from_mat(file).dtype == sio.loadmat(file)["x"].dtype == "i2"
+    a = xa.from_mat(file, mat_dtype=True)
+    assert a.dtype == "f8" and np.array_equal(a[...], x)
+
+
+def test_what_a_file_cannot_be(file):
+    for dtype in ("f2", "S3", "M8[s]", [("a", "i4")], "g"):
+        with pytest.raises(xa.DTypeError, match="astype"):
+            xa.to_mat(xa.zeros((2, 2), dtype), file, "x")
+    for name in ("1x", "a b", "", "ä", "a" * 64):
+        with pytest.raises(xa.ArgumentError, match="no name"):
+            xa.to_mat(xa.zeros((2, 2)), file, name)
+    a = xa.create(file.with_name("large"), (1 << 16, 1 << 16), "u1", sparse=True)
+    with a, pytest.raises(xa.LimitError, match=r"7\.3"):
+        xa.to_mat(a, file, "x", version="5")
+    assert not file.exists()
+    sio.savemat(file, {"x": [1]}, format="4")
+    with pytest.raises(xa.FormatError, match="version 5"):
+        xa.from_mat(file)
