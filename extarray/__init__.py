@@ -30,6 +30,7 @@ except ModuleNotFoundError as error:
 from extarray.array.array import ExtArray
 from extarray.array.copies import provide_rechunk
 from extarray.array.creation import create, empty, from_array, full, ones, open, zeros
+from extarray.array.facts import provide_pictures
 from extarray.array.together import Together, provide
 from extarray.common.config import config
 from extarray.common.errors import *  # noqa: F403
@@ -92,6 +93,9 @@ _mpi = LazyImports(
         "extarray.mpi.creation": "create_together open_together rechunk_together",
     }
 )
+_plots = LazyImports(
+    {"extarray.mpi.zones": "Distribution Zones", "extarray.plot.accessor": "Plots"}
+)
 _standard = LazyImports({"extarray.array_api": "__array_api_version__"})
 
 
@@ -106,7 +110,20 @@ def _together() -> Together:
     return Together(_mpi.create_together, _mpi.open_together, _mpi.rechunk_together)
 
 
+def _pictures(array: ExtArray) -> Any:
+    return _plots.Plots(array, _zones)
+
+
+def _zones(array: ExtArray, n: int, kind: str, block: Any, process_grid: Any) -> Any:
+    """Return the boxes of each of n ranks."""
+    chosen = _plots.Distribution.of(kind, block, process_grid, array.ndim, n)
+    low, offset = (0,) * array.ndim, array.info()["offset"]
+    zones = _plots.Zones(chosen, low, array.shape, offset, array.chunks, n)
+    return [zones.of(rank) for rank in range(n)]
+
+
 provide(_together)
+provide_pictures(_pictures)
 provide_rechunk(lambda: _later.rechunk)
 dlpack.provide(lambda: _standard.module("__array_api_version__"))
 

@@ -362,6 +362,20 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
         return facts.html(self)
 
+    @property
+    def plot(self) -> Any:
+        """Pictures by matplotlib: `growth`, `slice`, `layout`, `zones`, `plan`.
+
+        See `extarray.plot.Plots`.  They need the extra ``[plot]``.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((4, 3), chunks=(2, 2))
+        >>> figure = a.plot.growth(names=("y", "x"))
+        """
+        return facts.pictures(self)
+
     # -- indexing, beside the brackets ---------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:

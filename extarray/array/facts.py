@@ -43,6 +43,8 @@ __all__ = [
     "html",
     "html_of_view",
     "info",
+    "pictures",
+    "provide_pictures",
     "save_attrs",
     "set_dims",
     "set_policy",
@@ -321,3 +323,16 @@ def html_of_view(view: Any, array: Shown, index: str) -> str:
     facts.update(bytes=view.nbytes, index=index)
     shown: str = _later.describe_view(facts, array.info())
     return shown
+
+
+_make: list[Callable[[Any], Any]] = []
+
+
+def provide_pictures(make: Callable[[Any], Any]) -> None:
+    """Name what makes the pictures of an array, whose room is above this one."""
+    _make[:] = [make]
+
+
+def pictures(array: Shown) -> Any:
+    """Return what draws an array."""
+    return _make[0](array)

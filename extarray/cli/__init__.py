@@ -69,6 +69,7 @@ COMMANDS = {
     "dump": "look.dump",
     "history": "look.history",
     "follow": "look.follow",
+    "plot": "pictures.plot",
     "view": "pictures.view",
     "create": "change.create",
     "extend": "change.extend",

@@ -119,7 +119,7 @@ ATTRIBUTES = [
         "origin",
     ],
     "growth",
-    *["oindex", "vindex", "blocks", "lazy"],
+    *["oindex", "vindex", "blocks", "lazy", "plot"],
 ]
 GROUP = {
     "arrays": "",

@@ -1,0 +1,161 @@
+"""`Plots`: the pictures of an array, as ``a.plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from extarray.plot.growth import growth_map
+from extarray.plot.images import slice_image
+from extarray.plot.layout import layout
+from extarray.plot.plans import rechunk_passes
+from extarray.plot.zones import Zone, zones
+
+__all__ = ["Plots"]
+
+
+@final
+class Plots:
+    """Pictures of an array: ``a.plot``.
+
+    Each is a matplotlib figure, made without ``pyplot``; ``path=`` saves it, ``ax=`` draws into
+    axes of yours.
+
+    Parameters
+    ----------
+    array : ExtArray
+    cut : callable
+        ``cut(array, n, kind, block, process_grid)`` gives the boxes of each of n ranks.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create(None, (4, 3), dims=("y", "x"), chunks=1)
+    >>> a.extend("x", 2)
+    >>> figure = a.plot.growth()
+    >>> figure.axes[0].get_xlabel()
+    'x'
+    """
+
+    __slots__ = ("_array", "_cut")
+
+    def __init__(self, array: Any, cut: Callable[..., Sequence[Sequence[Zone]]]) -> None:
+        self._array, self._cut = array, cut
+
+    def __call__(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the growth map, as `growth` does."""
+        return self.growth(ax, **options)
+
+    def growth(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the grid of chunks: each cell has its address, coloured by segment.
+
+        Parameters
+        ----------
+        ax, **options
+            As for `extarray.plot.growth_map`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return growth_map(self._array, ax, **options)
+
+    def slice(self, ax: Any = None, **options: Any) -> Any:
+        """Draw a plane of elements as an image, or a line of an array of one axis.
+
+        Parameters
+        ----------
+        ax, **options
+            As for `extarray.plot.slice_image`: ``axes=("y", "x")``, ``at={"time": 3}``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return slice_image(self._array, ax, **options)
+
+    def layout(self, selection: Any = None, ax: Any = None, **options: Any) -> Any:
+        """Draw where in the file each chunk lies, and the extents that a selection touches.
+
+        Parameters
+        ----------
+        selection : index, optional
+            Integers, slices, ``...`` and lists of integers.
+        ax, **options
+            As for `extarray.plot.layout`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return layout(self._array, selection, ax, **options)
+
+    def zones(
+        self,
+        n: int,
+        ax: Any = None,
+        *,
+        kind: str = "block",
+        block: Any = 1,
+        process_grid: Sequence[int] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Draw which chunks belong to which of n ranks of MPI.
+
+        Parameters
+        ----------
+        n : int
+            Ranks.
+        ax : matplotlib Axes or sequence of them, optional
+        kind : {"block", "block_cyclic"}
+            As for `extarray.mpi.ParallelArray.distribute`.
+        block : int or sequence of int
+            Chunks of a block, for "block_cyclic".
+        process_grid : sequence of int, optional
+            Ranks along each axis.
+        **options
+            As for `extarray.plot.zones`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return zones(self._array, self.boxes(n, kind, block, process_grid), ax, **options)
+
+    def boxes(
+        self,
+        n: int,
+        kind: str = "block",
+        block: Any = 1,
+        process_grid: Sequence[int] | None = None,
+    ) -> Sequence[Sequence[Zone]]:
+        """Return the boxes of elements of each of n ranks, which `zones` draws.
+
+        Parameters
+        ----------
+        n, kind, block, process_grid
+            As for `zones`.
+
+        Returns
+        -------
+        sequence of sequence of tuple of slice
+        """
+        return self._cut(self._array, n, kind, block, process_grid)
+
+    def plan(self, plan: Any, ax: Any = None, **options: Any) -> Any:
+        """Draw the passes of a plan of `extarray.rechunk_plan`.
+
+        Parameters
+        ----------
+        plan : RechunkPlan
+        ax, **options
+            As for `extarray.plot.rechunk_passes`; the names of the axes are those of the array,
+            where the new one has them in the same order.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        if "names" not in options and plan.shape == self._array.shape:
+            options["names"] = self._array.dims
+        return rechunk_passes(plan, ax, **options)

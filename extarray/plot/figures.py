@@ -1,0 +1,30 @@
+"""Figures: new ones, and axes that are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extarray.common.extras import require
+
+__all__ = ["INK", "RED", "finished", "on_axes"]
+
+#: Colours of lines.
+INK, RED = "#1A1A1A", "#C0392B"
+
+
+def on_axes(ax: Any, size: tuple[float, float], rows: int = 1, **settings: Any) -> tuple[Any, Any]:
+    """Return a figure and its axes: a new one of a size in inches, or that of the given axes."""
+    figures: Any = require("matplotlib.figure", "plot", "a picture")
+    if ax is not None:
+        return ax.figure.figure, ax
+    figure = figures.Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, 1, **settings)
+
+
+def finished(figure: Any, ax: Any, title: str | None, path: Any, dpi: float) -> Any:
+    """Give axes a title, save the figure where a path is given, and return it."""
+    if title is not None:
+        ax.set_title(title, fontsize=10)
+    if path is not None:
+        figure.savefig(path, dpi=dpi)
+    return figure

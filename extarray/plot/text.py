@@ -1,0 +1,259 @@
+"""Pictures as text, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extarray.common.errors import ArgumentError
+from extarray.common.formatting import format_bytes
+from extarray.grid.drawing import axis_titles, held_axes, panel_axis, panels_of, segments
+from extarray.plot.growth import grid_bounds
+from extarray.plot.images import plane_of
+from extarray.plot.layout import layout_of
+from extarray.plot.zones import Zone, owners
+
+__all__ = ["growth_text", "layout_text", "slice_text", "zones_text"]
+
+_SHADES = " .:-=+*#%@"
+_OUTSIDE = "·"
+
+
+def growth_text(
+    a: Any, axis: int | str = -1, at: Mapping[int | str, int] | None = None, width: int = 100
+) -> str:
+    """Return the grid of chunks with the address of each, and lines between segments.
+
+    Parameters
+    ----------
+    a : ExtArray
+    axis, at
+        As for `extarray.plot.growth_map`.
+    width : int
+        Characters of a line; where the addresses need more, cells have the number of the segment,
+        or a letter for it, and stand close.
+
+    Returns
+    -------
+    str
+        What lies outside the bounds is in parentheses.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create(None, (2, 3), chunks=1, dims=("y", "x"))
+    >>> a.extend("y", 1)
+    >>> print(growth_text(a))
+    y down, x to the right
+     0  1  2
+     3  4  5
+    --------
+     6  7  8
+    """
+    starts = np.array([segment.start_address for segment in segments(a)])
+    return _grid(
+        a, axis, at, width, lambda x: np.searchsorted(starts, x, side="right") - 1, lambda x: x
+    )
+
+
+def zones_text(
+    a: Any,
+    ranks: Sequence[Sequence[Zone]],
+    axis: int | str = -1,
+    at: Mapping[int | str, int] | None = None,
+    width: int = 100,
+) -> str:
+    """Return the grid of chunks with the rank of each; parameters as of `growth_text`."""
+    rank_of = owners(a, ranks)
+
+    def rank(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        indices = np.asarray(a.axial.indices(addresses.ravel()))
+        found: NDArray[np.int64] = rank_of[tuple(indices.T)].reshape(addresses.shape)
+        return found
+
+    return _grid(a, axis, at, width, rank, rank)
+
+
+def _grid(a: Any, axis: Any, at: Any, width: int, classes: Any, values: Any) -> str:
+    """Return the planes of a grid: a value for each chunk, and lines between classes."""
+    if 0 in a.grid or not a.ndim:
+        raise ArgumentError(f"cannot draw the grid {a.grid}: it has no chunk; grow the array first")
+    names = axis_titles(a.dims, a.ndim)
+    dims = list(a.dims or ())
+
+    def number(one: Any) -> int:
+        if isinstance(one, str):
+            if one not in dims:
+                raise ArgumentError(f"there is no axis {one!r}")
+            return dims.index(one)
+        return int(one)
+
+    held = held_axes({number(j): index for j, index in (at or {}).items()}, a.grid)
+    free = [j for j in range(a.ndim) if j not in held]
+    if not 1 <= len(free) <= 3:
+        raise ArgumentError(
+            f"cannot draw {len(free)} axes of the grid {a.grid}: 1 to 3 are shown; hold axes at "
+            "one chunk index with at={axis: index}"
+        )
+    across = panel_axis(number(axis), free, a.ndim)
+    panels = panels_of(a.axial, a.grid, held, free, across, names)
+    bounds = grid_bounds(a)
+    lines = []
+    for place, panel in enumerate(panels):
+        head = f"{panel.row_name} down, {panel.column_name} to the right"
+        head = head if panel.row_name else panel.column_name
+        lines.append(f"{panel.title}: {head}" if panel.title else head)
+        where = dict(held) if across is None else {**held, across: place}
+        outside = np.zeros(panel.addresses.shape, np.bool_)
+        if bounds is not None:
+            outside = _outside(a, free, where, bounds, panel.addresses.shape)
+        lines += _panel(classes(panel.addresses), values(panel.addresses), outside, width)
+    return "\n".join(lines)
+
+
+def _outside(
+    a: Any,
+    free: list[int],
+    where: Mapping[int, int],
+    bounds: Sequence[tuple[float, float]],
+    shape: tuple[int, ...],
+) -> NDArray[np.bool_]:
+    """Tell which chunks of a panel have no element inside the bounds."""
+    shown = [j for j in free if j not in where]
+    inside = [
+        (np.arange(a.grid[j]) + 1 > bounds[j][0]) & (np.arange(a.grid[j]) < bounds[j][1])
+        for j in shown
+    ]
+    is_in = inside[0] if len(inside) == 1 else np.logical_and.outer(*inside)
+    is_in = is_in & all(i + 1 > bounds[j][0] and i < bounds[j][1] for j, i in where.items())
+    return ~is_in.reshape(shape)
+
+
+def _panel(
+    owner: NDArray[np.int64], values: NDArray[np.int64], outside: NDArray[np.bool_], width: int
+) -> list[str]:
+    """Return the lines of a panel."""
+    size = len(str(int(values.max())))
+    if owner.shape[1] * (size + 2) > width:  # close by, with a letter for each class
+        letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        step = max(1, -(-owner.shape[1] // width))
+        return [
+            "".join(
+                _OUTSIDE if out or o < 0 else letters[o % len(letters)]
+                for o, out in zip(row[::step], gone[::step], strict=True)
+            )
+            for row, gone in zip(owner[::step], outside[::step], strict=True)
+        ]
+    lines = []
+    for i, row in enumerate(owner):
+        cells, rule = [], []
+        for j, one in enumerate(row):
+            text = "" if one < 0 else str(int(values[i, j]))
+            text = f"({text})" if outside[i, j] else f" {text:>{size}} "
+            new = j > 0 and row[j - 1] != one
+            cells.append(("|" if new else "") + text.rjust(size + 2))
+            differs = i > 0 and owner[i - 1, j] != one
+            rule.append(("+" if new else "") + ("-" if differs else " ") * (size + 2))
+        if i and "-" in "".join(rule):
+            lines.append("".join(rule).rstrip())
+        lines.append("".join(cells).rstrip())
+    return lines
+
+
+def slice_text(
+    a: Any,
+    axes: Sequence[int | str] = (-2, -1),
+    at: Mapping[int | str, int] | None = None,
+    width: int = 100,
+) -> str:
+    """Return a plane of elements in shades of characters, from the least to the greatest.
+
+    Parameters
+    ----------
+    a : ExtArray
+        Of real or complex numbers, or of truth values.
+    axes, at
+        As for `extarray.plot.slice_image`.
+    width : int
+        Characters of a line at most: of more elements, one in several is read.
+
+    Returns
+    -------
+    str
+        What is not finite is ``?``.
+
+    Examples
+    --------
+    >>> import numpy as np, extarray as xa
+    >>> print(slice_text(xa.from_array(np.arange(10.0).reshape(2, 5))))
+    axis 0 down, axis 1 to the right, 0.0 to 9.0
+     .:-=
+    +*#%@
+    """
+    shown, index = plane_of(a, (0,) if a.ndim == 1 else axes, at or {})
+    if a.dtype.kind not in "biufc":
+        raise ArgumentError(f"elements of {a.dtype} are no numbers; draw a view of one field")
+    key = list(index)
+    step = max(1, -(-a.shape[shown[-1]] // width))
+    for j in shown:
+        # A character is about twice as high as wide.
+        key[j] = slice(None, None, step if j == shown[-1] or step == 1 else 2 * step)
+    values = np.asarray(a[tuple(key)])
+    values = values.T if shown != sorted(shown) else values
+    values = np.atleast_2d(np.abs(values) if values.dtype.kind == "c" else values).astype(float)
+    known = np.isfinite(values)
+    low, high = (values[known].min(), values[known].max()) if known.any() else (0.0, 0.0)
+    scaled = (np.where(known, values, low) - low) / ((high - low) or 1.0)
+    places = np.minimum((scaled * len(_SHADES)).astype(int), len(_SHADES) - 1)
+    names = axis_titles(a.dims, a.ndim)
+    head = [f"{names[shown[0]]} down"] if len(shown) == 2 else []
+    head.append(f"{names[shown[-1]]} to the right, {low} to {high}")
+    rows = [
+        "".join(_SHADES[p] if k else "?" for p, k in zip(row, ok, strict=True))
+        for row, ok in zip(places, known, strict=True)
+    ]
+    return "\n".join([", ".join(head), *rows])
+
+
+def layout_text(a: Any, selection: Any = None, width: int = 100) -> str:
+    """Return the file as a bar, in which the chunks that a selection touches are marked.
+
+    Parameters
+    ----------
+    a : ExtArray
+    selection : index, optional
+        As for `extarray.plot.layout`.
+    width : int
+        Characters of the bar: each is a part of the file, ``#`` where all of it is touched, ``+``
+        where some is.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create(None, (4, 4), "u1", chunks=1)
+    >>> print(layout_text(a, (slice(None), 0), width=16))
+    4 of 16 chunks, 4 B, in 4 extents
+    #...#...#...#...
+    0 B to 16 B
+    """
+    found = layout_of(a, ... if selection is None else selection)
+    n = len(found.addresses)
+    touched = np.zeros(n)
+    touched[found.addresses[found.touched]] = 1
+    cells = min(n, width)
+    edges = np.linspace(0, n, cells + 1).astype(int)
+    shares = np.add.reduceat(touched, edges[:-1]) / np.diff(edges)
+    bar = "".join("#" if share == 1 else "+" if share else "." for share in shares)
+    count = int(touched.sum())
+    extents = len(found.extents)
+    head = f"{count} of {n} chunks, {format_bytes(count * a.chunk_bytes)}, in {extents} extent"
+    if extents != 1:
+        head += "s"
+    return f"{head}\n{bar}\n0 B to {format_bytes(n * a.chunk_bytes)}"
