@@ -35,6 +35,9 @@ From the top down; each module uses some of those below it, and none above:
     chunk along each axis; ``run`` walks boxes of chunks with affine addresses and moves the bytes,
     through a mapping or by pread and pwrite.  ``_block.h``, which only this module includes, copies
     one strided block.
+``_ahead``
+    Asking the system for what a transfer will read and the system's cache has not got, before it is
+    read.
 ``_axial``
     `Axial`: the axial vectors of an array, as Python has them: addresses and indices, one at a time
     and vectorised.
@@ -46,7 +49,8 @@ From the top down; each module uses some of those below it, and none above:
     The ``.pxd`` has these as inline functions.
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
-    which lives as long as a view of it.  `Touched`: sets of chunks that all threads may change.
+    which lives as long as a view of it, and whose windows differ in what a page fault brings.
+    `Touched`: sets of chunks that all threads may change.
 ``_selection``
     The entries between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_file``

@@ -131,7 +131,7 @@ cdef class ArrayCore(Transfers):
             at = (i - c * layout.chunk[0]) * layout.stride[0]
         else:
             return NULL
-        return layout.base + address_of(&frame.vectors.state, chunk) * layout.chunk_bytes + at
+        return layout.pages + address_of(&frame.vectors.state, chunk) * layout.chunk_bytes + at
 
     def __getitem__(self, key):
         cdef Frame frame = self.frame

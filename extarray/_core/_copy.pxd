@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t
 
+from ._ahead cimport ahead_t
 from ._vectors cimport axial_t
 from ._mapping cimport touched_t
 from ._selection cimport selection_t
@@ -31,6 +32,8 @@ cdef struct layout_t:
     index_t chunk_bytes
     const index_t *place                # "Z", "H": C-order position in a chunk -> stored position
     char *base                          # the mapped file or memory; NULL: by pread and pwrite
+    char *pages                         # the same, for what is scattered: see Region ...
+    char *blocks                        # ... and for whole chunks here and there
     int fd                              # -1: anonymous memory
     index_t start                       # where in the file the chunks begin
     touched_t *touched                  # NULL: stores may go through the mapping at once
@@ -43,6 +46,7 @@ cdef struct job_t:
     const axial_t *axial
     bint write
     bint stream
+    ahead_t *ahead                      # NULL: elements are moved; else the file is asked for them
     index_t piece                       # what of new chunks is written at once: a power of two
     char *user
     index_t user_stride[MAX_NDIM]       # bytes from selected element to selected element

@@ -20,6 +20,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
+from ._ahead cimport ask_for, ask_for_block
 from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
@@ -110,6 +111,7 @@ cdef int prepare(
     job.user = user
     job.write = False
     job.stream = False
+    job.ahead = NULL
     job.piece = PIECE
     for j in range(ndim):
         start = s.start[j]
@@ -509,6 +511,13 @@ cdef int transfer_part(
     cdef index_t offset = address * L.chunk_bytes
     cdef char *chunk
     cdef int failure
+    if job.ahead != NULL:
+        if L.place != NULL:
+            ask_for(job.ahead, L.start + offset, L.start + offset + L.chunk_bytes)
+        else:
+            ask_for_block(
+                job.ahead, L.start + offset + at, L.fast_to_slow, stride, count, L.ndim, L.itemsize)
+        return 0
     if (w.is_direct and size_of(count, L.ndim, L.itemsize) == L.chunk_bytes
             and not touched_get(L.touched, address)):
         return write_fresh(job, w, address, user, stride, count)
@@ -541,7 +550,7 @@ cdef bint goes_by_rows(const job_t *job) noexcept nogil:
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
-        job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0 and L.base != NULL
+        job.ahead == NULL and job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0 and L.base != NULL
         and L.place == NULL and not L.hollow
         and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
 

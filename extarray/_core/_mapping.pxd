@@ -26,6 +26,8 @@ cdef struct window_t:
     size_t size
     uint64_t device, inode      # of the file; 0 and the address: anonymous memory
     bint is_file
+    char *pages                 # see Region
+    char *blocks
     window_t *next
     window_t *previous
 
@@ -45,6 +47,11 @@ cdef class Counter:
 
 cdef class Region:
     cdef char *base             # NULL: not mapped
+    # Windows of the same size, which show the same bytes.  A fault brings into the cache, beside its
+    # page, what the system guesses to be wanted next; but in `pages` nothing, and in `blocks` the
+    # huge page that it lies in.  `base` where there are none.
+    cdef char *pages
+    cdef char *blocks
     cdef size_t window          # bytes of address space behind base
     cdef size_t committed       # anonymous memory: bytes that may be touched
     cdef int fd                 # -1: anonymous memory
@@ -54,6 +61,8 @@ cdef class Region:
     cdef object __weakref__
 
     cdef void _take(self, char *base, size_t window) noexcept
+    cdef char *_map_again(self, int protection) noexcept
+    cdef void _unmap(self) noexcept
     cdef bint shows(self, const char *first, const char *last) noexcept
 
 

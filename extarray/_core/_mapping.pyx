@@ -13,6 +13,7 @@ leases, the chunks that were touched) know each other's memory.
 """
 
 import os
+import re
 from collections import deque
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -75,6 +76,11 @@ cdef extern from *:
     #endif
     }
 
+    /* Have a fault bring its page alone, without what lies around it. */
+    static void xa_advise_scattered(char *base, size_t length) {
+        (void) madvise(base, length, MADV_RANDOM);
+    }
+
     static void xa_advise_huge(char *base, size_t length) {
     #ifdef MADV_HUGEPAGE
         /* Advice: without huge pages everything works, slower. */
@@ -110,6 +116,7 @@ cdef extern from *:
     void xa_bring(char *base, size_t length) noexcept nogil
     void xa_give_back(char *base, size_t length) noexcept nogil
     void xa_advise_huge(char *base, size_t length) noexcept nogil
+    void xa_advise_scattered(char *base, size_t length) noexcept nogil
     void *xa_publish(void **slot, void *fresh) noexcept nogil
     void *xa_load_pointer(void **slot) noexcept nogil
     uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
@@ -125,6 +132,11 @@ cdef size_t FARTHEST = <size_t> 1 << 47
 cdef size_t GIB = <size_t> 1 << 30
 # A mapping that begins at a multiple of this can show huge pages of the page cache.
 cdef size_t HUGE = <size_t> 1 << 21
+
+
+# Whether a fault can bring one huge page and no others: Linux does from 5.18 on.
+cdef bint BRINGS_BLOCKS = os.path.isdir("/sys/kernel/mm/transparent_hugepage") and tuple(
+    int(number) for number in re.findall("[0-9]+", os.uname().release)[:2]) >= (5, 18)
 
 
 cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil:
@@ -248,6 +260,10 @@ def give_back_pages():
     while window != &ring:
         if window.base != NULL and window.is_file:
             xa_give_back(<char *> window.base, window.size)
+            if window.pages != window.base:
+                xa_give_back(window.pages, window.size)
+            if window.blocks != window.base:
+                xa_give_back(window.blocks, window.size)
         window = window.next
 
 
@@ -426,13 +442,10 @@ cdef class Region:
         self.fd = -1
 
     def __dealloc__(self):
-        global reserved
         if self.here.next != NULL:
             self.here.next.previous = self.here.previous
             self.here.previous.next = self.here.next
-        if self.base != NULL:
-            munmap(self.base - self.head, self.head + self.window)
-            reserved -= self.head + self.window
+        self._unmap()
         if self.fd >= 0:
             close(self.fd)  # at exit, modules are gone
 
@@ -457,6 +470,7 @@ cdef class Region:
             length += self.head
             self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
                       PROT_READ | (PROT_WRITE if writable else 0))
+            self._map_others(PROT_READ | (PROT_WRITE if writable else 0))
         enter(&self.here)
         return self
 
@@ -520,11 +534,50 @@ cdef class Region:
                 raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
 
+    def _map_others(self, int protection):
+        """Map the windows for what is not read on and on, if there is much address space left."""
+        cdef char *base = self._map_again(protection)
+        if base != NULL:
+            self.pages = self.here.pages = base
+            xa_advise_scattered(base, self.window)
+        base = self._map_again(protection) if BRINGS_BLOCKS else NULL
+        if base != NULL:
+            self.blocks = self.here.blocks = base
+            xa_advise_huge(base, self.window)
+            xa_advise_scattered(base, self.window)
+
+    cdef char *_map_again(self, int protection) noexcept:
+        """Map one window more; NULL: there is not much address space left."""
+        global reserved
+        cdef void *base
+        if self.window > FARTHEST // 4 - min(reserved, FARTHEST // 4):
+            return NULL
+        base = mmap(NULL, self.head + self.window, protection, MAP_SHARED | MAP_NORESERVE, self.fd,
+                    self.start - <off_t> self.head)
+        if base == MAP_FAILED:
+            return NULL
+        reserved += self.head + self.window
+        return <char *> base + self.head
+
+    cdef void _unmap(self) noexcept:
+        """Give the windows back."""
+        global reserved
+        cdef size_t length = self.head + self.window
+        if self.blocks != self.base:
+            munmap(self.blocks - self.head, length)
+            reserved -= length
+        if self.pages != self.base:
+            munmap(self.pages - self.head, length)
+            reserved -= length
+        if self.base != NULL:
+            munmap(self.base - self.head, length)
+            reserved -= length
+
     cdef void _take(self, char *base, size_t window) noexcept:
         """Take a window."""
         global reserved
-        self.base = base + self.head
-        self.here.base = self.base
+        self.base = self.pages = self.blocks = base + self.head
+        self.here.base = self.here.pages = self.here.blocks = self.base
         self.window = self.here.size = window - self.head
         reserved += window
 
@@ -615,10 +668,11 @@ cdef class Region:
         cdef size_t page = os.sysconf("SC_PAGE_SIZE")
         cdef size_t low = (start + page - 1) & ~(page - 1)
         if self.base != NULL and self.fd >= 0 and low < self.window:
-            # This fails only where the system has no room for a mapping more; then the pages stay,
-            # and a load of them is what it is where a file was cut off by others.
-            mmap(self.base + low, self.window - low, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)
+            abandon_pages(self.base + low, self.window - low)
+            if self.pages != self.base:
+                abandon_pages(self.pages + low, self.window - low)
+            if self.blocks != self.base:
+                abandon_pages(self.blocks + low, self.window - low)
 
     def fill(self, const unsigned char[::1] pattern not None, size_t start, size_t stop):
         """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory, a whole number of
@@ -647,6 +701,14 @@ cdef class Region:
     def mapped(self):
         """Tell whether the bytes are in the address space."""
         return self.base != NULL
+
+
+cdef void abandon_pages(char *base, size_t length) noexcept:
+    """Show private memory, all zero, where a file was mapped."""
+    # This fails only where the system has no room for a mapping more; then the pages stay, and a
+    # load of them is what it is where a file was cut off by others.
+    mmap(base, length, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)
 
 
 cdef class Epoch:

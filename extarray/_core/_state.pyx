@@ -175,6 +175,8 @@ cdef class ArrayState:
             frame.touched = fresh       # a larger chunk has parts without space
         layout.touched = frame.touched.root if frame.touched is not None else NULL
         layout.base = frame.now.layout.base
+        layout.pages = frame.now.layout.pages
+        layout.blocks = frame.now.layout.blocks
         layout.fd = frame.now.layout.fd
         layout.start = frame.now.layout.start
         layout.sparse = frame.now.layout.sparse
@@ -220,6 +222,8 @@ cdef class ArrayState:
         cdef bint is_open = region is not None
         frame.now.is_writable = is_open and writable
         frame.now.layout.base = region.base if is_open else NULL
+        frame.now.layout.pages = region.pages if is_open else NULL
+        frame.now.layout.blocks = region.blocks if is_open else NULL
         frame.now.layout.fd = region.fd if is_open else -1
         frame.now.layout.start = region.start if is_open else 0
         # Memory has no holes.

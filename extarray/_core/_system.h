@@ -11,8 +11,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #if defined(__linux__)
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 static inline long xa_filesystem(int fd) {
     struct statfs about;
@@ -29,6 +31,39 @@ static inline int xa_exceeds_disk(int fd, off_t length) {
     struct statvfs about;
     return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
         && about.f_frsize != 0 && (uint64_t) length / about.f_frsize > about.f_blocks;
+}
+
+/* Whether a byte of a file is in the system's cache; where the system cannot say, it may be.  To try a
+ * read that may not wait can bring a small page, which keeps a huge one out: so that comes last. */
+static inline int xa_is_cached(int fd, off_t offset) {
+#if defined(__linux__)
+#ifndef __NR_cachestat
+#define __NR_cachestat 451
+#endif
+    struct { uint64_t offset, length; } range = {(uint64_t) offset, 1};
+    struct { uint64_t n_cached, n_dirty, n_in_writeback, n_evicted, n_recently_evicted; } pages;
+    static int is_told = 1;     /* 0: the system has no such call */
+    if (is_told) {
+        if (syscall(__NR_cachestat, fd, &range, &pages, 0) == 0) return pages.n_cached != 0;
+        if (errno == ENOSYS) is_told = 0;
+    }
+#if defined(RWF_NOWAIT)
+    char byte;
+    struct iovec place = {&byte, 1};
+    return preadv2(fd, &place, 1, offset, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+#endif
+#endif
+    (void) fd; (void) offset;
+    return 1;
+}
+
+/* Begin to bring bytes of a file into the system's cache: these pages, and none around them. */
+static inline void xa_ask_for(int fd, off_t offset, off_t length) {
+#if defined(POSIX_FADV_WILLNEED)
+    (void) posix_fadvise(fd, offset, length, POSIX_FADV_WILLNEED);
+#else
+    (void) fd; (void) offset; (void) length;
+#endif
 }
 
 /* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */

@@ -2,12 +2,20 @@
 
 cimport numpy as cnp
 
+from ._ahead cimport ahead_t
 from ._copy cimport job_t
 from ._gather cimport QueryTables
 from ._visits cimport query_t
 from ._selection cimport selection_t
 from ._state cimport ArrayState, Frame
-from ._types cimport index_t
+from ._types cimport MAX_NDIM, index_t
+
+
+# Pieces of a job that were asked for, and are still to be moved.
+cdef struct asked_t:
+    bint is_there
+    int low[MAX_NDIM]
+    int high[MAX_NDIM]
 
 
 cdef class Transfers(ArrayState):
@@ -18,6 +26,11 @@ cdef class Transfers(ArrayState):
     ) except -1
     cdef int _look_for_signals(self, bint write) except -1
     cdef int _run_large(self, Frame frame, job_t *job, index_t size) except -1
+    cdef int _run_cold(self, job_t *job, const int *zeros) except -1
+    cdef int _ask(
+        self, job_t *job, ahead_t *ahead, const int *low, const int *high, asked_t *asked
+    ) except -1
+    cdef int _run_asked(self, const job_t *job, const asked_t *asked) except -1
     cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1
     cdef int _check_transferred(self, Frame frame, int failure, bint write) except -1
     cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1

@@ -16,6 +16,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from ._ahead cimport ahead_t, end_asking, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport QueryTables
@@ -58,6 +59,14 @@ cdef struct walk_t:
 
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
+# Points with more than this of the file between them are scattered: reading ahead of each brings what
+# nobody asked for, and reading all in one is no faster.
+cdef index_t SCATTERED_BYTES = 1 << 16
+# What is not in the system's cache is asked for ahead: so much of the chunks at a time, and nothing
+# of results so small that to look costs more than it gives.
+cdef index_t AHEAD_BYTES = 1 << 26
+cdef index_t ASK_BYTES = 1 << 10
+cdef index_t FAR_BYTES = 1 << 19            # below this, one look has to do
 cdef index_t PART_BYTES = 1 << 28           # between parts as large, signals are looked for
 cdef index_t CHECK_BYTES = 1 << 20          # above this, a look at the length of the file costs nothing
 
@@ -107,6 +116,7 @@ cdef class Transfers(ArrayState):
             job.write = write
             job.stream = size >= STREAM_BYTES
             if size < RELEASE_BYTES and frame.now.layout.base != NULL:
+                job.layout.base = job.layout.pages
                 failure = run(&job, NULL, NULL)
             else:
                 failure = self._run_large(frame, &job, size)
@@ -164,6 +174,8 @@ cdef class Transfers(ArrayState):
         frame.vectors.pin(&state)
         job.axial = &state
         try:
+            if not job.write and size >= ASK_BYTES and is_cold(job, size):
+                return self._run_cold(job, zeros)
             if size > PART_BYTES:
                 return self._run_parts(job, zeros, job.n_pieces)
             if shares > 1 and job.layout.ndim > 0:
@@ -173,6 +185,57 @@ cdef class Transfers(ArrayState):
             return failure
         finally:
             frame.vectors.unpin()
+
+    cdef int _run_cold(self, job_t *job, const int *zeros) except -1:
+        """Run a job whose elements are on the disk: each part is asked for while the one before it is
+        moved."""
+        cdef ahead_t ahead
+        cdef asked_t asked
+        cdef int failure
+        ahead.fd = job.layout.fd
+        ahead.start = ahead.stop = 0
+        asked.is_there = False
+        ahead.brings_blocks = job.layout.base != job.layout.blocks
+        job.layout.base = job.layout.blocks
+        failure = self._ask(job, &ahead, zeros, job.n_pieces, &asked)
+        return failure if failure else self._run_asked(job, &asked)
+
+    cdef int _ask(
+        self, job_t *job, ahead_t *ahead, const int *low, const int *high, asked_t *asked
+    ) except -1:
+        """Ask for the pieces low ... high - 1 of a job, and move what was asked for before."""
+        cdef int middle[MAX_NDIM]
+        cdef index_t size = job.layout.chunk_bytes
+        cdef int j, axis = -1, failure
+        for j in range(job.layout.ndim):
+            size *= high[j] - low[j]
+            if axis < 0 and high[j] - low[j] > 1:
+                axis = j
+        if size > AHEAD_BYTES and axis >= 0:
+            memcpy(middle, high, sizeof(middle))
+            middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
+            failure = self._ask(job, ahead, low, middle, asked)
+            if failure:
+                return failure
+            memcpy(middle, low, sizeof(middle))
+            middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
+            return self._ask(job, ahead, middle, high, asked)
+        with nogil:
+            job.ahead = ahead
+            failure = run(job, low, high)
+            end_asking(ahead)
+            job.ahead = NULL
+        if failure == 0 and asked.is_there:
+            failure = self._run_asked(job, asked)
+            self._look_for_signals(False)
+        memcpy(asked.low, low, sizeof(asked.low))
+        memcpy(asked.high, high, sizeof(asked.high))
+        asked.is_there = True
+        return failure
+
+    cdef int _run_asked(self, const job_t *job, const asked_t *asked) except -1:
+        """Move the pieces that were asked for."""
+        return self._run_parts(job, asked.low, asked.high)
 
     cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1:
         """Run the pieces low ... high - 1 of a job, first one half of them where they are many: between
@@ -302,6 +365,8 @@ cdef class Transfers(ArrayState):
         q.offset = 0 if query.field is None else query.field.offset
         q.stage_limit = block_limit() // max(1, config.threads)
         size = query.size * q.size
+        if query.size < frame.now.file_bytes // SCATTERED_BYTES:
+            q.layout.base = q.layout.pages
         q.write = write
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
@@ -708,6 +773,37 @@ cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noe
         else:
             return PART
     return how
+
+
+cdef bint is_cold(const job_t *job, index_t size) noexcept:
+    """Tell whether a job of `size` bytes reads what is not in the system's cache, as its first, its
+    middle and its last piece show.
+
+    Large ones that read chunks whole do not count: for them the system reads ahead as well as can be.
+    """
+    cdef const layout_t *L = &job.layout
+    cdef index_t chunk[MAX_NDIM]
+    cdef index_t offset, whole = L.chunk_bytes
+    cdef const piece_t *piece
+    cdef int j, k
+    if L.fd < 0:
+        return False
+    if size > AHEAD_BYTES:
+        for j in range(L.ndim):
+            whole *= job.n_pieces[j]
+        if size >= whole // 2:
+            return False
+    for k in range(3 if size >= FAR_BYTES else 1):
+        offset = L.start
+        for j in range(L.ndim):
+            piece = &job.pieces[j][(job.n_pieces[j] - 1) * ((k + 1) % 3) // 2]
+            chunk[j] = piece.chunk
+            if L.place == NULL:
+                offset += piece.first * L.stride[j]
+        offset += address_of(job.axial, chunk) * L.chunk_bytes
+        if not is_cached(L.fd, offset):
+            return True
+    return False
 
 
 cdef bint is_truncated(Frame frame) noexcept:

@@ -1,0 +1,1 @@
+# No Python names: the functions are cimported, see _ahead.pxd.
