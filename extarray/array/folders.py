@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike
 
+    from extarray.common.progress import Reported
+
 __all__ = ["Group", "open_group", "pack"]
 
 _later = LazyImports(
@@ -885,7 +887,13 @@ def _files(array: ExtArray) -> Any:
 # -- one file ------------------------------------------------------------------------------------
 
 
-def pack(source: ExtArray | Group, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+def pack(
+    source: ExtArray | Group,
+    path: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    progress: Reported = True,
+) -> None:
     """Write an array, or a group with all that is in it, to one file.
 
     Parameters
@@ -896,6 +904,9 @@ def pack(source: ExtArray | Group, path: str | PathLike[str], *, overwrite: bool
         Of the file; ``.xap`` is the usual ending.
     overwrite : bool
         Replace a file that is there.
+    progress : bool or callable
+        Show how far the work has come, on a terminal or in a notebook; or a function, which is
+        called with the bytes that are done, and with those in all.
 
     Raises
     ------
@@ -973,7 +984,7 @@ def pack(source: ExtArray | Group, path: str | PathLike[str], *, overwrite: bool
         for array in sorted(arrays.values(), key=lambda array: array._handle):
             locks.enter_context(array._writers.growth)
         parts = [_later.Part(name, a._store.now, a.axial) for name, a in arrays.items()]
-        _later.write_packed(parts, groups, target, overwrite)
+        _later.write_packed(parts, groups, target, overwrite, progress)
 
 
 def _attrs_file(group: Group) -> bytes | None:

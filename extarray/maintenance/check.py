@@ -8,18 +8,20 @@ import time
 from typing import TYPE_CHECKING
 
 from extarray.common.arguments import check_flag
-from extarray.common.errors import ArgumentError
+from extarray.common.errors import ArgumentError, FormatError
 from extarray.common.progress import check_progress
 from extarray.maintenance.inspect import Survey
+from extarray.maintenance.packing import check_packed
 from extarray.maintenance.repair import Repair
 from extarray.storage import lock
 from extarray.storage.filesystem import family, real_name, resolve_path
-from extarray.storage.names import remove_left_overs
+from extarray.storage.names import Packed, remove_left_overs
 from extarray.storage.pair import Pair
-from extarray.storage.report import Report
+from extarray.storage.report import Problem, Report
 
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
 
     from extarray.common.progress import Reported
 
@@ -43,7 +45,8 @@ def check(
     Parameters
     ----------
     path : str or PathLike
-        With or without a trailing ``.xmd`` or ``.xta``.
+        With or without a trailing ``.xmd`` or ``.xta``; also of a packed file (`pack`), which is
+        compared with its sums.
     data : bool
         Read all chunks too, and compare them with their checksums, where the array has any.
     repair : bool
@@ -97,6 +100,11 @@ def check(
         raise ArgumentError("force is a way to repair; give repair=True too")
     where = resolve_path(path)
     pair = Pair(where)
+    if not any(map(os.path.lexists, pair.names)):
+        with family("cannot check '{}'", where):
+            found = _look_at_packed(where, data, repair, progress)
+        if found is not None:
+            return found
     metadata, principal = map(real_name, pair.names)
     pair.names = metadata, principal
     done: list[str] = []
@@ -111,6 +119,22 @@ def check(
                 done += remove_left_overs(pair.names, survey.header)
         survey = _look(pair, data, progress)
     return Report(where, survey.problems, done, refused, survey.unseen)
+
+
+def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) -> Report | None:
+    """Check a packed file, where a path leads to or through one."""
+    try:
+        with Packed.find(path) as packed:
+            if packed is None:
+                return None
+            if repair:
+                raise ArgumentError(
+                    f"'{packed.path}' is a packed file, of which nothing can be repaired; restore "
+                    "it from a copy, or unpack what is whole by a program for ZIP files"
+                )
+            return check_packed(packed, path, data, progress)
+    except FormatError as error:
+        return Report(path, [Problem("file", str(error), os.fspath(path), None, "error")])
 
 
 def _look(pair: Pair, data: bool, progress: Reported) -> Survey:

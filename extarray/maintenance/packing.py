@@ -29,7 +29,7 @@ from extarray.common.errors import (
     FormatError,
     StorageError,
 )
-from extarray.common.progress import Progress
+from extarray.common.progress import Progress, check_progress
 from extarray.format.archive import (
     ATTRS_NAME,
     Member,
@@ -57,15 +57,17 @@ from extarray.storage.filesystem import (
 )
 from extarray.storage.names import Packed, Publication
 from extarray.storage.pair import Pair
+from extarray.storage.report import Problem, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from extarray._core._axial import Axial
+    from extarray.common.progress import Reported
     from extarray.storage.store import Present
 
-__all__ = ["Part", "unpack", "write_packed"]
+__all__ = ["Part", "check_packed", "unpack", "write_packed"]
 
 _PIECE = 1 << 22
 
@@ -82,7 +84,11 @@ class Part(NamedTuple):
 
 
 def write_packed(
-    parts: Sequence[Part], groups: Mapping[str, bytes | None], path: Path, overwrite: bool
+    parts: Sequence[Part],
+    groups: Mapping[str, bytes | None],
+    path: Path,
+    overwrite: bool,
+    progress: Reported = True,
 ) -> None:
     """Pack arrays, and the attributes of groups, as they are at present; nothing of it may move."""
     name = os.path.abspath(path)
@@ -93,9 +99,9 @@ def write_packed(
         total = sum(part.now.header.chunk_bytes * part.axial.size for part in parts)
         with (
             _nameless(target) as (file, give_name),
-            Progress(total, "pack", total > 1 << 30) as progress,
+            Progress(max(1, total), "pack", check_progress(progress)) as line,
         ):
-            packing = _Packing(file, progress)
+            packing = _Packing(file, line)
             for part in parts:
                 packing.add_array(part)
             for group, attrs in groups.items():
@@ -218,7 +224,8 @@ class _Packing:
             crc = crc_of_zeros(first - at, crc)
             self._progress.add(first - at)
             while first < last:
-                some = piece[: min(_PIECE, last - first)]
+                # Pieces end where large folios of the page cache do.
+                some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
                 if read(some, first) < len(some):
                     raise StorageError(errno.EIO, f"'{now.path}.xta' was cut off meanwhile")
                 crc = zlib.crc32(some, crc)
@@ -292,11 +299,50 @@ class _Sums:
         return self._entries.astype("<u4").tobytes()
 
 
+# -- looked at -----------------------------------------------------------------------------------
+
+
+def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> Report:
+    """Compare what is in a packed file with its sums; of one array, where the path names one."""
+    inner = packed.inner(path)
+    members = [
+        member
+        for name, pair in packed.arrays.items()
+        if inner in ("", name) or name.startswith(f"{inner}/")
+        for member in (pair if data else pair[:1])
+    ]
+    members += [m for group, m in packed.groups.items() if m and not (inner and group != inner)]
+    problems = []
+    if not members:
+        what, remedy = f"there is no {inner!r} in it", "extarray ls lists what is there"
+        problems.append(Problem("file", what, packed.name, None, "error", remedy))
+    with Progress(max(1, sum(m.size for m in members)), "check", check_progress(progress)) as line:
+        for member in members:
+            crc = at = 0
+            while at < member.size:
+                some = packed.file.read(min(_PIECE, member.size - at), member.start + at)
+                if not some:
+                    break
+                crc = zlib.crc32(some, crc)
+                at += len(some)
+                line.add(len(some))
+            if at < member.size or crc != member.crc:
+                what = f"{member.name!r} in it does not fit its sum (CRC-32): it is damaged"
+                remedy = "restore the file from a copy"
+                problems.append(Problem("chunk", what, packed.name, member.start, "error", remedy))
+    unseen = [] if data else [f"chunks in '{packed.path}': extarray.check(path, data=True)"]
+    return Report(path, problems, unseen=unseen)
+
+
 # -- unpacked ------------------------------------------------------------------------------------
 
 
 def unpack(
-    file: str | PathLike[str], path: str | PathLike[str], *, overwrite: bool = False
+    file: str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Make the files of an array, or the folder of a group, from a packed file; then they grow.
 
@@ -308,6 +354,9 @@ def unpack(
         Of the pair of files; of the folder, where a group was packed.
     overwrite : bool
         Replace a pair of files that is there; a folder is never replaced.
+    progress : bool or callable
+        Show how far the work has come, on a terminal or in a notebook; or a function, which is
+        called with the bytes that are done, and with those in all.
 
     Raises
     ------
@@ -350,11 +399,11 @@ def unpack(
             if packed is None or packed.path != source:
                 raise FormatError(f"'{source}' is no packed file: it does not begin as a ZIP file")
             total = sum(data.size for _, data in packed.arrays.values())
-            with Progress(total, "unpack", total > 1 << 30) as progress:
+            with Progress(max(1, total), "unpack", check_progress(progress)) as line:
                 if packed.alone is not None:
-                    _unpack_array(packed, packed.alone, resolve_path(path), overwrite, progress)
+                    _unpack_array(packed, packed.alone, resolve_path(path), overwrite, line)
                 else:
-                    _unpack_group(packed, Path(os.fsdecode(path)), progress)
+                    _unpack_group(packed, Path(os.fsdecode(path)), line)
 
 
 def _unpack_array(

@@ -216,6 +216,39 @@ def test_damage_is_found_when_it_is_unpacked(tmp_path):
         b[...]
 
 
+def test_a_packed_file_is_checked(tmp_path):
+    path = tmp_path / "g.xap"
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["a"] = np.ones(3)
+        g["b/c"] = np.ones(4)
+        xa.pack(g, path)
+    for each in (path, path / "a", path / "b"):
+        assert xa.check(each, data=True).ok and not xa.check(each, data=True).unseen
+        assert xa.check(each).ok and xa.check(each).unseen
+    assert not xa.check(path / "x").ok
+    with pytest.raises(xa.errors.ArgumentError, match="packed"):
+        xa.check(path, repair=True)
+    image = bytearray(path.read_bytes())
+    image[image.index(np.ones(4).tobytes()) + 3] ^= 1
+    path.write_bytes(image)
+    assert xa.check(path).ok and xa.check(path / "a", data=True).ok
+    for each in (path, path / "b", path / "b" / "c"):
+        (problem,) = xa.check(each, data=True).problems
+        assert (problem.kind, problem.severity) == ("chunk", "error") and "b/c.xta" in problem.what
+    path.write_bytes(image[:-1])
+    assert "does not end as a ZIP file" in xa.check(path).problems[0].what
+
+
+def test_work_tells_how_far_it_has_come(tmp_path):
+    seen = []
+    xa.pack(xa.ones(100), tmp_path / "a.xap", progress=lambda *done: seen.append(done))
+    xa.unpack(tmp_path / "a.xap", tmp_path / "a", progress=lambda *done: seen.append(done))
+    assert (800, 800) in seen
+    for work in (xa.pack, xa.unpack):
+        with pytest.raises(xa.errors.ArgumentTypeError):
+            work(xa.ones(3) if work is xa.pack else tmp_path / "a.xap", tmp_path / "b", progress=3)
+
+
 def test_damage_is_not_packed(tmp_path):
     grown(tmp_path / "a", checksum=True).close()
     with open(tmp_path / "a.xta", "r+b") as file:

@@ -18,7 +18,7 @@ from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
 from benchmarks.report import beside, table, verdicts
 from benchmarks.sizes import NUMPY, OTHERS, OURS, SCALES, Unsupported
-from benchmarks.suites import bench_checksums, bench_policy
+from benchmarks.suites import bench_checksums, bench_packed, bench_policy
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
@@ -139,6 +139,15 @@ def test_growth_policies():
     found = [suite.track_segments(policy, ranks[0]) for policy in policies]
     assert found[0] == max(found)
     assert suite.track_utilisation(policies[0], ranks[1]) == 100
+
+
+def test_packed_files_have_a_table_beside_their_pairs():
+    lines = bench_packed.table(12, 5, 1).splitlines()
+    assert len(lines) == 2 + len(bench_packed.ACTIONS) * len(bench_packed.ENGINES)
+    suite = bench_packed.Packed()
+    suite.setup("read all", "mmap")
+    assert suite.track_ratio("read all", "mmap") > 0
+    suite.teardown("read all", "mmap")
 
 
 def test_checksums():
