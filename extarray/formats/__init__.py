@@ -30,10 +30,9 @@ From the top down; each module uses some of those below it, and none above:
     Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them.
 ``flat``
     Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
-``whole``
-    Whole files: groups are made of them, and written to them.
 ``template``
-    The template of the public functions: what is the same for all formats, said once.
+    The same for all formats, said and done once: the template of the public functions, and whole
+    files, of which groups are made.
 ``transfer``
     The streaming copier: from a `Source` into an array, and from an array into a `Sink`; and
     `Format`, which makes them.

@@ -50,9 +50,14 @@ from extarray.formats.hdf5_parts import (
     text_dtype,
     write_attrs,
 )
-from extarray.formats.template import from_template
+from extarray.formats.template import (
+    WholeSink,
+    WholeSource,
+    from_template,
+    load_whole,
+    save_whole,
+)
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
-from extarray.formats.whole import WholeSink, WholeSource, load_whole, save_whole
 from extarray.grid.chunking import check_chunks
 
 if TYPE_CHECKING:

@@ -48,9 +48,14 @@ from extarray.formats.netcdf_parts import (
     restored,
     stored_as,
 )
-from extarray.formats.template import from_template
+from extarray.formats.template import (
+    WholeSink,
+    WholeSource,
+    from_template,
+    load_whole,
+    save_whole,
+)
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
-from extarray.formats.whole import WholeSink, WholeSource, load_whole, save_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
