@@ -19,7 +19,7 @@ Its modules, from the top down; each uses some of those below it:
 ``exchange``
     Files of other formats: import and export, by the suffix, and pipes.
 ``files``
-    Pairs of files and folders of them: listed, copied, moved, removed.
+    Pairs of files, folders of them, packed files: listed, copied, moved, removed, packed.
 ``pictures``
     Arrays in pictures: in files, in the terminal, in the browser.
 ``work``
@@ -82,6 +82,8 @@ COMMANDS = {
     "copy": "files.copy",
     "mv": "files.mv",
     "rm": "files.rm",
+    "pack": "files.pack",
+    "unpack": "files.unpack",
     "rechunk": "work.rechunk",
     "advise": "work.advise",
     "check": "check.check",

@@ -27,7 +27,7 @@ from extarray.cli._command import (
 from extarray.cli._output import plain, print_json, print_text
 from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
-from extarray.cli.look import opened
+from extarray.cli.look import is_folder, opened, opened_group
 
 __all__ = ["append", "attrs", "create", "extend", "set_", "shrink"]
 
@@ -112,9 +112,17 @@ def _field(text: str) -> tuple[str, str]:
     option("--by", "N", "so many elements", type=int, required=True),
     _SIDE,
     _TIMEOUT,
+    details="Of a folder, all arrays with an axis of the name grow, here and in the folders below, "
+    "in one commit.",
 )
 def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
-    """Extend an array."""
+    """Extend an array, or those of a group."""
+    if is_folder(path):
+        if not isinstance(axis, str):
+            raise usage_error("in a folder, arrays grow along an axis of a name; give its name")
+        with opened_group(path, "r+", timeout) as group, wrong_calls():
+            group.extend(axis, by, side)
+        return
     with _opened_for_writing(path, timeout) as a, wrong_calls():
         a.extend(axis, by, side)
 
@@ -180,7 +188,7 @@ def set_(path: str, selection: str, value: str, timeout: float) -> None:
 
 @command(
     "attrs",
-    "print attributes of an array, set them, and delete them",
+    "print attributes of an array or a folder, set them, and delete them",
     array_path(),
     several("names", "[NAME[=VALUE]]..."),
     option("--delete", "NAME", "delete an attribute; may be repeated", multiple=True),
@@ -201,10 +209,17 @@ def attrs(
     if len(changes) not in (0, len(names)) or (delete and len(changes) < len(names)):
         raise usage_error("attributes are either printed, or set and deleted")
     if changes or delete:
-        with _opened_for_writing(path, timeout) as a, wrong_calls():
+        with (
+            (
+                opened_group(path, "r+", timeout)
+                if is_folder(path)
+                else _opened_for_writing(path, timeout)
+            ) as a,
+            wrong_calls(),
+        ):
             _change(a.attrs, changes, delete)
         return
-    with opened(path) as a:
+    with opened_group(path) if is_folder(path) else opened(path) as a:
         known = a.attrs.asdict()
     missing = [name for name in names if name not in known]
     if missing:

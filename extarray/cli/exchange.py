@@ -25,7 +25,7 @@ from extarray.cli._command import (
     wrong_calls,
 )
 from extarray.cli._selection import parse_selection, parse_value
-from extarray.cli.look import opened
+from extarray.cli.look import is_folder, opened, opened_group
 from extarray.common.errors import ArgumentError, ExtArrayError, FormatError
 from extarray.formats.description import Description
 from extarray.formats.files import of_library
@@ -36,6 +36,9 @@ __all__ = ["elements_in", "export", "import_"]
 
 _STDIN = "the standard input"
 _STEP_BYTES = 1 << 22
+
+#: Formats whose files become groups as wholes.
+_WHOLE = ("hdf5", "netcdf")
 
 _FORMAT = option("--format format_name", "NAME", "format of the file (default: by its suffix)")
 _OPTIONS = option(
@@ -178,6 +181,7 @@ def _piped() -> Source:
     argument("source", "SRC"),
     array_path(),
     option("--chunks", "N,...", "chunk shape (default: that of the file)", type=integers),
+    flag("--all everything", "all arrays of the file; PATH becomes a folder, a group"),
     flag("--mask-and-scale", "unpack packed numbers, with NaN for those that are missing"),
     _FORMAT,
     _OPTIONS,
@@ -189,6 +193,7 @@ def import_(
     source: str,
     path: str,
     chunks: tuple[int, ...] | None,
+    everything: bool,
     mask_and_scale: bool,
     format_name: str | None,
     options: tuple[str, ...],
@@ -196,6 +201,20 @@ def import_(
 ) -> None:
     """Make an array of a file, or of what comes through a pipe."""
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
+    if everything:
+        if source == "-" or chunks is not None:
+            raise usage_error("--all is for files, whose arrays keep their chunks")
+        found, file, part = _located(source, format_name)
+        with wrong_calls(), _known_options(found):
+            _whole("from", found)(
+                file,
+                part,
+                path=path,
+                mask_and_scale=mask_and_scale,
+                overwrite=overwrite,
+                **_settings(options),
+            ).close()
+        return
     if source == "-":
         if format_name not in (None, "npy") or options or mask_and_scale:
             raise usage_error(f"{_STDIN} is a .npy file, which has no options")
@@ -216,6 +235,15 @@ def import_(
         ).close()
 
 
+def _whole(way: str, found: Format) -> Any:
+    """Return the function of a format that reads or writes whole files, as groups."""
+    import extarray as xa
+
+    if found.name not in _WHOLE:
+        raise WrongCall(f"{found.title} has no groups; {' and '.join(_WHOLE)} have")
+    return getattr(xa, f"{way}_{found.name}")
+
+
 @contextlib.contextmanager
 def _known_options(found: Format) -> Iterator[None]:
     """Say of an option what Python says of a keyword that a function does not take."""
@@ -233,7 +261,7 @@ def _known_options(found: Format) -> Iterator[None]:
 
 @command(
     "export",
-    "write an array, or a part of it, into a file of another format",
+    "write an array, a part of it, or a folder, into a file of another format",
     array_path(),
     argument("target", "DST"),
     option("-s --selection", "SELECTION", "what is written, such as '[3:10, :, 5]'"),
@@ -253,6 +281,13 @@ def export(
 ) -> None:
     """Write an array into a file, or into a pipe."""
     index = None if selection is None else parse_selection(selection)
+    if is_folder(path):
+        if target == "-" or index is not None:
+            raise usage_error("a folder is written to a file, and as a whole")
+        found, file, part = _located(target, format_name)
+        with opened_group(path) as group, wrong_calls(), _known_options(found):
+            _whole("to", found)(group, file, part, overwrite=overwrite, **_settings(options))
+        return
     with opened(path) as a, wrong_calls():
         if target == "-":
             if format_name not in (None, "npy") or options:

@@ -1,4 +1,4 @@
-"""Pairs of files and folders of them: ``ls``, ``tree``, ``copy``, ``mv`` and ``rm``."""
+"""Pairs of files, folders of them, and packed files: listed, copied, moved, removed, packed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from extarray.cli._command import (
     JSON,
     OVERWRITE,
+    argument,
     array_path,
     choice,
     command,
@@ -25,14 +26,14 @@ from extarray.cli._command import (
     wrong_calls,
 )
 from extarray.cli._output import print_json, print_table, print_text
-from extarray.cli.look import opened
+from extarray.cli.look import is_folder, opened, opened_group
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import file_names, resolve_path
 
-__all__ = ["copy", "ls", "mv", "rm", "tree"]
+__all__ = ["copy", "ls", "mv", "pack", "rm", "tree", "unpack"]
 
 _SUFFIXES = (".xmd", ".xta")
 
@@ -83,11 +84,24 @@ def _array(name: str, path: str) -> _Entry:
 
 
 def _listed(path: str) -> list[_Entry]:
-    """Return what a path names: the entries of a folder, or one array."""
-    if os.path.isdir(path) and not any(os.path.lexists(path + suffix) for suffix in _SUFFIXES):
+    """Return what a path names: the entries of a folder or of a packed group, or one array."""
+    if is_folder(path):
         return _entries(path)
-    with opened(path) as a:
-        return [_Entry(a.path.name, path, False, a.info())]
+    try:
+        with opened(path) as a:
+            return [_Entry(a.path.name, path, False, a.info())]
+    except ExtArrayError:
+        if not os.path.isfile(path):
+            raise
+    with opened_group(path) as group:
+        return _packed(group)
+
+
+def _packed(group: Any) -> list[_Entry]:
+    """Return the entries of a group in a packed file; the facts of a group are its entries."""
+    found = [_Entry(name, "", True, _packed(inner)) for name, inner in group.groups()]
+    found += [_Entry(name, "", False, a.info()) for name, a in group.arrays()]
+    return sorted(found, key=lambda entry: entry.name)
 
 
 _HEAD = ("name", "shape", "data type", "chunks", "segments", "elements", "on disk")
@@ -140,10 +154,7 @@ def ls(path: str, as_json: bool) -> int:
 def tree(path: str, as_json: bool) -> int:
     """Draw the tree of a folder."""
     entries = _listed(path)
-    if os.path.isdir(path) and not (len(entries) == 1 and entries[0].path == path):
-        grown = _grown(entries)
-    else:
-        grown = [(entry, []) for entry in entries]
+    grown = _grown(entries)
     if as_json:
         print_json(_told(grown))
     else:
@@ -163,7 +174,7 @@ def _grown(entries: list[_Entry]) -> list[Any]:
         if not entry.is_folder:
             found.append((entry, []))
         elif not os.path.islink(entry.path):
-            below = _grown(_entries(entry.path))
+            below = _grown(_entries(entry.path) if entry.path else entry.facts)
             if below:
                 found.append((entry, below))
     return found
@@ -212,7 +223,7 @@ def copy(source: str, target: str, chunks: tuple[int, ...] | None, order: str | 
 
 def _target(a: Any, target: str) -> str:
     """Return the path that an array gets: in a folder, its own name."""
-    if os.path.isdir(target) and not any(os.path.lexists(target + end) for end in _SUFFIXES):
+    if is_folder(target):
         return os.path.join(target, a.path.name)
     return target
 
@@ -260,6 +271,37 @@ def mv(source: str, target: str, overwrite: bool) -> None:
         if overwrite and any(map(os.path.lexists, file_names(path))):
             stack.enter_context(_owned(str(path)))  # nobody writes to what is replaced
         stack.enter_context(_owned(source)).move(path, overwrite)
+
+
+@command(
+    "pack",
+    "write an array, or a folder of arrays, to one file that opens in place",
+    array_path("source", "SRC"),
+    argument("target", "FILE"),
+    OVERWRITE,
+    details="The file is a ZIP file, usually named .xap, and has its name when it is complete.",
+)
+def pack(source: str, target: str, overwrite: bool) -> None:
+    """Pack an array or a group."""
+    import extarray as xa
+
+    with opened_group(source) if is_folder(source) else opened(source) as whole, wrong_calls():
+        xa.pack(whole, target, overwrite=overwrite)
+
+
+@command(
+    "unpack",
+    "make the files of an array, or a folder of arrays, from a packed file",
+    argument("source", "FILE"),
+    array_path("target", "DST"),
+    flag("--overwrite", "replace an array that is there; a folder is never replaced"),
+)
+def unpack(source: str, target: str, overwrite: bool) -> None:
+    """Unpack a file, comparing its sums."""
+    import extarray as xa
+
+    with wrong_calls():
+        xa.unpack(source, target, overwrite=overwrite)
 
 
 @command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,37 @@ from extarray.common.formatting import format_bytes
 from extarray.formats.transfer import runs
 from extarray.grid.drawing import axis_titles, segments
 
-__all__ = ["dump", "follow", "history", "history_rows", "info", "opened", "show"]
+__all__ = [
+    "HISTORY",
+    "dump",
+    "follow",
+    "history",
+    "history_rows",
+    "info",
+    "is_folder",
+    "opened",
+    "opened_group",
+    "show",
+]
 
 #: Elements at both ends of an axis that NumPy prints of many, and how many it prints wholly.
 _EDGE, _MOST = 3, 1000
 _STEP_BYTES = 1 << 22
 
 HISTORY = ("segment", "axis", "by", "first index", "start address", "chunks")
+
+
+def is_folder(path: str) -> bool:
+    """Tell whether a path names a folder, and no array beside one."""
+    return os.path.isdir(path) and not any(map(os.path.lexists, (f"{path}.xmd", f"{path}.xta")))
+
+
+def opened_group(path: str, mode: str = "r", timeout: float = 0.0) -> Any:
+    """Open a folder, or a packed file, as a group."""
+    import extarray as xa
+
+    with wrong_calls():
+        return xa.open_group(path, mode, timeout=timeout)
 
 
 def opened(path: str) -> Any:

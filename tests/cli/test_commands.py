@@ -616,6 +616,66 @@ class TestFiles:
         assert os.listdir(scene.parent) == []
 
 
+class TestGroups:
+    @pytest.fixture
+    def group(self, tmp_path):
+        with xa.open_group(tmp_path / "group", "w") as g:
+            g.create("time", shape=2, dtype="i8", dims=["time"])
+            g.create("station/wind", shape=(2, 3), dims=["time", "x"])
+            g["other"] = np.arange(3)
+        return tmp_path / "group"
+
+    def test_arrays_of_a_folder_grow_together(self, group, run, done):
+        done("extend", group, "--axis", "time", "--by", "2")
+        assert elements(group / "time").shape == (4,)
+        assert elements(group / "station" / "wind").shape == (4, 3)
+        assert elements(group / "other").shape == (3,)
+        assert run("extend", group, "--by", "2").status == 2
+
+    def test_attrs_of_a_folder(self, group, done):
+        done("attrs", group, "title=masts")
+        assert done("attrs", group, "title") == "masts\n"
+        assert xa.open_group(group).attrs.asdict() == {"title": "masts"}
+        done("attrs", group, "--delete", "title")
+        assert json.loads(done("attrs", group, "--json")) == {}
+
+    def test_pack_and_unpack_a_folder(self, group, tmp_path, run, done):
+        file = tmp_path / "all.xap"
+        done("pack", group, file)
+        assert run("pack", group, file).status == 1
+        assert done("tree", file).splitlines()[1:] == done("tree", group).splitlines()[1:]
+        assert [one["name"] for one in json.loads(done("ls", file, "--json"))] == [
+            "other",
+            "station",
+            "time",
+        ]
+        assert done("show", f"{file}/other") == "[0 1 2]\n"
+        done("unpack", file, tmp_path / "back")
+        np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
+
+    def test_pack_and_unpack_an_array(self, scene, tmp_path, run, done):
+        file = tmp_path / "one.xap"
+        done("pack", scene, file)
+        assert json.loads(done("ls", file, "--json"))[0]["shape"] == [2, 5]
+        done("unpack", file, tmp_path / "back")
+        np.testing.assert_array_equal(elements(tmp_path / "back"), elements(scene))
+        assert run("unpack", file, tmp_path / "back").status == 1
+        done("unpack", file, tmp_path / "back", "--overwrite")
+        assert run("extend", file, "--by", "1").status == 1
+
+    def test_whole_files(self, group, tmp_path, run, done):
+        pytest.importorskip("h5py")
+        done("export", group, tmp_path / "all.h5")
+        done("import", tmp_path / "all.h5", tmp_path / "back", "--all")
+        np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
+        assert elements(tmp_path / "back" / "station" / "wind").shape == (2, 3)
+        for words in (["export", group, "-"], ["export", group, tmp_path / "all.npy"]):
+            assert run(*words).status == 2
+        found = run("import", tmp_path / "all.h5", tmp_path / "one")
+        assert found.status == 2
+        assert "station/wind" in found.err, "it names the arrays that there are"
+
+
 class TestWork:
     def test_rechunk(self, scene, tmp_path, run, done):
         done("rechunk", scene, tmp_path / "b", "--chunks", "5,1", "--axes", "x,y", "--verify")
