@@ -11,16 +11,24 @@ from uuid import uuid4
 
 import numpy as np
 
+from extarray.array.folders import Group
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentError, DTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing
 from extarray.formats.files import of_library, unknown_part
-from extarray.formats.template import from_template
+from extarray.formats.template import (
+    WholeSink,
+    WholeSource,
+    from_template,
+    load_whole,
+    save_whole,
+)
 from extarray.formats.transfer import Format, Sink, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from numpy.typing import NDArray
@@ -42,22 +50,25 @@ def from_zarr(
     store: Any,
     name: str | None = None,
     **options: Unpack[IntoValues],
-) -> ExtArray:
-    """Make an array of one in a Zarr store, of format 2 or 3, in bounded memory.
+) -> Any:
+    """Make an array of one in a Zarr store, or a group of all, in bounded memory.
 
     Parameters
     ----------
     store : str, PathLike, zarr.Array, zarr.Group, or a store of zarr
         What ``zarr.open`` takes.
     name : str, optional
-        Of the array in its group: ``"run/level"``; None: the store is an array.
+        Of the array in its group: ``"run/level"``; None: the store is an array, or, with a path,
+        all that is in its group becomes a group in the folder `path`.
+    path : str, PathLike, or None
+        Of the pair of files, or of the folder; None: in memory.
 
     Returns
     -------
-    ExtArray
+    ExtArray or Group
         With the array's fill value, attributes and names of axes: the ``dimension_names`` of Zarr
         3, or the attribute ``_ARRAY_DIMENSIONS`` of Zarr 2.  Its chunks are the shards, where there
-        are any.
+        are any.  A group is open in mode "r+".
 
     Raises
     ------
@@ -77,12 +88,16 @@ def from_zarr(
     (array([[1, 2],
            [3, 4]], dtype=int32), ('y', 'x'))
     """
+    if name is None and options.get("path") is not None:
+        found = _opened(store)
+        if not hasattr(found, "dtype"):
+            return load_whole(_TITLE, store, _whole_source(found), **options)
     return ZARR.load(store, name, **options)
 
 
 @from_template("zarr")
 def to_zarr(
-    a: ExtArray | LazyView,
+    a: ExtArray | LazyView | Group,
     store: Any,
     name: str | None = None,
     *,
@@ -92,10 +107,12 @@ def to_zarr(
     progress: bool = True,
     **options: Any,
 ) -> None:
-    """Write an array into a Zarr store, of format 2 or 3, in bounded memory.
+    """Write an array, or a group, into a Zarr store, of format 2 or 3, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray, LazyView or Group
+        A group becomes a folder of its own.
     store : str, PathLike, zarr.Group, or a store of zarr
     name : str, optional
         Of the array in the store, with its groups, which are made: ``"run/level"``.  None: the
@@ -130,6 +147,12 @@ def to_zarr(
     >>> z[0].tolist(), z.metadata.dimension_names
     ([1, 2], ('y', 'x'))
     """
+    if isinstance(a, Group):
+        if name is not None:
+            raise ArgumentError("a group is written whole, into a store of its own; give no name")
+        whole = _whole_sink(store, overwrite, zarr_format, options)
+        save_whole(_TITLE, a, store, whole, selection=selection, progress=progress)
+        return
     ZARR.save(
         a,
         store,
@@ -420,6 +443,77 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(k, str) and _is_json(v) for k, v in value.items()
     )
+
+
+# -- whole stores --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _whole_source(outer: Any) -> Iterator[WholeSource]:
+    """Give a group of zarr, with all that a group takes from it."""
+    groups: dict[str, dict[str, Any]] = {}
+
+    def visit(name: str, group: Any) -> None:
+        groups[name] = dict(group.attrs)
+        for inner in sorted(group.group_keys()):
+            visit(f"{name}/{inner}".lstrip("/"), group[inner])
+
+    @contextlib.contextmanager
+    def source(name: str) -> Iterator[Source]:
+        with of_library(outer, _TITLE):
+            found = _source_of(outer[name])
+        yield found
+
+    with of_library(outer, _TITLE):
+        visit("", outer)
+        names = list(_walk(outer))
+    yield WholeSource(groups, names, source, [])
+
+
+@contextlib.contextmanager
+def _whole_sink(
+    store: Any, overwrite: bool, zarr_format: Any, options: dict[str, Any]
+) -> Iterator[WholeSink]:
+    """Make a store for a group: a folder, which takes its name at the end of the block."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    if zarr_format not in (2, 3):
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+    if not _is_path(store):
+        raise ArgumentError("a group becomes a folder of Zarr: give the path of one")
+    place = os.path.abspath(os.fspath(store))
+    with of_library(store, _TITLE):
+        there = os.path.lexists(place)
+        if there and not check_flag(overwrite, "overwrite"):
+            raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
+        if there and not any(
+            os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zgroup", ".zarray")
+        ):
+            raise ExistsError(errno.EEXIST, "it is nothing of Zarr, which alone is replaced", place)
+        fresh = f"{place}.{uuid4().hex}.new"
+        os.mkdir(fresh)
+    try:
+        with of_library(store, _TITLE):
+            outer = zarr.open_group(fresh, mode="w", zarr_format=zarr_format)
+
+        def sink(name: str, given: Description) -> AbstractContextManager[Sink]:
+            return _sink(fresh, name, given, zarr_format=zarr_format, **options)
+
+        def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
+            kept = {key: value for key, value in attrs.items() if _is_json(value)}
+            with of_library(store, _TITLE):
+                group = outer.require_group(name) if name else outer
+                group.attrs.update(kept)
+            return [f"attribute {key!r} of {name!r}" for key in attrs if key not in kept]
+
+        yield WholeSink(sink, put_attrs)
+        with of_library(store, _TITLE):
+            if there:
+                os.rename(place, f"{fresh}.old")
+            os.rename(fresh, place)
+            shutil.rmtree(f"{fresh}.old", ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
 
 
 ZARR = Format(

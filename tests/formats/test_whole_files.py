@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import numpy as np
@@ -12,6 +13,7 @@ from extarray import errors
 
 pytest.importorskip("h5py")
 pytest.importorskip("netCDF4")
+pytest.importorskip("zarr")
 
 
 @pytest.fixture
@@ -44,6 +46,8 @@ def contents(g):
 FORMATS = {
     "hdf5": (xa.to_hdf5, xa.from_hdf5, ".h5"),
     "netcdf": (xa.to_netcdf, xa.from_netcdf, ".nc"),
+    "zarr": (xa.to_zarr, xa.from_zarr, ".zarr"),
+    "zarr 2": (functools.partial(xa.to_zarr, zarr_format=2), xa.from_zarr, ".zarr"),
 }
 
 
@@ -120,7 +124,7 @@ def test_what_fails_leaves_nothing(group, tmp_path):
         f["a.xmd"] = [1]
     with pytest.raises(errors.ArgumentError):
         xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "new")
-    for write, file in ((xa.to_hdf5, "x.h5"), (xa.to_netcdf, "x.nc")):
+    for write, file in ((xa.to_hdf5, "x.h5"), (xa.to_netcdf, "x.nc"), (xa.to_zarr, "x.zarr")):
         with pytest.raises(errors.ArgumentError):
             write(group, tmp_path / file, "name")
         with pytest.raises(errors.ArgumentError):
