@@ -14,8 +14,8 @@ cdef class FileCore:
     cdef Py_ssize_t n_users     # calls at work, and blocks that the descriptor is lent to
     cdef bint is_closed         # or will be when the last user has left
     cdef readonly str name
-    cdef readonly index_t start # where in the file its bytes begin
-    cdef index_t size           # how many they are; -1: all that follow
+    cdef readonly index_t start  # where in the file its bytes begin
+    cdef index_t size            # how many they are; -1: all that follow
     cdef object __weakref__
 
     cdef int enter(self) except -1

@@ -354,7 +354,8 @@ def _is_in(name: str, key: str) -> bool:
 class Group(MutableMapping[str, Any]):
     """A folder of arrays and groups, as a mapping by names.
 
-    Made by `open_group`.  A name may be a path: ``g["a/b"]``.  ``repr`` is a tree.
+    Made by `open_group`.  A name may be a path: ``g["a/b"]``.  ``repr`` is a tree.  A group that is
+    unpickled is open for reading.
 
     Examples
     --------
@@ -372,6 +373,10 @@ class Group(MutableMapping[str, Any]):
     def __init__(self, session: _Session, key: str) -> None:
         self._session = session
         self._key = key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._session.check()
+        return _reopened, (os.fspath(self._session.place.root), self._key)
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -870,6 +875,12 @@ class Group(MutableMapping[str, Any]):
     def _repr_html_(self) -> str:
         shown: str = _later.tree(self._head(), self._tree())
         return shown
+
+
+def _reopened(path: str, key: str) -> Any:
+    """Open a group that was pickled, for reading."""
+    group = open_group(path)
+    return group[key] if key else group
 
 
 def _facts(array: ExtArray) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -364,6 +365,17 @@ def test_a_packed_group_is_a_group(group, tmp_path):
     with xa.open_group(tmp_path / "copy", "r+") as g:
         g.extend("time", 2)
         assert g["north/wind"].shape == (4, 3) and list(g) == ["empty", "north", "scene", "time"]
+
+
+def test_a_group_is_pickled_as_its_place(group, tmp_path):
+    xa.pack(group, tmp_path / "g.xap")
+    with xa.open_group(tmp_path / "g.xap") as packed:
+        for each in (group, packed):
+            with pickle.loads(pickle.dumps(each["north"])) as found:
+                assert (found.name, found.mode, found["wind"].shape) == ("/north", "r", (2, 3))
+            assert list(pickle.loads(pickle.dumps(each))) == list(each)
+    with pytest.raises(errors.ClosedError):
+        pickle.dumps(packed)
 
 
 def test_groups_with_one_array_or_none_stay_groups(tmp_path):
