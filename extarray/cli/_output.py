@@ -84,20 +84,14 @@ def print_table(
         print_text(table([head, *texts], left))
         return
     tables: Any = require("rich.table", "cli", "tables")
-    boxes: Any = require("rich.box", "cli", "tables")
     styled: Any = require("rich.text", "cli", "tables")
-    made = tables.Table(box=boxes.SIMPLE_HEAD, header_style="bold")
+    made = tables.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
     for number, name in enumerate(head):
         made.add_column(name, justify="left" if number in left else "right", overflow="fold")
     for row in texts:
         made.add_row(*(styled.Text(cell) for cell in row))
-    console().print(made)
-
-
-def console() -> Any:
-    """Return rich's console on stdout."""
-    consoles: Any = require("rich.console", "cli", "colours")
-    return consoles.Console(file=sys.stdout, highlight=False)
+    consoles: Any = require("rich.console", "cli", "tables")
+    consoles.Console(file=sys.stdout, highlight=False).print(made)
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), indent: str = "") -> str:

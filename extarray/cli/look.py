@@ -24,7 +24,6 @@ from extarray.cli._command import (
 from extarray.cli._output import plain, print_json, print_table, print_text
 from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
-from extarray.formats.transfer import runs
 from extarray.grid.drawing import axis_titles, segments
 
 __all__ = [
@@ -157,6 +156,8 @@ def dump(path: str, header: bool) -> None:
 
 def _print_elements(a: Any) -> None:
     """Print all elements: a line for each row along the last axis, or for a part of a long one."""
+    from extarray.formats.transfer import runs
+
     end = ""
     for box in runs(a.shape, a.itemsize, _STEP_BYTES):
         values = a[(*box, ...)]

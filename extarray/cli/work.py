@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -77,16 +78,20 @@ def rechunk(
             return
         if in_place == (target is not None):
             raise usage_error("give DST, or --in-place without it")
-        xa.rechunk(
-            source,
-            target,
-            chunks=shape,
-            workers=workers,
-            in_place=in_place,
-            resume=resume,
-            verify=verify,
-            **given,
-        ).close()
+        try:
+            xa.rechunk(
+                source,
+                target,
+                chunks=shape,
+                workers=workers,
+                in_place=in_place,
+                resume=resume,
+                verify=verify,
+                **given,
+            ).close()
+        except KeyboardInterrupt:
+            print("what is done is kept; --resume goes on from there", file=sys.stderr)
+            raise
 
 
 # -- advice --------------------------------------------------------------------------------------

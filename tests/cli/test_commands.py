@@ -198,6 +198,21 @@ def test_columns():
     assert table([("a", "bbb"), ("cc", "d")], left=(0,), indent=" ") == " a   bbb\n cc    d"
 
 
+def test_tables_are_in_colours_on_a_terminal(scene, monkeypatch, capsys):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with xa.open(scene, "r+") as a:
+        a.dims = ["[red]y", "x\x1b[2J"]
+    assert cli.main(["history", str(scene)]) == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert "\x1b[1" in head
+    assert "[red]y" in first, "names are no markup"
+    assert "\x1b" not in first + second, "and move no cursor"
+
+
 class TestLooking:
     def test_info_as_json(self, scene, done):
         facts = json.loads(done("info", scene, "--json"))
@@ -694,12 +709,10 @@ class TestWork:
         assert sorted(os.listdir(scene.parent)) == ["scene.xmd", "scene.xta"]
 
     def test_advise(self, path, done):
-        xa.create(path, (365, 64, 64), "u2", sparse=True, dims=("time", "y", "x")).close()
+        xa.create(path, (40, 8, 8), "u2", sparse=True, dims=("time", "y", "x")).close()
         words = ["--read", ":,1,1*10", "--read", "1,:,:", "--grow", "time"]
         found = json.loads(done("advise", path, *words, "--json"))
-        advice = xa.advise_chunks(
-            (365, 64, 64), "u2", [((None, 1, 1), 10), ((1, None, None), 1)], [0]
-        )
+        advice = xa.advise_chunks((40, 8, 8), "u2", [((None, 1, 1), 10), ((1, None, None), 1)], [0])
         assert tuple(found["chunks"]) == tuple(advice)
         assert found["cost"] == advice.cost
         assert done("advise", path, *words).startswith(advice.explanation)
@@ -743,6 +756,27 @@ def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
     )
     script(code)
     assert set(os.listdir(tmp_path)) == before
+
+
+def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(script, tmp_path):
+    xa.from_array(np.arange(1 << 16).reshape(256, 256), path=tmp_path / "a", chunks=16).close()
+    words = ["rechunk", str(tmp_path / "a"), str(tmp_path / "b"), "--chunks", "64"]
+    code = (
+        "import contextlib, io, os, signal\n"
+        "from extarray import cli\n"
+        "from extarray.common.progress import Progress\n"
+        "Progress.add = lambda self, n: os.kill(os.getpid(), signal.SIGINT)\n"
+        "with contextlib.redirect_stderr(io.StringIO()) as err:\n"
+        f"    assert cli.main({words!r}) == 130\n"
+        "assert '--resume goes on' in err.getvalue()\n"
+    )
+    script(code)
+    assert not (tmp_path / "b.xmd").exists()
+    assert any("rechunk" in name for name in os.listdir(tmp_path))
+    cli.main([*words, "--resume"])
+    np.testing.assert_array_equal(elements(tmp_path / "b"), elements(tmp_path / "a"))
+    assert {name.split(".")[0] for name in os.listdir(tmp_path)} == {"a", "b"}
+    assert len(os.listdir(tmp_path)) == 4
 
 
 class TestCompletion:
