@@ -69,6 +69,14 @@ class MappedArray(ExtArray):
     def _plain_kind(cls) -> type[ExtArray]:  # type: ignore[override]
         return ExtArray
 
+    @property
+    def dataset(self) -> Any:
+        """The dataset, or the file, that the array is bound to, as it was given.
+
+        Where a dataset was made anew to grow, that one.
+        """
+        return self._binding.file
+
     def write_back(self, *, progress: Reported = True) -> int:
         """Write what has changed back into the dataset.
 

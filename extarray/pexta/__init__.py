@@ -6,6 +6,8 @@ raise an error of the family.  From the top down:
 
 ``disk_io``
     Disk I/O: global arrays in memory, written to disk arrays and read from them.
+``mapping``
+    Datasets of HDF5 and variables of netCDF, mapped, extended and written back.
 ``growth``
     Arrays on the disk that grow.
 ``requests``
@@ -60,6 +62,7 @@ from extarray.pexta.diskarrays import (
     print_internals,
 )
 from extarray.pexta.growth import extend, refresh
+from extarray.pexta.mapping import hdfmap, hdfwrite, netcdfmap, netcdfwrite
 from extarray.pexta.requests import Request
 from extarray.pexta.session import flick, init, set_debug, set_default_config, terminate
 
@@ -87,12 +90,16 @@ __all__ = [
     "distribution",
     "extend",
     "flick",
+    "hdfmap",
+    "hdfwrite",
     "init",
     "inquire",
     "iread",
     "iread_section",
     "iwrite",
     "iwrite_section",
+    "netcdfmap",
+    "netcdfwrite",
     "open",
     "print_internals",
     "probe",

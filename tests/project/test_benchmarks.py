@@ -13,7 +13,7 @@ import pytest
 # Last in the path: the extarray under test may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
-from benchmarks import accesses, rechunk, schemes, suites
+from benchmarks import accesses, formats, rechunk, schemes, suites
 from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
 from benchmarks.report import beside, table, verdicts
@@ -226,3 +226,12 @@ def test_parallel_runs_all_lines(mpiexec, script, tmp_path):
     assert len(table) == 11
     for line, times in table.items():
         assert set(times) == set(candidates), line
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_formats_are_measured(name, tmp_path, capsys):
+    formats.main([name, "--mib", "2", "--rounds", "1", "--folder", str(tmp_path)])
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[0] == name
+    assert len(row) == 7 or "not installed" in " ".join(row)
+    assert not list(tmp_path.iterdir())

@@ -211,6 +211,10 @@ PEXTA = {
     "wait": "request",
     "probe": "request",
     "flick": "",
+    "hdfmap": "dathdl",
+    "hdfwrite": "xta_hdf dathdl",
+    "netcdfmap": "data ncid varid",
+    "netcdfwrite": "handle varid",
 }
 
 

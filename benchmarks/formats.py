@@ -1,0 +1,273 @@
+"""Import and export of other formats beside the libraries' own copies of the same bytes.
+
+    python benchmarks/formats.py [--mib 256] [--rounds 5] [--folder DIR] [FORMAT ...]
+
+For each format: a file becomes an array in files, and an array such a file.  Beside it stand two
+copies of the same bytes: that of the format's own library, from file to file as it does it best,
+and ours, of the array.  They take turns, on a warm cache, and nothing is synchronised; the figures
+are medians.  The ratio is the faster copy's time over ours: 1 is as fast, and less is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import extarray as xa
+
+CHUNKS = (64, 64, 64)
+
+
+class Bench:
+    """Files of one cube, in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    mib : int
+        MiB of the cube, as near as its side comes that is a multiple of 64.
+    """
+
+    def __init__(self, folder: Path, mib: int) -> None:
+        self.folder = folder
+        side = 64 * max(1, round((mib << 17) ** (1 / 3) / 64))
+        self.x = np.random.default_rng(0).random((side, side, side))
+        self.a = xa.create(folder / "array", self.x.shape, self.x.dtype, chunks=CHUNKS)
+        self.a[...] = self.x
+
+    def fresh(self, name: str) -> Path:
+        """Remove what has a name, and return its path."""
+        path = self.folder / name
+        for each in (path, path.with_suffix(".xmd"), path.with_suffix(".xta")):
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif each.exists():
+                each.unlink()
+        return path
+
+    def our_copy(self) -> None:
+        self.a.copy(self.fresh("copy")).close()
+
+    def read(self, load: Callable[..., Any], *names: Any, **options: Any) -> None:
+        load(*names, path=self.fresh("loaded"), progress=False, **options).close()
+
+
+def _npy(b: Bench) -> tuple[Callable[[], Any], ...]:
+    file = b.folder / "cube.npy"
+    np.save(file, b.x)
+
+    def copy() -> None:
+        np.save(b.fresh("copy.npy"), np.load(file, mmap_mode="r"))
+
+    return (
+        copy,
+        lambda: b.read(xa.from_npy, file, chunks=CHUNKS),
+        lambda: xa.to_npy(b.a, b.fresh("saved.npy"), progress=False),
+    )
+
+
+def _hdf5(b: Bench, chunks: tuple[int, ...] | None) -> tuple[Callable[[], Any], ...]:
+    import h5py
+
+    file = b.folder / f"cube-{chunks is None}.h5"
+    with h5py.File(file, "w") as f:
+        f.create_dataset("x", data=b.x, chunks=chunks)
+
+    def copy() -> None:
+        with h5py.File(file) as f, h5py.File(b.fresh("copy.h5"), "w") as g:
+            f.copy("x", g)
+
+    return (
+        copy,
+        lambda: b.read(xa.from_hdf5, file, "x", chunks=CHUNKS),
+        lambda: xa.to_hdf5(b.a, b.fresh("saved.h5"), "x", progress=False),
+    )
+
+
+def _netcdf(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import netCDF4
+
+    def write(path: Path, values: Any) -> None:
+        with netCDF4.Dataset(path, "w") as d:
+            for name, n in zip("zyx", b.x.shape, strict=True):
+                d.createDimension(name, n)
+            v = d.createVariable("v", "f8", tuple("zyx"), chunksizes=CHUNKS)
+            v[...] = values
+
+    file = b.folder / "cube.nc"
+    write(file, b.x)
+
+    def copy() -> None:
+        with netCDF4.Dataset(file) as d:
+            write(b.fresh("copy.nc"), d["v"][...])
+
+    return (
+        copy,
+        lambda: b.read(xa.from_netcdf, file, "v"),
+        lambda: xa.to_netcdf(b.a, b.fresh("saved.nc"), "v", progress=False),
+    )
+
+
+def _zarr(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import zarr
+
+    def write(path: Path, values: Any) -> None:
+        z = zarr.create_array(
+            path, shape=b.x.shape, dtype=b.x.dtype, chunks=CHUNKS, compressors=None
+        )
+        z[...] = values
+
+    file = b.folder / "cube.zarr"
+    write(file, b.x)
+
+    def copy() -> None:
+        write(b.fresh("copy.zarr"), zarr.open(file)[...])
+
+    return (
+        copy,
+        lambda: b.read(xa.from_zarr, file),
+        lambda: xa.to_zarr(b.a, b.fresh("saved.zarr"), compressors=None, progress=False),
+    )
+
+
+def _fits(b: Bench) -> tuple[Callable[[], Any], ...]:
+    from astropy.io import fits
+
+    file = b.folder / "cube.fits"
+    fits.PrimaryHDU(b.x).writeto(file)
+
+    def copy() -> None:
+        with fits.open(file) as f:
+            f.writeto(b.fresh("copy.fits"))
+
+    return (
+        copy,
+        lambda: b.read(xa.from_fits, file, chunks=CHUNKS),
+        lambda: xa.to_fits(b.a, b.fresh("saved.fits"), progress=False),
+    )
+
+
+def _envi(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import spectral
+
+    file = b.folder / "cube.hdr"
+    xa.to_envi(b.a, file, interleave="bip", progress=False)
+
+    def copy() -> None:
+        b.fresh("copy.img")
+        values = spectral.envi.open(file).open_memmap(interleave="bip")
+        target = b.fresh("copy.hdr")
+        spectral.envi.save_image(str(target), values, interleave="bip", dtype=values.dtype)
+
+    def save() -> None:
+        b.fresh("saved.img")
+        xa.to_envi(b.a, b.fresh("saved.hdr"), interleave="bip", progress=False)
+
+    return copy, lambda: b.read(xa.from_envi, file, chunks=CHUNKS), save
+
+
+def _geotiff(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import rasterio.shutil
+
+    file = b.folder / "cube.tif"
+    place = {"crs": "EPSG:4326", "transform": [1.0, 0.0, 0.0, 0.0, -1.0, 0.0]}
+    b.a.attrs.update(place)
+    xa.to_geotiff(b.a, file, progress=False)
+    options = {"tiled": True, "blockxsize": 64, "blockysize": 64, "interleave": "band"}
+
+    def copy() -> None:
+        rasterio.shutil.copy(file, b.fresh("copy.tif"), driver="GTiff", **options)
+
+    return (
+        copy,
+        lambda: b.read(xa.from_geotiff, file, chunks=CHUNKS),
+        lambda: xa.to_geotiff(b.a, b.fresh("saved.tif"), progress=False),
+    )
+
+
+def _mat(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import scipy.io
+
+    file = b.folder / "cube.mat"
+    scipy.io.savemat(file, {"x": b.x})
+
+    def copy() -> None:
+        scipy.io.savemat(b.fresh("copy.mat"), {"x": scipy.io.loadmat(file)["x"]})
+
+    return (
+        copy,
+        lambda: b.read(xa.from_mat, file, chunks=CHUNKS),
+        lambda: xa.to_mat(b.a, b.fresh("saved.mat"), "x", progress=False),
+    )
+
+
+#: By name: the module that must be there, and what makes the copy, the import and the export.
+FORMATS: dict[str, tuple[str, Callable[[Bench], tuple[Callable[[], Any], ...]]]] = {
+    "npy": ("numpy", _npy),
+    "hdf5": ("h5py", lambda b: _hdf5(b, None)),
+    "hdf5-chunks": ("h5py", lambda b: _hdf5(b, CHUNKS)),
+    "netcdf": ("netCDF4", _netcdf),
+    "zarr": ("zarr", _zarr),
+    "fits": ("astropy", _fits),
+    "envi": ("spectral", _envi),
+    "geotiff": ("rasterio", _geotiff),
+    "mat": ("scipy", _mat),
+}
+
+
+def measure(calls: tuple[Callable[[], Any], ...], rounds: int) -> list[float]:
+    """Return the median time of each call, in seconds; they take turns."""
+    times: list[list[float]] = [[] for _ in calls]
+    for each in range(rounds + 1):
+        for call, own in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            call()
+            if each:  # the first round warms the cache
+                own.append(time.perf_counter() - start)
+    return [statistics.median(own) for own in times]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure the formats that are asked for, and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", default=[])
+    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path)
+    asked = parser.parse_args(argv)
+    unknown = set(asked.formats) - set(FORMATS)
+    if unknown:
+        parser.error(f"no such format: {', '.join(sorted(unknown))}")
+    print(
+        f"{'format':12} {'library':>8} {'ours':>8} {'import':>8} {'ratio':>6} {'export':>8} ratio"
+    )
+    for name in asked.formats or FORMATS:
+        module, make = FORMATS[name]
+        if find_spec(module) is None:
+            print(f"{name:12} {module} is not installed")
+            continue
+        with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+            bench = Bench(Path(folder), asked.mib)
+            copy, load, save = make(bench)
+            theirs, ours, imports, exports = measure(
+                (copy, bench.our_copy, load, save), asked.rounds
+            )
+            bench.a.close()
+        best = min(theirs, ours)
+        print(
+            f"{name:12} {theirs:8.3f} {ours:8.3f} {imports:8.3f} {best / imports:6.2f} "
+            f"{exports:8.3f} {best / exports:5.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

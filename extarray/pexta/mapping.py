@@ -1,0 +1,171 @@
+"""Datasets of HDF5 and variables of netCDF, mapped, extended and written back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import extarray
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from extarray import MappedArray
+
+__all__ = ["hdfmap", "hdfwrite", "netcdfmap", "netcdfwrite"]
+
+
+def hdfmap(dathdl: Any) -> MappedArray:
+    """Map a dataset of HDF5 into an array that is extended.
+
+    Parameters
+    ----------
+    dathdl : h5py.Dataset
+        Of a file that is open.  It need not be chunked.
+
+    Returns
+    -------
+    MappedArray
+        In memory, with the dataset's attributes.
+
+    Examples
+    --------
+    >>> import os, tempfile, h5py
+    >>> from extarray import pexta
+    >>> f = h5py.File(os.path.join(tempfile.mkdtemp(), "scene.h5"), "w")
+    >>> level = f.create_dataset("level", data=[[1, 2], [3, 4]], maxshape=(None, None))
+    >>> xta_hdf = pexta.hdfmap(level)
+    >>> xta_hdf.extend(axis=1, by=1)
+    >>> level = pexta.hdfwrite(xta_hdf, level)
+    >>> level.shape
+    (2, 3)
+    """
+    return extarray.map_hdf5(dathdl, progress=False)
+
+
+def hdfwrite(xta_hdf: MappedArray, dathdl: Any) -> Any:
+    """Write a mapped array back into its dataset.
+
+    Parameters
+    ----------
+    xta_hdf : MappedArray
+    dathdl : h5py.Dataset
+        That it was mapped from.
+
+    Returns
+    -------
+    h5py.Dataset
+        The same, or the one that has taken its place, where it could not grow.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: another dataset; or it has changed its shape since.
+
+    Examples
+    --------
+    >>> import os, tempfile, h5py
+    >>> from extarray import pexta
+    >>> f = h5py.File(os.path.join(tempfile.mkdtemp(), "scene.h5"), "w")
+    >>> f["level"] = [[1, 2], [3, 4]]
+    >>> xta_hdf = pexta.hdfmap(f["level"])
+    >>> xta_hdf.append([[5, 6]])
+    >>> pexta.hdfwrite(xta_hdf, f["level"])[:].tolist()
+    [[1, 2], [3, 4], [5, 6]]
+    """
+    dataset = _bound(xta_hdf)
+    if dataset != dathdl:
+        raise ArgumentError(f"the array was mapped from {dataset!r}, not from {dathdl!r}")
+    xta_hdf.write_back(progress=False)
+    return xta_hdf.dataset
+
+
+def netcdfmap(data: Any, ncid: Any, varid: Any) -> MappedArray:
+    """Map a variable of netCDF into an array that is extended.
+
+    Parameters
+    ----------
+    data : array_like or None
+        What was read of the variable; None: it is read now.
+    ncid : netCDF4.Dataset or netCDF4.Group
+        Of a file that is open.
+    varid : int, str or netCDF4.Variable
+        The number of the variable, its name, or itself.
+
+    Returns
+    -------
+    MappedArray
+        In memory, with the variable's attributes and the names of its dimensions.
+
+    Examples
+    --------
+    >>> import os, tempfile, netCDF4
+    >>> from extarray import pexta
+    >>> d = netCDF4.Dataset(os.path.join(tempfile.mkdtemp(), "rain.nc"), "w")
+    >>> _ = d.createDimension("time"), d.createDimension("x", 2)
+    >>> rain = d.createVariable("rain", "i4", ("time", "x"))
+    >>> rain[:2] = [[1, 2], [3, 4]]
+    >>> xta_ncdf = pexta.netcdfmap(None, d, 0)
+    >>> xta_ncdf.append([[5, 6]])
+    >>> pexta.netcdfwrite(xta_ncdf, rain)
+    >>> rain[2].tolist()
+    [5, 6]
+    """
+    mapped = extarray.map_netcdf(_variable(ncid, varid), progress=False)
+    if data is not None:
+        mapped[...] = data
+    return mapped
+
+
+def netcdfwrite(handle: MappedArray, varid: Any) -> None:
+    """Write a mapped array back into its variable.
+
+    Parameters
+    ----------
+    handle : MappedArray
+    varid : int, str or netCDF4.Variable
+        Of the variable that it was mapped from.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: another variable; or a dimension that is limited has grown.
+
+    Examples
+    --------
+    >>> import os, tempfile, netCDF4
+    >>> from extarray import pexta
+    >>> d = netCDF4.Dataset(os.path.join(tempfile.mkdtemp(), "rain.nc"), "w")
+    >>> _ = d.createDimension("x", 2)
+    >>> d.createVariable("rain", "i4", ("x",))[:] = [1, 2]
+    >>> xta_ncdf = pexta.netcdfmap([5, 6], d, "rain")
+    >>> pexta.netcdfwrite(xta_ncdf, "rain")
+    >>> d["rain"][:].tolist()
+    [5, 6]
+    """
+    variable = _bound(handle)
+    asked = _variable(variable.group(), varid)
+    if (asked.group(), asked.name) != (variable.group(), variable.name):
+        raise ArgumentError(f"the array was mapped from {variable.name!r}, not from {asked.name!r}")
+    handle.write_back(progress=False)
+
+
+def _bound(array: Any) -> Any:
+    """Return what a mapped array is bound to."""
+    if not isinstance(array, extarray.MappedArray):
+        raise ArgumentTypeError(f"a {type(array).__name__} is no mapped array")
+    return array.dataset
+
+
+def _variable(ncid: Any, varid: Any) -> Any:
+    """Return a variable of netCDF4 by its number or its name."""
+    if isinstance(varid, str):
+        name = varid
+    elif isinstance(varid, int):
+        names = list(ncid.variables)
+        if not 0 <= varid < len(names):
+            raise ArgumentError(f"there is no variable {varid}; there are {len(names)}")
+        name = names[varid]
+    else:
+        return varid
+    if name not in ncid.variables:
+        raise ArgumentError(f"there is no variable {name!r}; there are {list(ncid.variables)}")
+    return ncid.variables[name]

@@ -1,0 +1,173 @@
+"""What HDF5 and netCDF have beside plain datasets, and formats of other packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "file.h5"
+
+
+# -- HDF5 ----------------------------------------------------------------------------------------
+
+
+def test_a_virtual_dataset(file, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    layout = h5py.VirtualLayout((3, 4), "i4", maxshape=(None, 4))
+    for j in range(2):
+        with h5py.File(tmp_path / f"part{j}.h5", "w") as f:
+            f["x"] = np.arange(4) + 10 * j
+        layout[j] = h5py.VirtualSource(tmp_path / f"part{j}.h5", "x", (4,))
+    with h5py.File(file, "w") as f:
+        f.create_virtual_dataset("level", layout, fillvalue=-1)
+    a = xa.from_hdf5(file, "level")
+    assert a[...].tolist() == [[0, 1, 2, 3], [10, 11, 12, 13], [-1] * 4] and a.fill_value == -1
+
+
+def test_a_dataset_whose_elements_lie_in_another_file(file, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    x = np.arange(12, dtype="<i4")
+    (tmp_path / "raw").write_bytes(b"head" + x.tobytes())
+    with h5py.File(file, "w") as f:
+        parts = [(tmp_path / "raw", 4, x.nbytes)]
+        f.create_dataset("level", (3, 4), "<i4", external=parts)
+    assert np.array_equal(xa.from_hdf5(file, "level")[...], x.reshape(3, 4))
+
+
+def test_an_enumeration_keeps_its_names(file, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    kind = h5py.enum_dtype({"water": 0, "land": 1}, "u1")
+    with h5py.File(file, "w") as f:
+        f.create_dataset("mask", data=np.array([0, 1, 1], "u1"), dtype=kind)
+    a = xa.from_hdf5(file, "mask")
+    assert a.dtype == "u1" and a.attrs["enum"] == {"water": 0, "land": 1}
+    xa.to_hdf5(a, tmp_path / "copy.h5", "mask")
+    with h5py.File(tmp_path / "copy.h5") as f:
+        assert h5py.check_enum_dtype(f["mask"].dtype) == {"water": 0, "land": 1}
+
+
+def test_attributes_of_records(file, tmp_path, recwarn):
+    h5py = pytest.importorskip("h5py")
+    record = np.array((7, 2.5), [("n", "<i4"), ("x", ">f8")])
+    with h5py.File(file, "w") as f:
+        f["level"] = [1, 2]
+        f["level"].attrs["one"] = record
+        f["level"].attrs["some"] = np.array([(7, 2.5), (7, 2.5)], record.dtype)
+    a = xa.from_hdf5(file, "level")
+    xa.to_hdf5(a, tmp_path / "copy.h5", "level")
+    assert not recwarn.list
+    with h5py.File(tmp_path / "copy.h5") as f:
+        for name, shape in (("one", ()), ("some", (2,))):
+            kept = f["level"].attrs[name]
+            assert kept.dtype == record.dtype and np.shape(kept) == shape
+            assert np.array_equal(np.ravel(kept)[0], record)
+
+
+@pytest.mark.parametrize("shape", [(100, 130), (64, 128), (10, 10)])
+@pytest.mark.parametrize("filled", [True, False])
+@pytest.mark.parametrize("driver", [None, "core"])
+def test_open_chunks_are_mapped_and_written_whole(file, tmp_path, shape, filled, driver):
+    """Chunks of 256 KiB and more: whole ones, cut-off ones, and those that nobody wrote."""
+    h5py = pytest.importorskip("h5py")
+    x = np.random.default_rng(0).random((*shape, 64))
+    with h5py.File(file, "w", driver=driver) as f:
+        options = {"chunks": (32, 32, 32), "maxshape": (None,) * 3, "fillvalue": 5.0}
+        d = f.create_dataset("level", x.shape, "f8", **options)
+        d[(...,) if filled else np.s_[:40, :40]] = x if filled else x[:40, :40]
+        a = xa.from_hdf5(d)
+        assert np.array_equal(a[...], d[...]) and a.chunks == (32, 32, 32)
+        b = xa.from_hdf5(d, chunks=(7, 50, 64))
+        assert np.array_equal(b[...], d[...])
+    xa.to_hdf5(b, tmp_path / "copy.h5", "x", chunks=(32, 32, 32))
+    xa.to_hdf5(a.lazy[3:, ::2], tmp_path / "copy.h5", "y")
+    with h5py.File(tmp_path / "copy.h5") as f:
+        assert np.array_equal(f["x"][...], a[...])
+        assert np.array_equal(f["y"][...], a[3:, ::2])
+
+
+# -- netCDF --------------------------------------------------------------------------------------
+
+
+def test_groups_of_netcdf(file):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(file, "w") as d:
+        d.createDimension("x", 3)
+        inner = d.createGroup("run/deep")
+        inner.createDimension("y", 2)
+        d.createVariable("x", "f4", ("x",))[:] = [0.5, 1.5, 2.5]
+        inner.createVariable("level", "i2", ("y", "x"))[:] = [[1, 2, 3], [4, 5, 6]]
+    a = xa.from_netcdf(file, "run/deep/level")
+    assert a.dims == ("y", "x") and a[1].tolist() == [4, 5, 6]
+    assert a.attrs["coords"]["x"]["data"].tolist() == [0.5, 1.5, 2.5]
+    xa.to_netcdf(xa.from_array([[1, 2, 3]], dims=("z", "x")), file, "run/other/new")
+    with nc.Dataset(file) as d:
+        assert d["run/other/new"].dimensions == ("z", "x") and "x" not in d["run/other"].dimensions
+    assert xa.file_formats()["netcdf"].names(file) == ["x", "run/deep/level", "run/other/new"]
+
+
+# -- formats of other packages -------------------------------------------------------------------
+
+PACKAGE = """
+import contextlib
+import numpy as np
+from extarray.formats import Description, Format, Sink, Source
+
+@contextlib.contextmanager
+def source(file, name=None, *, sep=None):
+    x = np.loadtxt(file, delimiter=sep, ndmin=2)
+    yield Source(Description(x.shape, x.dtype, dims=("row", "column")), lambda box: x[box])
+
+@contextlib.contextmanager
+def sink(file, name, given, *, overwrite=False):
+    x = np.empty(given.shape, given.dtype)
+    yield Sink(x.__setitem__, lost=given.said())
+    np.savetxt(file, x)
+
+TABLE = Format("table", "text tables", (".tab",), source, sink)
+NPY = Format("npy", "another .npy", (".npy",), source)
+"""
+ENTRIES = """[extarray.formats]
+table = tables:TABLE
+npy = tables:NPY
+broken = no_such_module:FORMAT
+"""
+PROGRAM = """
+import sys, warnings
+sys.path.insert(0, sys.argv[1])
+import numpy as np, extarray as xa
+from extarray.formats.registry import format_of
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    found = xa.file_formats()
+texts = " ".join(str(w.message) for w in caught)
+assert "'broken'" in texts and "another one of this name" in texts, texts
+assert found["npy"].title == "NumPy .npy"
+table = format_of("x.TAB")
+assert table is found["table"]
+table.save(xa.from_array([[1.0, 2.0], [3.0, 4.0]]), sys.argv[1] + "/x.tab")
+a = table.load(sys.argv[1] + "/x.tab", path=sys.argv[1] + "/a", sep=" ")
+assert a[1].tolist() == [3, 4] and a.dims == ("row", "column")
+a.close()
+print("fine")
+"""
+
+
+@pytest.mark.process
+def test_a_format_of_another_package(tmp_path):
+    (tmp_path / "tables.py").write_text(PACKAGE)
+    info = tmp_path / "tables-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tables\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRIES)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "fine\n", done.stderr
