@@ -38,7 +38,7 @@ _STDIN = "the standard input"
 _STEP_BYTES = 1 << 22
 
 #: Formats whose files become groups as wholes.
-_WHOLE = ("hdf5", "netcdf")
+_WHOLE = ("hdf5", "netcdf", "zarr")
 
 _FORMAT = option("--format format_name", "NAME", "format of the file (default: by its suffix)")
 _OPTIONS = option(
@@ -240,7 +240,7 @@ def _whole(way: str, found: Format) -> Any:
     import extarray as xa
 
     if found.name not in _WHOLE:
-        raise WrongCall(f"{found.title} has no groups; {' and '.join(_WHOLE)} have")
+        raise WrongCall(f"{found.title} has no groups; {', '.join(_WHOLE)} have")
     return getattr(xa, f"{way}_{found.name}")
 
 

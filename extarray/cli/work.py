@@ -198,14 +198,14 @@ def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
         )
         return
     print_table(
-        ("", "bytes", "extarray", "a second", "memory map", "ratio"),
+        ("", "bytes", "extarray", "per second", "memory map", "ratio"),
         [
             (
                 what,
                 format_bytes(nbytes),
-                f"{ours * 1e3:.2f} ms",
+                f"{ours * 1e3:.3g} ms",
                 format_bytes(int(nbytes / ours)) if nbytes else "",
-                "" if theirs is None else f"{theirs * 1e3:.2f} ms",
+                "" if theirs is None else f"{theirs * 1e3:.3g} ms",
                 "" if theirs is None else f"{theirs / ours:.2f}",
             )
             for what, nbytes, ours, theirs in rows

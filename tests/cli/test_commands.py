@@ -678,15 +678,16 @@ class TestGroups:
         done("unpack", file, tmp_path / "back", "--overwrite")
         assert run("extend", file, "--by", "1").status == 1
 
-    def test_whole_files(self, group, tmp_path, run, done):
-        pytest.importorskip("h5py")
-        done("export", group, tmp_path / "all.h5")
-        done("import", tmp_path / "all.h5", tmp_path / "back", "--all")
+    @pytest.mark.parametrize("name", ["all.h5", "all.zarr"])
+    def test_whole_files(self, group, tmp_path, run, done, name):
+        pytest.importorskip("h5py" if name.endswith("h5") else "zarr")
+        done("export", group, tmp_path / name)
+        done("import", tmp_path / name, tmp_path / "back", "--all")
         np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
         assert elements(tmp_path / "back" / "station" / "wind").shape == (2, 3)
         for words in (["export", group, "-"], ["export", group, tmp_path / "all.npy"]):
             assert run(*words).status == 2
-        found = run("import", tmp_path / "all.h5", tmp_path / "one")
+        found = run("import", tmp_path / name, tmp_path / "one")
         assert found.status == 2
         assert "station/wind" in found.err, "it names the arrays that there are"
 
