@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ShapeError
 from extarray.common.extras import require
 from extarray.formats.description import Coordinate, Description, Packing
@@ -34,6 +35,8 @@ __all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
 _TITLE = "GeoTIFF"
 _DIMS = ("band", "y", "x")
 _KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16"])
+#: Bytes of blocks that GDAL may keep of what was read.
+_KEPT_BYTES = 1 << 26
 #: Attributes that are not tags: the georeferencing, and what bands have.
 _OWN = ("crs", "transform", "scales", "offsets", "units")
 
@@ -158,14 +161,28 @@ def _window(box: Box) -> tuple[tuple[int, int], tuple[int, int]]:
 def _source(file: Any, name: Any = None) -> Iterator[Source]:
     """Open a file for reading."""
     where = file_name(file, _TITLE)
-    with _opened(where, "r", where) as dataset:
+    with contextlib.ExitStack() as stack:
+        dataset = stack.enter_context(_opened(where, "r", where))
         with of_library(where, _TITLE):
-            source = _source_of(dataset)
-        yield source
+            given, lost = _described(dataset)
+        most = max(1, min(_KEPT_BYTES, config.max_memory // 2))
+        kept = 0
+
+        def read(box: Box) -> NDArray[Any]:
+            nonlocal dataset, kept
+            if kept > most:  # GDAL keeps what it has read until a file is closed
+                stack.close()
+                dataset, kept = stack.enter_context(_opened(where, "r", where)), 0
+            bands = list(range(box[0].start + 1, box[0].stop + 1))
+            values: NDArray[Any] = dataset.read(bands, window=_window(box))
+            kept += values.nbytes
+            return values
+
+        yield Source(given, read, lost=lost)
 
 
-def _source_of(dataset: Any) -> Source:
-    """Return a dataset of rasterio as a source."""
+def _described(dataset: Any) -> tuple[Description, list[str]]:
+    """Return what a dataset of rasterio has, and what of it no array can hold."""
     lost: list[str] = []
     kinds = set(dataset.dtypes)
     if len(kinds) > 1 or "complex_int16" in kinds:
@@ -216,13 +233,7 @@ def _source_of(dataset: Any) -> Source:
         if missing or scale != 1 or offset != 0:
             values = np.dtype(np.float32 if small else np.float64)
             given.packing = Packing(scale, offset, missing, values, ("scales", "offsets"))
-
-    def read(box: Box) -> NDArray[Any]:
-        bands = list(range(box[0].start + 1, box[0].stop + 1))
-        values: NDArray[Any] = dataset.read(bands, window=_window(box))
-        return values
-
-    return Source(given, read, lost=lost)
+    return given, lost
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -294,7 +305,10 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
         "BIGTIFF": "IF_SAFER",
         "interleave": "band",
     }
-    if given.chunks is not None:
+    own = sorted({"driver", "count", "height", "width", "dtype", "nodata"} & set(options))
+    if own:
+        raise ArgumentError(f"the array says itself what {', '.join(map(repr, own))} would say")
+    if given.chunks is not None and not {"tiled", "blockxsize", "blockysize"} & set(options):
         rows, columns = given.chunks[-2:]
         if rows % 16 == 0 and columns % 16 == 0:
             settings.update(tiled=True, blockysize=rows, blockxsize=columns)

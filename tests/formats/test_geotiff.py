@@ -74,6 +74,9 @@ def test_tiles_are_those_of_the_array(file):
     xa.to_geotiff(xa.zeros((3, 100, 100), "u1", chunks=(1, 32, 48)), file)
     with quiet_georeference(), rasterio.open(file) as f:
         assert f.block_shapes == [(32, 48)] * 3
+    xa.to_geotiff(xa.zeros((100, 100), "u1", chunks=(32, 48)), file, overwrite=True, blockysize=5)
+    with quiet_georeference(), rasterio.open(file) as f:
+        assert f.block_shapes == [(5, 100)]
     xa.to_geotiff(xa.zeros((100, 100), "u1", chunks=(33, 100)), file, overwrite=True)
     assert xa.from_geotiff(file).shape == (1, 100, 100)
 
@@ -101,8 +104,9 @@ def test_what_a_file_cannot_be(file):
     ):
         with pytest.raises(error):
             xa.to_geotiff(a, file)
-    with pytest.raises(xa.ExtArrayError):
-        xa.to_geotiff(xa.zeros((2, 2)), file, compress="no such thing")
+    for option, word in (("compress", "no such thing"), ("dtype", "uint8")):
+        with pytest.raises(xa.ArgumentError, match=word if option == "compress" else option):
+            xa.to_geotiff(xa.zeros((2, 2)), file, **{option: word})
     with quiet_georeference():
         options = {"count": 1, "height": 2, "width": 2, "dtype": "complex_int16"}
         rasterio.open(file, "w", driver="GTiff", **options).close()

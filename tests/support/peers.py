@@ -397,12 +397,12 @@ PEERS = [
         Peer(
             f"geotiff, {interleave}",
             lambda file, x, interleave=interleave: _write_geotiff(
-                file, x, interleave=interleave, compress="deflate", blockysize=2
+                file, x, interleave=interleave, compress="deflate", blockysize=1
             ),
             _read_geotiff,
             lambda file, x, **options: xa.from_geotiff(file, **options),
             lambda a, file, interleave=interleave, **options: xa.to_geotiff(
-                a, file, interleave=interleave, blockysize=2, **options
+                a, file, interleave=interleave, blockysize=1, **options
             ),
             ".tif",
             ["i4", "u1", "f4", "f8", "i2", "u2", "u4", "i8", "u8", "i1", "c8", "c16"],
