@@ -35,9 +35,6 @@ From the top down; each module uses some of those below it, and none above:
     chunk along each axis; ``run`` walks boxes of chunks with affine addresses and moves the bytes,
     through a mapping or by pread and pwrite.  ``_block.h``, which only this module includes, copies
     one strided block.
-``_ahead``
-    Asking the system for what a transfer will read and the system's cache has not got, before it is
-    read.
 ``_axial``
     `Axial`: the axial vectors of an array, as Python has them: addresses and indices, one at a time
     and vectorised.
@@ -54,7 +51,8 @@ From the top down; each module uses some of those below it, and none above:
 ``_selection``
     The entries between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_file``
-    `File`: a counted descriptor, closed when its last user leaves, and what is asked of it.
+    `File`: a counted descriptor, closed when its last user leaves, and what is asked of it; also
+    what a transfer will read and the system's cache has not got, before it is read.
 ``_types``
     ``index_t``, checked arithmetic, and division that rounds down.  Declarations alone.
 

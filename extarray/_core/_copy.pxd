@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from ._ahead cimport ahead_t
+from ._file cimport ahead_t
 from ._vectors cimport axial_t
 from ._mapping cimport touched_t
 from ._selection cimport selection_t

@@ -20,7 +20,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
-from ._ahead cimport ask_for, ask_for_block
+from ._file cimport ask_for, ask_for_block
 from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
@@ -550,8 +550,8 @@ cdef bint goes_by_rows(const job_t *job) noexcept nogil:
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
-        job.ahead == NULL and job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0 and L.base != NULL
-        and L.place == NULL and not L.hollow
+        job.ahead == NULL and job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0
+        and L.base != NULL and L.place == NULL and not L.hollow
         and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
 
 

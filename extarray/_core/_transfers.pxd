@@ -2,7 +2,7 @@
 
 cimport numpy as cnp
 
-from ._ahead cimport ahead_t
+from ._file cimport ahead_t
 from ._copy cimport job_t
 from ._gather cimport QueryTables
 from ._visits cimport query_t

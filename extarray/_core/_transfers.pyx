@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._ahead cimport ahead_t, end_asking, is_cached
+from ._file cimport ahead_t, end_asking, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport QueryTables

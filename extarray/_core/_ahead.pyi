@@ -1,1 +1,0 @@
-# No Python names: the functions are cimported, see _ahead.pxd.
