@@ -1589,6 +1589,96 @@ class ExtArray(ArrayCore, NumpyMixin):
     # The name by which ``dask.array.asarray`` finds it.
     to_dask_array = to_dask
 
+    def as_zarr_store(self, name: str | None = None, *, follow: bool = True) -> Any:
+        """Return a store of Zarr that shows the array in place: read-only, and without a copy.
+
+        Parameters
+        ----------
+        name : str, optional
+            Place of the array in a group that the store has then, as xarray wants it.  None: the
+            store is the array.
+        follow : bool
+            Refresh the array whenever its metadata are asked for, as they are when it is opened
+            through the store.  False: the store shows what the array here has taken up.
+
+        Returns
+        -------
+        extarray.stores.zarr_store.ZarrStore
+            A ``zarr.abc.store.Store`` of format 3, for ``zarr.open_array``, ``xarray.open_zarr``,
+            ``dask.array.from_zarr`` and whatever else reads Zarr.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: chunks in the order "Z" or "H"; bounds whose start lies within a chunk.
+        DTypeError
+            A TypeError: Zarr has no such elements.
+        MissingExtraError
+            zarr is not installed.
+        ClosedError
+
+        Warns
+        -----
+        LossyWarning
+            Attributes that JSON does not have are left out.
+
+        Notes
+        -----
+        A key becomes an address, in O(k), and the chunk is read there.  A key never changes its
+        meaning: after growth at an end, it suffices to open the store again; after growth or cuts
+        at a start, the metadata are refused, as indices have shifted: make a store anew.
+
+        Examples
+        --------
+        >>> import extarray as xa, zarr
+        >>> a = xa.create(None, (2, 3), "i4", chunks=(2, 2), dims=("time", "x"))
+        >>> store = a.as_zarr_store()
+        >>> a.append([[1, 2, 3]])
+        >>> z = zarr.open_array(store, mode="r")
+        >>> z.shape, z[2].tolist()
+        ((3, 3), [1, 2, 3])
+        """
+        self._check()
+        return facts.stores().ZarrStore(self, name, follow)
+
+    def to_kerchunk(self, name: str | None = None, *, zarr_format: Literal[2, 3] = 2) -> Any:
+        """Return where the chunks are, for those that read Zarr through kerchunk's references.
+
+        Parameters
+        ----------
+        name : str, optional
+            Place of the array in a group, as for `as_zarr_store`.
+        zarr_format : {2, 3}
+            Of the keys and of the metadata.
+
+        Returns
+        -------
+        dict
+            Version 1 of the references, which JSON has: ``{"version": 1, "refs": {...}}``.  Each
+            chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
+            packed file.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: an array in memory; and as `as_zarr_store`.
+        DTypeError, MissingExtraError, ClosedError
+
+        Notes
+        -----
+        O(chunks).  What grows later is in none of the references, but these stay right.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create("scene", (2, 2), "i4", chunks=(2, 1))
+        >>> a.to_kerchunk()["refs"]["0.1"]  # doctest: +ELLIPSIS
+        ['/...scene.xta', 8, 8]
+        >>> a.close()
+        """
+        self._check()
+        return facts.stores().references(self, name, zarr_format)
+
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Return what names the elements in dask's graphs: it changes when they may have."""
         return copies.token(self)

@@ -45,9 +45,11 @@ __all__ = [
     "info",
     "pictures",
     "provide_pictures",
+    "provide_stores",
     "save_attrs",
     "set_dims",
     "set_policy",
+    "stores",
     "text",
 ]
 
@@ -336,3 +338,16 @@ def provide_pictures(make: Callable[[Any], Any]) -> None:
 def pictures(array: Shown) -> Any:
     """Return what draws an array."""
     return _make[0](array)
+
+
+_stores: list[Callable[[], Any]] = []
+
+
+def provide_stores(find: Callable[[], Any]) -> None:
+    """Name what shows arrays as Zarr, whose room is above this one."""
+    _stores[:] = [find]
+
+
+def stores() -> Any:
+    """Return what shows arrays and groups as Zarr: `ZarrStore` and `references`."""
+    return _stores[0]()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
 
+from extarray.array import facts
 from extarray.array.array import ExtArray
 from extarray.array.creation import create, from_array
 from extarray.array.creation import open as open_array
@@ -807,6 +808,52 @@ class Group(MutableMapping[str, Any]):
         with commit(found.values()):
             for array in found.values():
                 array.extend(axis, by, side)
+
+    def as_zarr_store(self, *, follow: bool = True) -> Any:
+        """Return a store of Zarr that shows the group and all that is in it now.
+
+        Parameters
+        ----------
+        follow : bool
+            As for `ExtArray.as_zarr_store`.
+
+        Returns
+        -------
+        extarray.stores.zarr_store.ZarrStore
+            Of format 3.  Attributes of groups are those of this moment.
+
+        Raises
+        ------
+        ArgumentError, DTypeError
+            As `ExtArray.as_zarr_store`, for one of the arrays.
+        MissingExtraError
+            zarr is not installed.
+        ClosedError
+
+        Examples
+        --------
+        >>> import extarray as xa, zarr
+        >>> with xa.open_group("shown", "w") as g:
+        ...     a = g.create("run/wind", shape=(2, 3), dims=["time", "x"])
+        ...     zarr.open_group(g.as_zarr_store(), mode="r")["run/wind"].shape
+        (2, 3)
+        """
+        self._session.check()
+        return facts.stores().ZarrStore(self, None, follow)
+
+    def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
+        """Return where the chunks of all arrays are; see `ExtArray.to_kerchunk`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("listed", "w") as g:
+        ...     a = g.create("wind", shape=2, dtype="i4")
+        ...     list(g.to_kerchunk()["refs"])
+        ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0']
+        """
+        self._session.check()
+        return facts.stores().references(self, None, zarr_format)
 
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""

@@ -18,7 +18,7 @@ from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
 from benchmarks.report import beside, table, verdicts
 from benchmarks.sizes import NUMPY, OTHERS, OURS, SCALES, Unsupported
-from benchmarks.suites import bench_checksums, bench_packed, bench_policy
+from benchmarks.suites import bench_checksums, bench_packed, bench_policy, bench_zarr_store
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
@@ -148,6 +148,17 @@ def test_packed_files_have_a_table_beside_their_pairs():
     suite.setup("read all", "mmap")
     assert suite.track_ratio("read all", "mmap") > 0
     suite.teardown("read all", "mmap")
+
+
+def test_the_zarr_store_has_a_table_beside_that_of_zarr():
+    pytest.importorskip("zarr", minversion="3.1")
+    lines = bench_zarr_store.table(12, (3,), 1).splitlines()
+    assert len(lines) == 2 + (1 + len(bench_zarr_store.ACTIONS)) * len(bench_zarr_store.ENGINES)
+    suite = bench_zarr_store.ZarrStore()
+    case = "column", "pread", bench_zarr_store.CHUNKS[0]
+    suite.setup(*case)
+    assert suite.track_ratio(*case) > 0
+    suite.teardown(*case)
 
 
 def test_checksums():

@@ -92,6 +92,8 @@ METHODS = {
     "copy": "path chunks order checksum progress",
     "astype": "dtype order casting subok copy",
     "to_dask": "chunks",
+    "as_zarr_store": "name follow",
+    "to_kerchunk": "name zarr_format",
     "to_numpy": "",
     "get_basic_selection": "selection out fields",
     "set_basic_selection": "selection value fields",
@@ -123,6 +125,7 @@ ATTRIBUTES = [
 ]
 GROUP = {
     "arrays": "",
+    "as_zarr_store": "follow",
     "attrs": None,
     "close": "",
     "closed": None,
@@ -136,6 +139,7 @@ GROUP = {
     "name": None,
     "path": None,
     "require_group": "name",
+    "to_kerchunk": "zarr_format",
     "walk": "",
 }
 AXIAL = {

@@ -1,0 +1,313 @@
+"""Arrays and groups as Zarr describes them: metadata, keys, and which elements a chunk has.
+
+A chunk of Zarr is a chunk of ours, counted from the first element that the array had when it was
+described.  So a key never changes its meaning: what grows at the start of an axis shifts indices,
+but no key.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.array.folders import Group
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BoundsError,
+    DTypeError,
+    LossyWarning,
+    ShapeError,
+)
+from extarray.common.extras import require
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Index = tuple[int, ...]
+
+__all__ = ["Described", "Node", "group_metadata", "nodes_of"]
+
+zarr_dtype: Any = require("zarr.dtype", "zarr", "a view as Zarr")
+
+_JSON = (bool, int, float, str, type(None))
+
+
+class Described:
+    """An array as Zarr describes it.
+
+    Parameters
+    ----------
+    array : ExtArray
+
+    Attributes
+    ----------
+    chunks : tuple of int
+    first : tuple of int
+        The first element, counted from where index 0 was when the array was made.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: elements in an order, or bounds at a place, that Zarr cannot say.
+    DTypeError
+        A TypeError: Zarr has no such elements.
+    """
+
+    def __init__(self, array: ExtArray) -> None:
+        self.array = array
+        self.name = "the array" if array.path is None else f"'{array.path}'"
+        if hasattr(array, "comm"):
+            raise ArgumentError(
+                f"cannot show {self.name} as Zarr under a communicator; open it in one process"
+            )
+        if array.order not in ("C", "F"):
+            raise ArgumentError(
+                f"cannot show {self.name} as Zarr: no codec of Zarr has the order {array.order!r} "
+                "of the elements in a chunk; a.copy(order='C') makes an array that can be shown"
+            )
+        self.chunks = array.chunks
+        self.first = tuple(map(operator.neg, array.origin))
+        self.type, self.data_type = _type_of(array.dtype, self.name)
+        for axis, (f, c) in enumerate(zip(self.first, self.chunks, strict=True)):
+            if f % c:
+                raise ArgumentError(
+                    f"cannot show {self.name} as Zarr: its first element along axis {axis} is "
+                    f"number {f % c} of a chunk of {c}, and chunks of Zarr begin with the array; "
+                    "a.copy() makes an array that can be shown"
+                )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Described) or self.first != other.first:
+            return False
+        mine, path = self.array, self.array.path
+        return mine is other.array or (path is not None and path == other.array.path)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def bounds(self) -> Index:
+        """Return the shape, of a moment at which keys mean what they did."""
+        array = self.array
+        self.check_axes()
+        while True:
+            origin, shape = array.origin, array.shape
+            if origin == array.origin:
+                break
+        if tuple(map(operator.neg, origin)) != self.first:
+            raise ArgumentError(
+                f"{self.name} has grown or shrunk at the start of an axis since it was shown as "
+                "Zarr, whose indices cannot shift: call as_zarr_store again"
+            )
+        return shape
+
+    def grid(self) -> Index:
+        """Return the number of chunks along each axis, as Zarr counts them."""
+        shape = self.bounds()
+        return tuple(-(-n // c) for n, c in zip(shape, self.chunks, strict=True))
+
+    # -- metadata ----------------------------------------------------------------------------------
+
+    def metadata(self, zarr_format: int) -> dict[str, Any]:
+        """Return the content of ``zarr.json``, or of ``.zarray``, as it is now."""
+        array, dtype = self.array, self.array.dtype
+        shape = self.bounds()
+        fill = self.type.to_json_scalar(array.fill_value, zarr_format=zarr_format)
+        if zarr_format == 2:
+            return {
+                "zarr_format": 2,
+                "shape": shape,
+                "chunks": self.chunks,
+                "dtype": self.type.to_json(zarr_format=2)["name"],
+                "compressor": None,
+                "fill_value": fill,
+                "order": array.order,
+                "filters": None,
+                "dimension_separator": ".",
+            }
+        codecs: list[dict[str, Any]] = [{"name": "bytes"}]
+        if array.itemsize > 1:
+            codecs[0]["configuration"] = {"endian": _endian(dtype)}
+        if array.order == "F" and array.ndim > 1:
+            reverse = {"order": tuple(range(array.ndim))[::-1]}
+            codecs.insert(0, {"name": "transpose", "configuration": reverse})
+        found = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": shape,
+            "data_type": self.data_type,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": self.chunks}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": fill,
+            "codecs": codecs,
+            "attributes": self.attributes(),
+            "storage_transformers": [],
+        }
+        if array.dims is not None:
+            found["dimension_names"] = array.dims
+        return found
+
+    def attributes(self) -> dict[str, Any]:
+        """Return those attributes that JSON has."""
+        return _plain_attrs(self.array.attrs.asdict())[0]
+
+    # -- chunks ------------------------------------------------------------------------------------
+
+    def chunk(self, index: Index) -> NDArray[np.uint8] | None:
+        """Return the bytes of a chunk, with zeros outside the bounds; None: it has no element."""
+        array = self.array
+        while True:
+            self.check_axes()
+            origin, shape = array.origin, array.shape
+            source, target = [], []
+            for i, c, f, o, n in zip(index, self.chunks, self.first, origin, shape, strict=True):
+                low = i * c + f + o
+                start, stop = max(low, 0), min(low + c, n)
+                if start >= stop:
+                    return None
+                source.append(slice(start, stop))
+                target.append(slice(start - low, stop - low))
+            is_whole = all(t.stop - t.start == c for t, c in zip(target, self.chunks, strict=True))
+            make = np.empty if is_whole else np.zeros
+            found = make(self.chunks, array.dtype, "F" if array.order == "F" else "C")
+            inside: Any = (*target, ...)  # a view also where there are no axes
+            try:
+                array.read(tuple(source), out=found[inside])
+            except (BoundsError, ShapeError):
+                if (origin, shape) == (array.origin, array.shape):
+                    raise
+            else:
+                if origin == array.origin:
+                    return found.T.reshape(-1).view("u1") if array.order == "F" else _bytes(found)
+
+    def has_chunk(self, index: Index) -> bool:
+        """Tell whether a chunk has an element inside the bounds."""
+        self.check_axes()
+        array = self.array
+        places = zip(index, self.chunks, self.first, array.origin, array.shape, strict=True)
+        return all(-c < i * c + f + o < n for i, c, f, o, n in places)
+
+    def check_axes(self) -> None:
+        """Raise where the array has gained an axis."""
+        if self.array.ndim != len(self.chunks):
+            raise ShapeError(
+                f"{self.name} has gained an axis since it was shown as Zarr: call as_zarr_store "
+                "again"
+            )
+
+
+Node = Described | dict[str, Any]
+
+
+def _bytes(elements: NDArray[Any]) -> NDArray[np.uint8]:
+    return elements.reshape(-1).view("u1")
+
+
+def _endian(dtype: np.dtype[Any]) -> str:
+    return "little" if dtype == dtype.newbyteorder("<") else "big"
+
+
+def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
+    """Return Zarr's type for elements, whose bytes it must read as they are, and its JSON."""
+    try:
+        found = zarr_dtype.parse_dtype(dtype, zarr_format=3)
+        with warnings.catch_warnings():
+            # That Zarr has not settled a name concerns files that are kept, and this is none.
+            warnings.simplefilter("ignore")
+            text = found.to_json(zarr_format=3)
+            back = type(found).from_json(text, zarr_format=3)
+        known = back.to_native_dtype().newbyteorder(">" if _endian(dtype) == "big" else "<")
+    except (TypeError, ValueError, KeyError) as error:
+        raise DTypeError(
+            f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"
+        ) from error
+    if known != dtype or (dtype.names is not None and _endian(dtype) == "big"):
+        raise DTypeError(
+            f"cannot show {name} as Zarr: records of Zarr have little-endian fields and no gaps, "
+            f"which is not so of {dtype}; a.astype makes an array that can be shown"
+        )
+    return found, text
+
+
+# -- several ---------------------------------------------------------------------------------------
+
+
+def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
+    """Return what Zarr sees of an array or a group: arrays, and the attributes of groups, by path.
+
+    `name` is the place of an array in a group, which is made; None: the array is all there is.
+    """
+    nodes: dict[str, Node] = {}
+    lost: list[str] = []
+    if isinstance(source, Group):
+        nodes[""], lost = _plain_attrs(dict(source.attrs))
+        for path, item in source.walk():
+            if isinstance(item, Group):
+                nodes[path], missed = _plain_attrs(dict(item.attrs))
+            else:
+                nodes[path] = Described(item)
+                missed = _plain_attrs(item.attrs.asdict())[1]
+            lost += [f"{path}: {each}" for each in missed]
+    elif isinstance(source, ExtArray):
+        steps = _steps(name)
+        for n in range(len(steps)):
+            nodes["/".join(steps[:n])] = {}
+        nodes["/".join(steps)] = Described(source)
+        lost = _plain_attrs(source.attrs.asdict())[1]
+    else:
+        raise ArgumentTypeError(
+            f"cannot show an object of type {type(source).__name__} as Zarr: give an array or a "
+            "group, such as extarray.open or open_group returns; a view is copied before"
+        )
+    if lost:
+        warnings.warn(
+            f"JSON, and so Zarr, does not have the attributes {', '.join(lost)}; they are left out",
+            LossyWarning,
+            stacklevel=4,
+        )
+    return nodes
+
+
+def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of the ``zarr.json`` of a group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+def _steps(name: str | None) -> list[str]:
+    """Return the parts of a path in a group."""
+    if name is None:
+        return []
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"name must be a str, not {type(name).__name__}")
+    steps = name.strip("/").split("/")
+    if any(step in ("", ".", "..", "zarr.json") for step in steps):
+        raise ArgumentError(f"{name!r} is no path in a group; give one such as 'run/level'")
+    return steps
+
+
+def _plain_attrs(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the attributes that JSON has, numbers of NumPy as its own, and the names of others."""
+    # The names of the axes are told as such.
+    plain = {key: _plain(value) for key, value in values.items() if key != "dims"}
+    return {k: v for k, v in plain.items() if _is_json(v)}, [
+        k for k, v in plain.items() if not _is_json(v)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers and arrays of NumPy as those of Python."""
+    is_number = isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf"
+    return value.tolist() if is_number else value
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, float):
+        return value - value == 0
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_json(v) for k, v in value.items())
+    return isinstance(value, _JSON)

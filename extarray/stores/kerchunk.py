@@ -1,0 +1,84 @@
+"""References: for each chunk the file, the first byte and the number of bytes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import operator
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError
+from extarray.storage.names import Packed
+from extarray.stores.described import Described, group_metadata, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["references"]
+
+
+def references(source: Any, name: str | None = None, zarr_format: int = 2) -> dict[str, Any]:
+    """Return the manifest of an array or a group; see `ExtArray.to_kerchunk`."""
+    if zarr_format not in (2, 3):
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+    refs: dict[str, Any] = {}
+    for path, node in nodes_of(source, name).items():
+        prefix = f"{path}/" if path else ""
+        if isinstance(node, Described):
+            metadata = node.metadata(zarr_format)
+            if zarr_format == 2:
+                attributes = node.attributes()
+                if node.array.dims is not None:
+                    # The attribute by which xarray has names of axes in Zarr 2.
+                    attributes.setdefault("_ARRAY_DIMENSIONS", node.array.dims)
+                refs[f"{prefix}.zarray"] = json.dumps(metadata)
+                refs[f"{prefix}.zattrs"] = json.dumps(attributes)
+            else:
+                refs[f"{prefix}zarr.json"] = json.dumps(metadata)
+            refs.update(_chunks(node, metadata["shape"], prefix, zarr_format))
+        elif zarr_format == 2:
+            refs[f"{prefix}.zgroup"] = '{"zarr_format": 2}'
+            refs[f"{prefix}.zattrs"] = json.dumps(node)
+        else:
+            refs[f"{prefix}zarr.json"] = json.dumps(group_metadata(node))
+    return {"version": 1, "refs": refs}
+
+
+def _chunks(
+    node: Described, shape: tuple[int, ...], prefix: str, zarr_format: int
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the key of each chunk, and where it lies."""
+    array = node.array
+    if array.path is None:
+        raise ArgumentError("an array in memory has no file to refer to; a.copy(path) writes one")
+    file, start = _place(array.path)
+    lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
+    grid = [range(-(-n // c)) for n, c in zip(shape, node.chunks, strict=True)]
+    indices = list(itertools.product(*grid))
+    if not indices:
+        return
+    places = np.array(indices, np.int64).reshape(len(indices), array.ndim) + np.array(lead, "i8")
+    addresses = np.asarray(array.axial.addresses(places)).reshape(-1).tolist()
+    size = array.chunk_bytes
+    for index, address in zip(indices, addresses, strict=True):
+        parts = map(str, index)
+        if zarr_format == 3:
+            key = "/".join(["c", *parts])
+        else:
+            key = ".".join(parts) or "0"
+        yield prefix + key, [file, start + address * size, size]
+
+
+def _place(path: Path) -> tuple[str, int]:
+    """Return the file with the chunks of an array, and where in it they begin."""
+    path = path.absolute()
+    with Packed.find(path) as packed:
+        if packed is not None:
+            inner = packed.inner(path) or packed.alone
+            if inner is not None and inner in packed.arrays:
+                return packed.name, packed.arrays[inner][1].start
+    return f"{os.fspath(path)}.xta", 0

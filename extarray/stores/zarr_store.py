@@ -1,0 +1,238 @@
+"""`ZarrStore`: a store of Zarr whose values are read from arrays."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.arguments import check_flag
+from extarray.common.errors import ReadOnlyError
+from extarray.common.extras import require
+from extarray.stores.described import Described, Node, group_metadata, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from typing import NoReturn
+
+    Index = tuple[int, ...]
+
+__all__ = ["ZarrStore"]
+
+abc: Any = require("zarr.abc.store", "zarr", "a store of Zarr")
+buffers: Any = require("zarr.core.buffer", "zarr", "a store of Zarr")
+
+_METADATA = "zarr.json"
+_MOST_INLINE = 1 << 18  # bytes of a chunk for which a thread costs more than the reading
+
+
+class ZarrStore(abc.Store):  # type: ignore[misc]
+    """A store of Zarr, format 3, read-only, whose values are read from arrays.
+
+    `ExtArray.as_zarr_store` and `Group.as_zarr_store` make one.
+
+    Parameters
+    ----------
+    source : ExtArray or Group
+    name : str, optional
+        Place of an array in a group, which there is then; None: the store is the array.
+    follow : bool
+        Refresh an array whenever its metadata are asked for.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, ArgumentTypeError
+        A ValueError, TypeErrors: Zarr cannot say what the array is.
+
+    Examples
+    --------
+    >>> import extarray as xa, zarr
+    >>> a = xa.from_array([[1, 2], [3, 4]])
+    >>> z = zarr.open_array(a.as_zarr_store(), mode="r")
+    >>> z[1].tolist()
+    [3, 4]
+    """
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __init__(self, source: Any, name: str | None = None, follow: bool = True) -> None:
+        super().__init__(read_only=True)
+        self._follow = check_flag(follow, "follow")
+        self._nodes: dict[str, Node] = nodes_of(source, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ZarrStore) and self._nodes == other._nodes
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"extarray://{self._label()}"
+
+    def __repr__(self) -> str:
+        return f"<extarray.stores.ZarrStore: {self._label()}>"
+
+    def _label(self) -> str:
+        names = [n.name for n in self._nodes.values() if isinstance(n, Described)]
+        return names[0] if len(names) == 1 else f"{len(names)} arrays"
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _chunk_of(self, key: str) -> tuple[Described, Index] | None:
+        """Return the array and the index of a key that may be of a chunk, or None."""
+        if key.startswith("c/") and "/c/" not in key:
+            path, places = "", key[2:]
+        elif key == "c" or key.endswith("/c"):  # of no axes
+            path, places = key[:-2], ""
+        else:
+            path, is_chunk, places = key.rpartition("/c/")
+            if not is_chunk:
+                return None
+        node = self._nodes.get(path)
+        if not isinstance(node, Described):
+            return None
+        parts = places.split("/") if places else []
+        if len(parts) != len(node.chunks):
+            return None
+        if not all(p.isascii() and p.isdecimal() and (p[0] != "0" or p == "0") for p in parts):
+            return None
+        return node, tuple(map(int, parts))
+
+    def _metadata_node(self, key: str) -> Node | None:
+        if key == _METADATA:
+            return self._nodes.get("")
+        return self._nodes.get(key[: -len(_METADATA) - 1]) if key.endswith("/zarr.json") else None
+
+    def _encode(self, node: Node) -> np.ndarray[Any, Any]:
+        """Return the metadata of a node as they are now."""
+        if isinstance(node, Described):
+            if self._follow:
+                node.array.refresh()
+            content = node.metadata(3)
+        else:
+            content = group_metadata(node)
+        return np.frombuffer(json.dumps(content).encode(), "u1")
+
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        """Return a value, or a part of it, as a buffer of Zarr; None: there is no such key."""
+        chunk = self._chunk_of(key)
+        if chunk is not None:
+            node, index = chunk
+            if node.array.chunk_bytes <= _MOST_INLINE:
+                found = node.chunk(index)
+            else:
+                found = await asyncio.to_thread(node.chunk, index)
+        else:
+            about = self._metadata_node(key)
+            if isinstance(about, Described) and about.array.mode != "r":
+                # One of several writers may wait for the lock of commits.
+                found = await asyncio.to_thread(self._encode, about)
+            else:
+                found = None if about is None else self._encode(about)
+        return None if found is None else _buffer(found, prototype, byte_range)
+
+    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
+        """Return what `get` does, without a loop."""
+        chunk = self._chunk_of(key)
+        about = self._metadata_node(key)
+        if chunk is not None:
+            found = chunk[0].chunk(chunk[1])
+        else:
+            found = None if about is None else self._encode(about)
+        return None if found is None else _buffer(found, prototype, byte_range)
+
+    async def get_partial_values(
+        self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]
+    ) -> list[Any]:
+        """Return several values, or parts of these."""
+        wanted = [self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+        return list(await asyncio.gather(*wanted))
+
+    async def exists(self, key: str) -> bool:
+        """Tell whether there is a key."""
+        chunk = self._chunk_of(key)
+        if chunk is not None:
+            return chunk[0].has_chunk(chunk[1])
+        return self._metadata_node(key) is not None
+
+    async def getsize(self, key: str) -> int:
+        """Return the bytes of a value; a chunk is not read."""
+        chunk = self._chunk_of(key)
+        if chunk is not None and chunk[0].has_chunk(chunk[1]):
+            return int(chunk[0].array.chunk_bytes)
+        return int(await super().getsize(key))
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def _keys(self) -> Iterator[str]:
+        for path, node in self._nodes.items():
+            prefix = f"{path}/" if path else ""
+            yield prefix + _METADATA
+            if isinstance(node, Described):
+                for index in itertools.product(*map(range, node.grid())):
+                    yield prefix + "/".join(["c", *map(str, index)])
+
+    async def list(self) -> AsyncIterator[str]:
+        """Give all keys."""
+        for key in self._keys():
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Give the keys that begin with a prefix."""
+        for key in self._keys():
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Give the names right below a prefix, of values and of others."""
+        prefix = prefix.strip("/")
+        inside = f"{prefix}/" if prefix else ""
+        node = self._nodes.get(prefix)
+        names: Any
+        if node is not None:  # without a look at each chunk
+            names = [path[len(inside) :] for path in self._nodes if path.startswith(inside)]
+            names = {name.partition("/")[0]: None for name in names if name}
+            names[_METADATA] = None
+            if isinstance(node, Described) and 0 not in node.grid():
+                names["c"] = None
+        else:
+            keys = (key[len(inside) :] for key in self._keys() if key.startswith(inside))
+            names = dict.fromkeys(key.partition("/")[0] for key in keys)
+        for name in names:
+            yield name
+
+    # -- changes, of which there are none ---------------------------------------------------------
+
+    def with_read_only(self, read_only: bool = False) -> ZarrStore:
+        """Return the store, which is read-only."""
+        return self if read_only else self._refuse()
+
+    async def set(self, key: str, value: Any) -> None:
+        """Refuse: the store is read-only."""
+        self._refuse()
+
+    async def delete(self, key: str) -> None:
+        """Refuse: the store is read-only."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ReadOnlyError(
+            "a store of Zarr that shows an array cannot be written to; write to the array"
+        )
+
+
+def _buffer(found: np.ndarray[Any, Any], prototype: Any, byte_range: Any) -> Any:
+    """Return bytes, or a range of them, as a buffer of Zarr."""
+    if isinstance(byte_range, abc.RangeByteRequest):
+        found = found[byte_range.start : byte_range.end]
+    elif isinstance(byte_range, abc.OffsetByteRequest):
+        found = found[byte_range.offset :]
+    elif isinstance(byte_range, abc.SuffixByteRequest):
+        found = found[max(0, len(found) - byte_range.suffix) :]
+    elif byte_range is not None:
+        raise ValueError(f"unexpected byte_range, got {byte_range!r}")
+    return (prototype or buffers.default_buffer_prototype()).buffer.from_array_like(found)

@@ -1,0 +1,351 @@
+"""Arrays as stores of Zarr: read by zarr, xarray and dask, with NumPy as the oracle."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+zarr = pytest.importorskip("zarr", minversion="3.1")
+
+DTYPES = [
+    *[
+        "?",
+        "i1",
+        "<u2",
+        ">i4",
+        "<f2",
+        ">f8",
+        "<c16",
+        "S3",
+        "<U3",
+        ">U3",
+        "V4",
+        "<M8[25s]",
+        "m8[ns]",
+    ],
+    [("a", "<i4"), ("b", "<f8")],
+]
+
+
+def read(a, **options):
+    return zarr.open_array(a.as_zarr_store(**options), mode="r")[...]
+
+
+def filled(path, shape=(7, 5), dtype="f8", chunks=(3, 2), **options):
+    a = xa.create(path, shape, dtype, chunks=chunks, **options)
+    a[...] = np.arange(a.size).reshape(shape)
+    return a
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+def test_bytes_are_those_of_the_array(dtype, order):
+    dtype = np.dtype(dtype)
+    if dtype.kind == "U":
+        x = np.arange(35).astype(dtype).reshape(7, 5)
+    else:
+        x = np.random.default_rng(3).integers(0, 2, 35 * dtype.itemsize, np.uint8)
+        x = x.view(dtype).reshape(7, 5)
+    a = xa.create(None, x.shape, dtype, chunks=(3, 2), order=order)
+    a[...] = x
+    y = read(a)
+    assert y.shape == x.shape
+    assert y.tobytes() == x.astype(y.dtype).tobytes()
+
+
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_files_of_both_engines(tmp_path, engine):
+    filled(tmp_path / "a", order="F").close()
+    with xa.open(tmp_path / "a", engine=engine) as a:
+        np.testing.assert_array_equal(read(a), np.arange(35.0).reshape(7, 5))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (4, 0, 3), (1, 1, 1), (5, 6, 7)], ids=str)
+def test_shapes(shape):
+    x = np.arange(float(np.prod(shape))).reshape(shape)
+    a = xa.from_array(x, chunks=2)
+    np.testing.assert_array_equal(read(a), x)
+
+
+def test_large_chunks_are_read_in_threads():
+    x = np.random.default_rng(0).random((600, 500))
+    np.testing.assert_array_equal(read(xa.from_array(x, chunks=(256, 256))), x)
+
+
+def test_growth_is_seen_by_who_opens_again(tmp_path):
+    writer = filled(tmp_path / "a")
+    reader = xa.open(tmp_path / "a")
+    store, still = reader.as_zarr_store(), xa.open(tmp_path / "a").as_zarr_store(follow=False)
+    before = zarr.open_array(store, mode="r")
+    for axis in (1, 0, 1):
+        writer.extend(axis, 4)
+    x = np.arange(writer.size).reshape(writer.shape)
+    writer[...] = x
+    writer.flush()
+    after = zarr.open_array(store, mode="r")
+    assert after.shape == writer.shape == (11, 13)
+    np.testing.assert_array_equal(after[...], x)
+    np.testing.assert_array_equal(before[...], x[:7, :5])
+    assert zarr.open_array(still, mode="r").shape == (7, 5)
+    writer.close()
+    reader.close()
+
+
+def test_growth_at_the_start_keeps_what_keys_mean():
+    a = filled(None)
+    store = a.as_zarr_store()
+    before = zarr.open_array(store, mode="r")
+    a.extend(0, 6, "start")
+    a[:6] = -1
+    np.testing.assert_array_equal(before[...], np.arange(35.0).reshape(7, 5))
+    with pytest.raises(xa.errors.ArgumentError, match="start of an axis"):
+        zarr.open_array(store, mode="r")
+    np.testing.assert_array_equal(read(a), a[...])
+
+
+def test_what_was_cut_off_reads_as_the_fill_value():
+    a = filled(None, fill_value=-2)
+    z = zarr.open_array(a.as_zarr_store(), mode="r")
+    a.resize((2, 5))
+    x = np.full((7, 5), -2.0)
+    x[:2] = np.arange(10).reshape(2, 5)
+    assert (z[3:] == -2).all()
+    np.testing.assert_array_equal(z[:2], x[:2])
+
+
+def test_a_new_axis_is_refused(tmp_path):
+    a = filled(tmp_path / "a")
+    store = a.as_zarr_store()
+    z = zarr.open_array(store, mode="r")
+    a.add_axis(0)
+    with pytest.raises(xa.errors.ShapeError, match="gained an axis"):
+        z[0]
+    with pytest.raises(xa.errors.ShapeError, match="gained an axis"):
+        zarr.open_array(store, mode="r")
+    a.close()
+
+
+def test_sparse_holes_read_as_the_fill_value(tmp_path):
+    with xa.create(tmp_path / "a", (100, 100), "f8", chunks=10, sparse=True) as a:
+        a[15, 15] = 3
+        x = np.zeros((100, 100))
+        x[15, 15] = 3
+        np.testing.assert_array_equal(read(a), x)
+
+
+@pytest.mark.parametrize("order", ["Z", "H"])
+def test_orders_that_zarr_lacks_are_refused(order):
+    a = xa.create(None, (4, 4), chunks=(2, 2), order=order)
+    with pytest.raises(xa.errors.ArgumentError, match=f"order '{order}'"):
+        a.as_zarr_store()
+    np.testing.assert_array_equal(read(a.copy(order="C")), a[...])
+
+
+def test_a_start_within_a_chunk_is_refused():
+    a = xa.create(None, (4, 4), chunks=(2, 2))
+    a.extend(1, 3, "start")
+    with pytest.raises(xa.errors.ArgumentError, match="along axis 1 is number 1 of a chunk of 2"):
+        a.as_zarr_store()
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.parametrize(
+    "dtype",
+    [[("a", ">i4"), ("b", ">f8")], np.dtype([("a", "i1"), ("b", "f8")], align=True), "g"],
+    ids=str,
+)
+def test_elements_that_zarr_lacks_are_refused(dtype):
+    a = xa.create(None, (2,), dtype)
+    with pytest.raises(xa.errors.DTypeError, match="as Zarr"):
+        a.as_zarr_store()
+
+
+def test_arguments_and_closed_arrays():
+    a = filled(None)
+    with pytest.raises(xa.errors.ArgumentTypeError, match="str, not int"):
+        a.as_zarr_store(3)
+    with pytest.raises(xa.errors.ArgumentError, match="no path"):
+        a.as_zarr_store("a/../b")
+    with pytest.raises(xa.errors.ArgumentTypeError):
+        a.as_zarr_store(follow="no")
+    a.close()
+    with pytest.raises(xa.errors.ClosedError):
+        a.as_zarr_store()
+    with pytest.raises(xa.errors.ClosedError):
+        a.to_kerchunk()
+
+
+def test_metadata():
+    a = filled(None, attrs={"unit": "mm", "n": np.float32(2), "v": np.arange(2)}, dims=("y", "x"))
+    z = zarr.open_array(a.as_zarr_store(), mode="r")
+    assert z.metadata.dimension_names == ("y", "x")
+    assert dict(z.attrs) == {"unit": "mm", "n": 2.0, "v": [0, 1]}
+    assert z.chunks == (3, 2)
+    assert zarr.open_array(xa.full(3, -1).as_zarr_store(), mode="r").fill_value == -1
+    a.attrs["raw"] = b"abc"
+    with pytest.warns(xa.errors.LossyWarning, match="raw"):
+        store = a.as_zarr_store()
+    assert "raw" not in zarr.open_array(store, mode="r").attrs
+
+
+def test_nothing_can_be_written():
+    store = filled(None).as_zarr_store()
+    assert store.read_only
+    assert not store.supports_writes
+    with pytest.raises(ValueError, match=r"read-only|written"):
+        zarr.open_array(store, mode="r")[0] = 1
+    with pytest.raises(xa.errors.ReadOnlyError):
+        store.with_read_only(False)
+    with pytest.raises(ValueError, match=r"read-only|written"):
+        zarr.create_array(store, name="b", shape=(2,), dtype="f8")
+
+
+def gathered(iterator):
+    async def gather():
+        return [each async for each in iterator]
+
+    return run(gather())
+
+
+def run(coroutine):
+    return zarr.core.sync.sync(coroutine)
+
+
+def test_keys():
+    store = filled(None).as_zarr_store("run/c")
+    keys = gathered(store.list())
+    assert len(keys) == len(set(keys)) == 3 + 9
+    assert {"zarr.json", "run/zarr.json", "run/c/zarr.json", "run/c/c/2/2"} < set(keys)
+    assert all(run(store.exists(key)) for key in keys)
+    assert all(run(store.getsize(k)) == 48 for k in keys if "json" not in k)
+    for prefix in ["", "run", "run/", "run/c", "run/c/c", "run/c/c/1"]:
+        inside = prefix.strip("/") + "/" if prefix else ""
+        wanted = {k[len(inside) :].partition("/")[0] for k in keys if k.startswith(inside)}
+        found = gathered(store.list_dir(prefix))
+        assert sorted(found) == sorted(wanted)
+    assert set(gathered(store.list_prefix("run/c/c/1"))) == {f"run/c/c/1/{j}" for j in range(3)}
+    strange = ["run/c/c/3/0", "run/c/c/0", "run/c/c/00/0", "run/c/c/-1/0", "c/0/0", "c", "x.json"]
+    for key in [*strange, "run/c/c/²/0", "run/c/c/a/b", ".zarray", "run/c/c/"]:
+        assert not run(store.exists(key)), key
+        assert run(store.get(key)) is None, key
+
+
+def test_ranges():
+    store = filled(None).as_zarr_store()
+    module = zarr.abc.store
+    whole = run(store.get("c/0/0")).to_bytes()
+    assert whole == store.get_sync("c/0/0").to_bytes()
+    assert whole == np.arange(35.0).reshape(7, 5)[:3, :2].tobytes()
+    ranges = {
+        module.RangeByteRequest(8, 24): whole[8:24],
+        module.OffsetByteRequest(40): whole[40:],
+        module.SuffixByteRequest(8): whole[-8:],
+        module.SuffixByteRequest(100): whole,
+    }
+    found = run(
+        store.get_partial_values(
+            zarr.core.buffer.default_buffer_prototype(), [("c/0/0", each) for each in ranges]
+        )
+    )
+    assert [each.to_bytes() for each in found] == list(ranges.values())
+
+
+def test_stores_in_other_processes(tmp_path):
+    a = filled(tmp_path / "a")
+    store = a.as_zarr_store()
+    assert store == a.as_zarr_store()
+    assert store != a.as_zarr_store("a")
+    other = pickle.loads(pickle.dumps(store))
+    assert other == store
+    np.testing.assert_array_equal(zarr.open_array(other, mode="r")[...], a[...])
+    a.close()
+
+
+def test_xarray():
+    xr = pytest.importorskip("xarray")
+    a = filled(None, dims=("y", "x"), attrs={"unit": "mm"})
+    ds = xr.open_zarr(a.as_zarr_store("scene"), consolidated=False)
+    assert ds.scene.dims == ("y", "x")
+    assert ds.scene.attrs == {"unit": "mm"}
+    np.testing.assert_array_equal(ds.scene[1:6:2].values, a[1:6:2])
+
+
+def test_dask():
+    da = pytest.importorskip("dask.array")
+    a = filled(None)
+    x = da.from_zarr(a.as_zarr_store())
+    assert x.chunks == ((3, 3, 1), (2, 2, 1))
+    np.testing.assert_array_equal(x.compute(), a[...])
+
+
+def test_groups(tmp_path):
+    xr = pytest.importorskip("xarray")
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.attrs["title"] = "north"
+        time = g.create("time", shape=3, dtype="i8", dims=["time"])
+        wind = g.create("wind", shape=(3, 2), chunks=(2, 2), dims=["time", "x"])
+        deep = g.create("run/level", shape=2)
+        time[...], wind[...], deep[...] = [5, 6, 7], np.arange(6).reshape(3, 2), [1, 2]
+        store = g.as_zarr_store()
+        z = zarr.open_group(store, mode="r")
+        assert sorted(z.keys()) == ["run", "time", "wind"]
+        assert dict(z.attrs) == {"title": "north"}
+        np.testing.assert_array_equal(z["run/level"][...], [1, 2])
+        ds = xr.open_zarr(store, consolidated=False)
+        assert list(ds.coords) == ["time"]
+        np.testing.assert_array_equal(ds.wind.sel(time=6).values, [2, 3])
+        g.extend("time", 2)
+        assert zarr.open_group(store, mode="r")["wind"].shape == (5, 2)
+        kerchunk = g.to_kerchunk()["refs"]
+        assert json.loads(kerchunk[".zattrs"]) == {"title": "north"}
+        assert "run/level/0" in kerchunk
+
+
+# -- manifests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_references_lead_to_the_chunks(tmp_path, order, zarr_format, packed):
+    fsspec = pytest.importorskip("fsspec")
+    a = filled(tmp_path / "a", dtype=">i4", order=order, dims=("y", "x"), attrs={"unit": "mm"})
+    a.extend(0, 3, "start")
+    a.extend(1, 2)
+    x = np.arange(a.size).reshape(a.shape)
+    a[...] = x
+    a.close()
+    path = tmp_path / "a"
+    if packed:
+        path = tmp_path / "a.xap"
+        xa.pack(xa.open(tmp_path / "a"), path)
+    with xa.open(path) as a:
+        refs = json.loads(json.dumps(a.to_kerchunk(zarr_format=zarr_format)))
+    fs = fsspec.filesystem("reference", fo=refs)
+    names = {2: ".zarray", 3: "zarr.json"}
+    about = json.loads(fs.cat(names[zarr_format]))
+    assert about["shape"] == [10, 7]
+    key = {2: "1.0", 3: "c/1/0"}[zarr_format]
+    assert fs.cat(key) == x[3:6, :2].astype(">i4").tobytes(order)
+    asynchronous = fsspec.filesystem("reference", fo=refs, asynchronous=True)
+    store = zarr.storage.FsspecStore(asynchronous, read_only=True, path="")
+    z = zarr.open_array(store, mode="r", zarr_format=zarr_format)
+    np.testing.assert_array_equal(z[...], x)
+    assert z.attrs["unit"] == "mm"
+    if zarr_format == 2:
+        assert z.attrs["_ARRAY_DIMENSIONS"] == ["y", "x"]
+    else:
+        assert z.metadata.dimension_names == ("y", "x")
+
+
+def test_references_of_memory_are_refused(tmp_path):
+    with pytest.raises(xa.errors.ArgumentError, match="in memory"):
+        filled(None).to_kerchunk()
+    with filled(tmp_path / "a") as a, pytest.raises(xa.errors.ArgumentError, match="2 or 3"):
+        a.to_kerchunk(zarr_format=1)
