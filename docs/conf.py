@@ -43,7 +43,6 @@ html_math_renderer = "mathml"
 # The pages of the reference name what they document; nothing is generated into the source tree.
 autosummary_generate = False
 autodoc_typehints = "none"
-autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
