@@ -17,7 +17,8 @@ From the top down; each module uses some of those below it, and none above:
 ``config``
     Settings of the process, and of a part of it for a while.
 ``arguments``
-    Checks of arguments: an int, an axis, a flag, a number of bytes, one of a few texts.
+    Checks of arguments: an int, an axis by number or name, a flag, a number of bytes, one of a few
+    texts.
 ``formatting``
     Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
 ``limits``
