@@ -110,7 +110,8 @@ def to_geotiff(
 
     Notes
     -----
-    The file has its name when it is complete.
+    The file has its name when it is complete.  A block of negative zeros alone comes back as zeros:
+    GDAL takes it for one that was never written.
 
     Examples
     --------

@@ -6,6 +6,7 @@ runs, and wait for nobody.
 
 from __future__ import annotations
 
+import pickle
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,20 +33,32 @@ class _Target:
     Parameters
     ----------
     array : ExtArray
-        In files, open for writing; where it is unpickled, it writes elements.
+        In files, open for writing; another process opens it to write elements, when its first task
+        runs: not when the task arrives, since a worker that cannot read a message is lost.
     """
 
     def __init__(self, array: xa.ExtArray) -> None:
-        self._array = array
+        self._array: xa.ExtArray | None = array
+        self._pickled = b""
         self._origin = array.origin
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "_array": None,
+            "_pickled": self._pickled or pickle.dumps(self._array),
+        }
+
     def __setitem__(self, key: tuple[slice, ...], values: Any) -> None:
-        # Unpickled in another process, the array may have moved at its start.
-        moved = [now - then for now, then in zip(self._array.origin, self._origin, strict=True)]
-        self._array[
-            tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))
-        ] = values
+        array = self._array
+        if array is None:
+            array = self._array = pickle.loads(self._pickled)
+        # Where it is opened in another process, the array may have moved at its start.
+        moved = [now - then for now, then in zip(array.origin, self._origin, strict=True)]
+        array[tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))] = (
+            values
+        )
 
 
 def is_late(variable: Any) -> bool:

@@ -45,13 +45,11 @@ def growth_text(
     --------
     >>> import extarray as xa
     >>> a = xa.create(None, (2, 3), chunks=1, dims=("y", "x"))
-    >>> a.extend("y", 1)
+    >>> a.extend("x", 1)
     >>> print(growth_text(a))
     y down, x to the right
-     0  1  2
-     3  4  5
-    --------
-     6  7  8
+     0  1  2 | 6
+     3  4  5 | 7
     """
     starts = np.array([segment.start_address for segment in segments(a)])
     return _grid(

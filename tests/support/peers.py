@@ -50,6 +50,9 @@ class Peer:
         The module of the library; empty: NumPy.
     is_tough : bool
         Whether the library survives files with damaged headers: netCDF's does not.
+    signed_zeros : bool
+        Whether zeros keep their signs: GDAL takes a block of zeros, of either sign, for one that was
+        never written.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Peer:
     keeps: frozenset[str] = frozenset()
     needs: str = ""
     is_tough: bool = True
+    signed_zeros: bool = True
 
     @property
     def is_there(self) -> bool:
@@ -410,6 +414,7 @@ PEERS = [
             empty=False,
             keeps=frozenset(["attrs", "fill_value"]),
             needs="rasterio",
+            signed_zeros=False,
         )
         for interleave in ("band", "pixel")
     ),
