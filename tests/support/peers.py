@@ -51,8 +51,8 @@ class Peer:
     is_tough : bool
         Whether the library survives files with damaged headers: netCDF's does not.
     signed_zeros : bool
-        Whether zeros keep their signs: GDAL takes a block of zeros, of either sign, for one that was
-        never written.
+        Whether zeros keep their signs: GDAL takes a block of zeros, of either sign, for one
+        that was never written.
     """
 
     name: str
