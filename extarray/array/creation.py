@@ -24,6 +24,7 @@ from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
+from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.format.header import Header
@@ -280,11 +281,8 @@ def filled(
         Class of the array.
     """
     new = kind._create(*_checked(path, shape, dtype, **options), hidden=True)
-    try:
+    with OnError(let_go, new):
         yield new
-    except BaseException:
-        let_go(new)
-        raise
     publish(new)
 
 

@@ -35,6 +35,7 @@ from extarray.common.errors import (
 from extarray.common.forks import heirs, in_children
 from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
+from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
 from extarray.grid.chunking import elements_of_chunk, grid_of
 from extarray.grid.order import positions
@@ -592,8 +593,5 @@ def publish(array: Living) -> None:
     """Give the files of a hidden array their names; on an error it is closed, and they go."""
     files = array._store.files
     if files is not None:
-        try:
+        with OnError(let_go, array):
             files.take_names()
-        except BaseException:
-            let_go(array)
-            raise

@@ -24,6 +24,7 @@ from extarray.array.resizing import (
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
 from extarray.common.lazy import LazyImports
+from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
 from extarray.format.writers import WriterKind
 from extarray.grid.bounds import Bounds, to_box
@@ -172,11 +173,8 @@ class Shared:
         self._array = weakref.ref(array)
         if array._store.now.is_durable:
             # What is built on must not be less durable than what is built.
-            try:
+            with OnError(array.close):
                 array.flush()
-            except BaseException:
-                array.close()
-                raise
 
     def make_locks(self) -> None:
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""

@@ -21,6 +21,8 @@ From the top down; each module uses some of those below it, and none above:
     texts.
 ``formatting``
     Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
+``on_error``
+    Blocks that are undone where they raise.
 ``limits``
     Limits at which work is cut into pieces, shared or given up, which tests change.
 ``errors``

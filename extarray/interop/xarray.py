@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from extarray.common.extras import require
+from extarray.common.on_error import OnError
 from extarray.interop.xarray_options import Options
 from extarray.interop.xarray_store import (
     ArrayStore,
@@ -115,7 +116,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     ) -> Any:
         """Return the dataset of a store, which it closes."""
         store.decodes_text = concat_characters
-        try:
+        with OnError(store.close):
             dataset = xr.backends.StoreBackendEntrypoint().open_dataset(
                 store,
                 mask_and_scale=mask_and_scale,
@@ -129,9 +130,6 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             if decode_coords:
                 dataset = dataset.set_coords([n for n in store.coords if n in dataset.variables])
             dataset.set_close(store.close)
-        except BaseException:
-            store.close()
-            raise
         return dataset
 
     def open_groups_as_dict(
@@ -157,14 +155,10 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         if group is not None and group.strip("/"):
             path = os.path.join(path, group.strip("/"))
         datasets: dict[str, Any] = {}
-        try:
+        with OnError(_close_all, datasets):
             for name in groups_in(path):
                 store = FolderStore(os.path.join(path, name) if name else path, is_empty=True)
                 datasets[f"/{name}"] = self._open(store, drop_variables=drop_variables, **decoders)
-        except BaseException:
-            for dataset in datasets.values():
-                dataset.close()
-            raise
         return datasets
 
     def open_datatree(
@@ -185,15 +179,16 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         datasets = self.open_groups_as_dict(
             filename_or_obj, drop_variables=drop_variables, group=group, **decoders
         )
-        try:
+        with OnError(_close_all, datasets):
             tree = xr.DataTree.from_dict(datasets)
-        except BaseException:
-            for dataset in datasets.values():
-                dataset.close()
-            raise
         for name, dataset in datasets.items():
             tree[name].set_close(dataset._close)
         return tree
+
+
+def _close_all(datasets: dict[str, Any]) -> None:
+    for dataset in datasets.values():
+        dataset.close()
 
 
 @xr.register_dataarray_accessor("extarray")

@@ -27,6 +27,7 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.extras import require
+from extarray.common.on_error import OnError
 from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
     DATASET_ORIGIN,
@@ -91,7 +92,7 @@ class Entry(NamedTuple):
     def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
         """Open an array; axes without names get those of xarray, after a prefix."""
         manager = xr.backends.CachingFileManager(xa.open, os.fspath(path), mode="r")
-        try:
+        with OnError(manager.close):
             a = manager.acquire()
             attrs = a.attrs.asdict()
             name, dims, coords = a.path.name, a.dims, {}
@@ -117,9 +118,6 @@ class Entry(NamedTuple):
                 origin=a.origin,
                 dataset_origin=dataset_origin,
             )
-        except BaseException:
-            manager.close()
-            raise
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -348,15 +346,12 @@ class FolderStore(_Store):
         paths = arrays_in(self.folder)
         if not (paths or is_empty or (self.folder / DATASET).exists()):
             raise MissingError(errno.ENOENT, "no arrays are in the folder", os.fspath(folder))
-        try:
+        with OnError(self.close):
             for path in paths:
                 self.entries.append(Entry.open(path, f"{path.stem}_"))
             self.sizes, self.lows = {}, {}
             for d in sorted({d for entry in self.entries for d in entry.dims}):
                 self._agree(d)
-        except BaseException:
-            self.close()
-            raise
         names = {entry.name for entry in self.entries}
         self.coords = {name for entry in self.entries for name in entry.coords} - names
 

@@ -25,6 +25,7 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.extras import require
+from extarray.common.on_error import OnError
 from extarray.format.labels import DATASET_ORIGIN
 from extarray.interop.xarray_encode import encode_variables, with_encoding
 from extarray.interop.xarray_options import Options
@@ -384,7 +385,7 @@ def write_tree(
         )
     _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
     fresh = target.with_name(f"{target.name}.{uuid4().hex[:12]}.new")
-    try:
+    with OnError(shutil.rmtree, fresh, True):
         with xa.open_group(fresh, "w-") as group:
             for path, node in nodes.items():
                 place = group.path if path == "/" else group.require_group(path[1:]).path
@@ -411,6 +412,3 @@ def write_tree(
             os.rename(fresh, target)
         except OSError as error:
             raise storage_error(error, "cannot make the folder '{}'", target) from error
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise

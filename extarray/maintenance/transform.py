@@ -17,6 +17,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ExistsError, FormatError, MissingError, StorageError
+from extarray.common.on_error import OnError
 from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
 from extarray.grid.policy import EXACT
@@ -38,7 +39,7 @@ from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -128,7 +129,7 @@ class Transformation:
         """Make the target, in memory."""
         header = replace(self.header, checksum=False)  # which is kept in files
         new = self.arrays.create(None, self.shape, header, self.attrs, self.growth)
-        with _closed_on_error(new), self.told() as progress:
+        with OnError(new.close), self.told() as progress:
             for p in self.passes:
                 self._move(p, self.source, new, progress)
             self.check(new)
@@ -149,7 +150,7 @@ class Transformation:
         first, new = self.beginning(paths, path, resume)
         try:
             new = self._pass_by_pass(paths, first, new)
-            with _closed_on_error(new):
+            with OnError(new.close):
                 self.check(new)
                 store = self.arrays.store(new)
                 store.set_attrs(self.attrs)
@@ -187,7 +188,7 @@ class Transformation:
                         remove_pair(paths[i - 2])
                     if new is None:
                         new = self._begin(paths, i)
-                    with _closed_on_error(new):
+                    with OnError(new.close):
                         self._carry_out(i, source, new, progress)
                 if i + 1 < len(paths):
                     new.close()
@@ -324,11 +325,8 @@ class Transformation:
             return
         p = self.passes[i]
         journal = self.journal(i, self.arrays.store(new))
-        try:
+        with OnError(journal.save_quietly):
             self._move(p, source, new, progress, journal)
-        except BaseException:
-            journal.save_quietly()
-            raise
         if i + 1 < len(self.passes):
             journal.finish()
 
@@ -382,12 +380,3 @@ def _agree(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 def _checksum(values: NDArray[Any]) -> int:
     return crc32c(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
-
-
-@contextlib.contextmanager
-def _closed_on_error(array: Any) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        array.close()
-        raise

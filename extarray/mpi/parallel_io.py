@@ -15,6 +15,7 @@ from extarray._core._transfers import note_shown, note_written, quiet_number, ta
 from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
+from extarray.common.on_error import OnError
 from extarray.mpi.file_views import FileViews, Rounds
 from extarray.mpi.rank_io import OwnEngine, ThroughMPI, Transfer, accumulate
 from extarray.mpi.requests import ThreadRequest
@@ -556,11 +557,8 @@ class ParallelIO(ZonedArray):
                     store = self._pair
                     name, writable = f"{store.now.absolute}.xta", store.now.mode == "r+"
                     views = FileViews(library().COMM_SELF, name, writable, self._hints)
-                    try:
+                    with OnError(views.close):
                         views.check(store.now.data)
-                    except BaseException:
-                        views.close()
-                        raise
                     self._alone = views
         return self._alone
 

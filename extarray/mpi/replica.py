@@ -16,6 +16,7 @@ from extarray._core._axial import Axial
 from extarray._core._history import record_at, replay_log, replay_more
 from extarray._core._state import Trust
 from extarray.common.errors import CorruptError, FormatError, PartnerError
+from extarray.common.on_error import OnError
 from extarray.format.checksum_table import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
@@ -244,7 +245,7 @@ class ReplicaStore(FileStore):
             pair.trust = Trust(opened.n_stored)
         if writable and pair.header.checksum:
             pair.sums = self._rank_sums = RankSums(pair.names[0], pair.header)
-        try:
+        with OnError(pair.close):
             with family("cannot open '{}'", path):
                 flags = os.O_RDWR if writable else os.O_RDONLY
                 if opened.hidden is None:
@@ -260,9 +261,6 @@ class ReplicaStore(FileStore):
             pair.engine = choose_engine(engine, pair.data, writable)
             pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
             self._take_state(opened.update)
-        except BaseException:
-            pair.close()
-            raise
 
     def take(self, update: StateUpdate) -> None:
         """Take up what rank 0 has committed.

@@ -26,6 +26,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.extras import require
+from extarray.common.on_error import OnError
 from extarray.storage.filesystem import is_remote
 
 if TYPE_CHECKING:
@@ -180,11 +181,8 @@ class Agreement:
     def on_duplicate(cls, comm: Any) -> Iterator[Self]:
         """Duplicate a communicator for an agreement of its ranks; free it if the block fails."""
         self = cls(check_comm(comm).Dup())
-        try:
+        with OnError(self.comm.Free):
             yield self
-        except BaseException:
-            self.comm.Free()
-            raise
 
     def step(self) -> Step:
         """Begin a step of all ranks, for a with statement."""

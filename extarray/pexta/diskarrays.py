@@ -13,6 +13,7 @@ import extarray as xa
 from extarray import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
 from extarray.common.arguments import as_int
 from extarray.common.formatting import Info
+from extarray.common.on_error import OnError
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape
@@ -324,12 +325,8 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
         step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
     access = "r" if permitted is Mode.R else "r+"
     array = xa.open(filename, access, comm=session.comm, info=io_hints(*session.default_config))
-    try:
-        with session.agreement.step():
-            session.check_room(array.nbytes)
-    except BaseException:
-        array.close()
-        raise
+    with OnError(array.close), session.agreement.step():
+        session.check_room(array.nbytes)
     return _opened(session, array, filename, permitted)
 
 

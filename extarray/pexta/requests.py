@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray import ExtArrayError
+from extarray.common.on_error import OnError
 from extarray.mpi.global_array import zones_in_memory
 from extarray.mpi.zones import extents
 from extarray.pexta.sections import Section, Slabs, runs
@@ -204,14 +205,10 @@ class Transfer(Request):
 
     def _meet(self, is_done: bool) -> bool:
         """End the transfer if all ranks have made their moves."""
-        try:
-            with self._session.agreement.step() as step:
-                step.numbers[0] = int(not is_done)
-                if self._error is not None:
-                    raise self._error
-        except BaseException:
-            self._end()
-            raise
+        with OnError(self._end), self._session.agreement.step() as step:
+            step.numbers[0] = int(not is_done)
+            if self._error is not None:
+                raise self._error
         if step.numbers[0]:
             return False
         self._end()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from extarray._core._transfers import note_written, quiet_number, take_written
 from extarray.common.errors import CorruptError, storage_error
+from extarray.common.on_error import OnError
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
     BEGUN_SLOT,
@@ -469,16 +470,13 @@ class SumKeeper:
         with family("cannot write the checksums of '{}'", pair.path):
             while len(addresses := take_written(array, first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
-                try:
+                with OnError(note_written, array, addresses):
                     # A growth that failed may have written beyond.
                     known = addresses[addresses < n_chunks]
                     if known.size:
                         state = pair.state._replace(end=self._commits.free_from)
                         pair.sums.make_room(int(known[-1]), state, self._commits.write_superblock)
                         pair.sums.renew(pair.data, known)
-                except BaseException:
-                    note_written(array, addresses)
-                    raise
         return quiet
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:

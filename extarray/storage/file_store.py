@@ -32,6 +32,7 @@ from extarray.common.errors import (
     TruncatedError,
 )
 from extarray.common.forks import in_children
+from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
@@ -251,7 +252,7 @@ class FileStore:
         names = tuple(map(real_name, pair.names)) if overwrite else pair.names
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
         self.making = Publication(fresh, names, overwrite)
-        try:
+        with OnError(self._give_up):
             with family("cannot create '{}'", path):
                 for name in file_names(path):
                     if os.path.lexists(name) and not overwrite:
@@ -266,12 +267,13 @@ class FileStore:
                 self._write_first(axial, shape, attrs, growth)
             if not hidden:
                 self.take_names()
-        except BaseException:
-            self._withdraw()
-            self.now.close()
-            raise
         in_children(self, type(self)._forked)
         return self
+
+    def _give_up(self) -> None:
+        """Leave nothing of a new pair that could not be made."""
+        self._withdraw()
+        self.now.close()
 
     def _lock_present(self) -> None:
         """Keep others from writing to what is to be replaced, if there is anything."""
@@ -301,24 +303,20 @@ class FileStore:
     def take_names(self) -> None:
         """Give the files of a new pair their names.  On an error they are gone."""
         pair = self.now
-        try:
-            with family("cannot create '{}'", pair.path):
-                self._lock_present()  # another pair may have come meanwhile
-                making = self.making
-                assert making is not None
-                if making.replaces or pair.is_durable:
-                    # After a loss of power, too, there must be this array or the one before.
-                    self.commits.sync_data()
-                    self.commits.sync_state()
-                making.publish(pair.path)
-                if pair.is_durable:
-                    sync_folders(making.names)
-                pair.names_given = not pair.is_durable
-                self.making = None
-                making.release()
-        except BaseException:
-            self._withdraw()
-            raise
+        with OnError(self._withdraw), family("cannot create '{}'", pair.path):
+            self._lock_present()  # another pair may have come meanwhile
+            making = self.making
+            assert making is not None
+            if making.replaces or pair.is_durable:
+                # After a loss of power, too, there must be this array or the one before.
+                self.commits.sync_data()
+                self.commits.sync_state()
+            making.publish(pair.path)
+            if pair.is_durable:
+                sync_folders(making.names)
+            pair.names_given = not pair.is_durable
+            self.making = None
+            making.release()
 
     def _withdraw(self) -> None:
         """Remove the files of a pair that was to take its names, unless it has replaced another."""
@@ -389,11 +387,8 @@ class FileStore:
             self.now.names_found = True  # perhaps nobody has flushed since they were given
             if self.now.is_durable:
                 # What is built on must not be less durable than what is built.
-                try:
+                with OnError(self.now.close):
                     self.flush()
-                except BaseException:
-                    self.now.close()
-                    raise
         return self, axial
 
     def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:

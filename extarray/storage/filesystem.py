@@ -18,6 +18,7 @@ from extarray._core._file import FileCore, file_system_of
 from extarray.common.arguments import check_choice
 from extarray.common.config import ENGINES, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
+from extarray.common.on_error import OnError
 from extarray.common.threads import run_in_shares
 
 if TYPE_CHECKING:
@@ -275,16 +276,12 @@ def create_beside(fresh: str, name: str) -> File:
         error.filename = name
         raise
     if old is not None:
-        try:
-            with file as fd:
-                new = os.fstat(fd)
-                if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-                    with contextlib.suppress(OSError):
-                        os.fchown(fd, old.st_uid, old.st_gid)
-                os.fchmod(fd, stat.S_IMODE(old.st_mode))
-        except BaseException:
-            file.close()
-            raise
+        with OnError(file.close), file as fd:
+            new = os.fstat(fd)
+            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                with contextlib.suppress(OSError):
+                    os.fchown(fd, old.st_uid, old.st_gid)
+            os.fchmod(fd, stat.S_IMODE(old.st_mode))
     return file
 
 

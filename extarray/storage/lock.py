@@ -30,6 +30,7 @@ from extarray.common.errors import (
 )
 from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
+from extarray.common.on_error import OnError
 from extarray.format.constants import BLOCK, HOLDER_AT, HOLDER_BYTES
 from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import decode_header, header_bytes_of
@@ -288,7 +289,7 @@ def wait_turn(file: FileCore, ticket: int) -> None:
 def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
     """Keep others from chunks that follow each other in ``.xta``; wait for whoever has them."""
     start = _CHUNKS + address
-    try:
+    with OnError(_drop, file, start, count):  # also if interrupted as it is taken, or dropped
         if limits.has_range_locks:
             _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, count)
         else:
@@ -296,10 +297,6 @@ def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
                 fcntl.flock(fd, fcntl.LOCK_EX)
         yield
         _drop(file, start, count)
-    except BaseException:
-        # Also if it was interrupted when the lock was taken, or about to be dropped.
-        _drop(file, start, count)
-        raise
 
 
 # -- messages ------------------------------------------------------------------------------------

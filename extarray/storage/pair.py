@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import MissingError, TruncatedError
+from extarray.common.on_error import OnError
 from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
@@ -138,11 +139,8 @@ class Pair(Present):
     def open_metadata(self, flags: int = os.O_RDONLY) -> None:
         """Open ``.xmd`` alone."""
         self.metadata = File.open(self.names[0], flags | OPEN_FLAGS)
-        try:
+        with OnError(self.metadata.close):
             self.read_header()
-        except BaseException:
-            self.metadata.close()
-            raise
 
     def read_header(self) -> None:
         """Read the header."""

@@ -26,6 +26,7 @@ from extarray.common.errors import (
     LockedError,
     TruncatedError,
 )
+from extarray.common.on_error import OnError
 from extarray.format.checksum_table import decode_sums, encode_sums
 from extarray.format.constants import BLOCK, CELL, LIVE_SLOTS
 from extarray.format.directory import BlockKind
@@ -274,35 +275,33 @@ class Sharing:
     def begin_commit(self) -> None:
         """Wait until no other writer commits, and keep them from it, unless this thread does."""
         inner = _is_owner(self.steady)  # by a with statement around all of this
-        try:
+        with OnError(self._give_up, not inner):
             if not inner:
                 self.steady.acquire()
             with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
                 lock.begin_commit(self._pair.metadata)
             self._took = not inner
             self._has_lock = True
-        except BaseException:
-            if _is_owner(self.steady):  # or it was interrupted before
-                with contextlib.suppress(OSError):
-                    self._drop()
-                if not inner:
-                    self.steady.release()
-            raise
 
     def end_commit(self) -> None:
         """Let the others commit; also if it is interrupted."""
         took = self._took
-        try:
+        with OnError(self._give_up, took):
             self._drop()
             if took:
                 self.steady.release()
-        except BaseException:
-            if _is_owner(self.steady):
-                with contextlib.suppress(OSError):
-                    self._drop()
-                if took:
-                    self.steady.release()
-            raise
+
+    def _give_up(self, outermost: bool) -> None:
+        """Let go of the lock of commits, as far as it was taken and is not given back yet."""
+        if _is_owner(self.steady):
+            with contextlib.suppress(OSError):
+                self._drop()
+            if outermost:
+                self.steady.release()
+
+    def _end_if_begun(self) -> None:
+        if self.is_committing():
+            self.end_commit()
 
     def _drop(self) -> None:
         try:
@@ -317,14 +316,10 @@ class Sharing:
         if self.is_committing():
             yield
             return
-        try:
+        with OnError(self._end_if_begun):
             self.begin_commit()
             yield
             self.end_commit()
-        except BaseException:
-            if self.is_committing():
-                self.end_commit()
-            raise
 
     def take_up(self, axial: Axial) -> bool:
         """Take up, under the lock, what others have committed, and see what they are doing.
