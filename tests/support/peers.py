@@ -199,7 +199,8 @@ def _write_zarr(file, x, name=None, **options):
 def _read_zarr(file, x, name=""):
     import zarr
 
-    return np.asarray(zarr.open(file, path=name)[...])
+    # Without axes zarr gives a scalar, which has the byte order of this machine.
+    return np.asarray(zarr.open(file, path=name)[...], x.dtype if x.ndim == 0 else None)
 
 
 def _write_mat(file, x, **options):
