@@ -844,6 +844,11 @@ class Group(MutableMapping[str, Any]):
     def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks of all arrays are; see `ExtArray.to_kerchunk`.
 
+        Parameters
+        ----------
+        zarr_format : {2, 3}
+            Version of Zarr in whose terms the arrays are described.
+
         Examples
         --------
         >>> import extarray as xa
