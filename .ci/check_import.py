@@ -10,12 +10,14 @@ from pathlib import Path
 
 import extarray as xa
 
+BRIDGES = ("extarray.cli.", "extarray.interop.", "extarray.stores.", "extarray.view")
+
 names = sorted(m.name for m in pkgutil.walk_packages(xa.__path__, "extarray."))
 for name in names:
     try:
         importlib.import_module(name)
     except xa.MissingExtraError:
-        assert name.startswith(("extarray.interop.", "extarray.view"))
+        assert name.startswith(BRIDGES)
 
 with tempfile.TemporaryDirectory() as folder:
     with xa.create(Path(folder, "a"), shape=(2, 3), dtype="i4", fill_value=7) as a:
