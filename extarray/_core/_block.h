@@ -128,10 +128,12 @@ static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ah
 }
 
 /* Rows of `n` bytes, WIDTH at least, by registers of WIDTH bytes: the last one ends where the row ends.
- * For short rows a call of memcpy takes as long as the copying. */
+ * For short rows a call of memcpy takes as long as the copying.  Aligned, as a loop of so few bytes takes
+ * longer where it lies across two lines of the cache. */
 #define XA_DEFINE_COPY_LINES(WIDTH, TARGET)                                                       \
 typedef char xa_register_##WIDTH __attribute__((vector_size(WIDTH), aligned(1), may_alias));      \
-TARGET static void xa_copy_lines_##WIDTH(char *d, xa_index d_next, const char *s,                 \
+__attribute__((aligned(64))) TARGET                                                               \
+static void xa_copy_lines_##WIDTH(char *d, xa_index d_next, const char *s,                        \
                                          xa_index s_next, xa_index n, xa_index rows)              \
 {                                                                                                 \
     for (; rows > 0; rows--, d += d_next, s += s_next) {                                          \

@@ -502,6 +502,18 @@ cdef bint goes_direct(const job_t *job) noexcept nogil:
     return True
 
 
+cdef void ask_for_part(
+    const job_t *job, index_t offset, index_t at, const index_t *stride, const index_t *count
+) noexcept nogil:
+    """Ask the system for the part of the selection that lies in the chunk at an offset."""
+    cdef const layout_t *L = &job.layout
+    if L.place != NULL:
+        ask_for(job.ahead, L.start + offset, L.start + offset + L.chunk_bytes)
+    else:
+        ask_for_block(
+            job.ahead, L.start + offset + at, L.fast_to_slow, stride, count, L.ndim, L.itemsize)
+
+
 cdef int transfer_part(
     const job_t *job, worker_t *w, index_t address, index_t at, char *user,
     const index_t *stride, const index_t *first, index_t *count
@@ -512,11 +524,7 @@ cdef int transfer_part(
     cdef char *chunk
     cdef int failure
     if job.ahead != NULL:
-        if L.place != NULL:
-            ask_for(job.ahead, L.start + offset, L.start + offset + L.chunk_bytes)
-        else:
-            ask_for_block(
-                job.ahead, L.start + offset + at, L.fast_to_slow, stride, count, L.ndim, L.itemsize)
+        ask_for_part(job, offset, at, stride, count)
         return 0
     if (w.is_direct and size_of(count, L.ndim, L.itemsize) == L.chunk_bytes
             and not touched_get(L.touched, address)):

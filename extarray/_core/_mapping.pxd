@@ -57,6 +57,10 @@ cdef class Region:
     cdef int fd                 # -1: anonymous memory
     cdef index_t start          # where in the file the bytes begin
     cdef size_t head            # bytes of the file that are mapped before base
+    # A look that finds in the system's cache what is read lets twice as many large reads pass without
+    # one as the look before it, up to a limit; after one that does not, the next read looks.
+    cdef int warm               # how many pass after the last look ...
+    cdef int passing            # ... and how many of these are left
     cdef window_t here
     cdef object __weakref__
 

@@ -20,7 +20,7 @@ from ._file cimport ahead_t, end_asking, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport QueryTables
-from ._mapping cimport touched_missed, touched_set, touched_take
+from ._mapping cimport Region, touched_missed, touched_set, touched_take
 from ._visits cimport query_t
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState, Frame, Writes, frame_t
@@ -66,6 +66,7 @@ cdef index_t SCATTERED_BYTES = 1 << 16
 # of results so small that to look costs more than it gives.
 cdef index_t AHEAD_BYTES = 1 << 26
 cdef index_t ASK_BYTES = 1 << 10
+cdef int MOST_PASSING = 31                  # reads between two looks
 cdef index_t FAR_BYTES = 1 << 19            # below this, one look has to do
 cdef index_t PART_BYTES = 1 << 28           # between parts as large, signals are looked for
 cdef index_t CHECK_BYTES = 1 << 20          # above this, a look at the length of the file costs nothing
@@ -174,7 +175,7 @@ cdef class Transfers(ArrayState):
         frame.vectors.pin(&state)
         job.axial = &state
         try:
-            if not job.write and size >= ASK_BYTES and is_cold(job, size):
+            if not job.write and size >= ASK_BYTES and looks_cold(frame.region, job, size):
                 return self._run_cold(job, zeros)
             if size > PART_BYTES:
                 return self._run_parts(job, zeros, job.n_pieces)
@@ -773,6 +774,18 @@ cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noe
         else:
             return PART
     return how
+
+
+cdef bint looks_cold(Region region, const job_t *job, index_t size) noexcept:
+    """Do `is_cold`, unless the last looks were in vain."""
+    if region.passing > 0:
+        region.passing -= 1
+        return False
+    if is_cold(job, size):
+        region.warm = 0
+        return True
+    region.warm = region.passing = min(2 * region.warm + 1, MOST_PASSING)
+    return False
 
 
 cdef bint is_cold(const job_t *job, index_t size) noexcept:
