@@ -44,7 +44,6 @@ cdef enum:
     # Blocks of which more than two thirds are wanted are left to a load, which brings all of one as
     # a huge page: that takes less time than many small ones.
     BLOCK = 1 << 21
-    TWO_THIRDS = BLOCK * 2 // 3
 
 
 def file_system_of(int fd):
@@ -330,7 +329,7 @@ cdef void ask_for_block(
     cdef int axes[MAX_NDIM]
     cdef index_t at[MAX_NDIM]
     cdef index_t span = itemsize, gap
-    cdef index_t wanted, behind = offset
+    cdef index_t wanted, n_blocks, behind = offset
     cdef int n = 0, i, j
     for i in range(ndim):
         j = fast_to_slow[i]
@@ -348,8 +347,8 @@ cdef void ask_for_block(
     for i in range(n):
         wanted *= count[axes[i]]
         behind += (count[axes[i]] - 1) * stride[axes[i]]
-    if ahead.brings_blocks and wanted > (
-            (behind - 1) // BLOCK - offset // BLOCK + 1) * TWO_THIRDS:
+    n_blocks = (behind - 1) // BLOCK - offset // BLOCK + 1
+    if ahead.brings_blocks and wanted > n_blocks * BLOCK // 3 * 2:
         return
     while True:
         ask_for(ahead, offset, offset + span)
