@@ -54,11 +54,18 @@ class _Target:
         array = self._array
         if array is None:
             array = self._array = pickle.loads(self._pickled)
-        # Where it is opened in another process, the array may have moved at its start.
+        # Where it is opened in another process, the array may have moved at its start.  What a
+        # write that failed has added is gone, and an index before the start would count from the
+        # end.
         moved = [now - then for now, then in zip(array.origin, self._origin, strict=True)]
-        array[tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))] = (
-            values
-        )
+        place = tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))
+        for s, extent in zip(place, array.shape, strict=True):
+            if not 0 <= s.start <= s.stop <= extent:
+                raise xa.errors.BoundsError(
+                    f"elements {place} are no longer in {array.path}, which has shape "
+                    f"{array.shape}: what was to have them has been taken back"
+                )
+        array[place] = values
 
 
 def is_late(variable: Any) -> bool:

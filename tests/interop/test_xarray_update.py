@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -426,3 +427,17 @@ def test_workers_write(cluster, kind, tmp_path, monkeypatch):
     assert os.getpid() not in pids
     assert pids
     assert xa.check(path / "wind" if kind == "folder" else path).ok
+
+
+@pytest.mark.parametrize("side", ["start", "end"])
+def test_a_late_task_of_a_write_that_was_taken_back_writes_nothing(tmp_path, side):
+    """A task that runs after all finds that its elements are gone, and meets no others."""
+    with xa.from_array(np.arange(6), tmp_path / "a", chunks=2) as a:
+        a.extend(0, 3, side=side)
+        key = (slice(1, 2),) if side == "start" else (slice(7, 8),)
+        message = pickle.dumps(xarray_tasks._Target(a))
+        a.shrink(0, 3, side=side)
+        late = pickle.loads(message)
+        with pytest.raises(xa.errors.BoundsError, match="taken back"):
+            late[key] = 22
+        np.testing.assert_array_equal(a[...], np.arange(6))
