@@ -30,8 +30,6 @@ Its modules, from the top down; each uses some of those below it:
     The output of the demo.
 ``_checks``
     The checks that the two processes of the demo make, each for itself.
-``_scene``
-    The scene of the demo, and the order in which its pieces arrive.
 ``look``
     Looking at arrays: facts, elements, history, arrivals.
 ``_progress``
@@ -43,7 +41,7 @@ Its modules, from the top down; each uses some of those below it:
 ``_command``
     Commands: their arguments and options, and calls of them that make no sense.
 
-May use: the face, view, plot, formats, and the rooms below them.
+May use: apps, the face, view, plot, formats, and the rooms below them.
 """
 
 from __future__ import annotations

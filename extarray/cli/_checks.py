@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.cli._scene import Mosaic
+from extarray.apps.scenes import Mosaic
 from extarray.common.errors import ExtArrayError
 
 __all__ = ["CheckError", "Checker", "grid_addresses"]

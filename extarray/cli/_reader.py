@@ -19,8 +19,8 @@ from typing import Any, final
 
 import numpy as np
 
+from extarray.apps.scenes import Mosaic, load
 from extarray.cli._checks import Checker, CheckError
-from extarray.cli._scene import Mosaic, load
 from extarray.common.errors import ExtArrayError
 
 __all__ = ["Reader", "main"]
@@ -33,7 +33,7 @@ _REAP = 5.0  # seconds that a reader gets to end before it is killed
 class Reader:
     """A reading process; use it as a context manager, which ends the process in any case.
 
-    It reads the array, and compares it with the scene (`variable` as in `_scene.load`), in boxes
+    It reads the array, and compares it with the scene (`variable` as in `scenes.load`), in boxes
     that the seed chooses.  After `limit` seconds it gives up, and so does whoever waits for it.
     """
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from extarray.apps.scenes import AXES, Arrival, Scene
 from extarray.cli._checks import Checker
-from extarray.cli._scene import AXES, Arrival, Scene
 from extarray.common.formatting import format_bytes
 
 __all__ = [

@@ -18,12 +18,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray.apps.scenes import AXES, Arrival, Mosaic, Scene, load, schedule
 from extarray.cli import _report
 from extarray.cli._checks import Checker, CheckError
 from extarray.cli._command import WrongCall, click, command, integers, option
 from extarray.cli._progress import Progress
 from extarray.cli._reader import Reader
-from extarray.cli._scene import AXES, Arrival, Mosaic, Scene, load, schedule
 from extarray.common.errors import ExistsError, ExtArrayError
 from extarray.common.extras import require
 

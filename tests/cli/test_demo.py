@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray import cli
-from extarray.cli import _checks, _progress, _reader, _scene, demo
+from extarray.apps import scenes
+from extarray.cli import _checks, _progress, _reader, demo
 from extarray.errors import ArgumentError, MissingError, MissingExtraError
 
 pytest.importorskip("matplotlib")
@@ -76,7 +77,7 @@ class TestMainJob:
     def test_indian_pines(self, script, tmp_path):
         """As a user runs it: its own process, its own folder, the scene that tensorly carries."""
         try:
-            path = _scene.default_path()
+            path = scenes.default_path()
         except MissingExtraError:
             pytest.skip("needs the scene in the package tensorly")
         began = time.monotonic()
@@ -123,10 +124,10 @@ class TestMainJob:
     def test_tensorly_is_not_imported(self, script):
         script(
             "import sys\n"
-            "from extarray.cli import _scene\n"
+            "from extarray.apps import scenes\n"
             "from extarray.errors import MissingExtraError\n"
             "try:\n"
-            "    print(_scene.load().data.shape)\n"
+            "    print(scenes.load().data.shape)\n"
             "except MissingExtraError:\n"
             "    pass\n"
             "assert not {'tensorly', 'scipy'} & set(sys.modules)\n"
@@ -332,7 +333,7 @@ class TestChecksCanFail:
         with xa.create(path, shape=scene.shape, dtype=scene.dtype, chunks=2) as a:
             a[...] = scene
             a.attrs["pieces"] = [[[0, 4]]] * 3
-            found = _scene.Scene("", scene, path, "", (0, 1, 2), "")
+            found = scenes.Scene("", scene, path, "", (0, 1, 2), "")
             np.testing.assert_array_equal(demo._check_file(a, found), scene)
 
             class Wrong:
@@ -456,7 +457,7 @@ class TestChecker:
 
     @pytest.fixture
     def mosaic(self):
-        return _scene.Mosaic([[[2, 4], [0, 2]], [[0, 5]], [[3, 6], [0, 3]]])
+        return scenes.Mosaic([[[2, 4], [0, 2]], [[0, 5]], [[3, 6], [0, 3]]])
 
     def stored(self):
         return make_scene((4, 5, 6))[[2, 3, 0, 1]][:, :, [3, 4, 5, 0, 1, 2]]
@@ -527,9 +528,9 @@ class TestSchedule:
         seed=st.integers(0, 2**32),
     )
     def test_each_element_arrives_once(self, shape, counts, seed):
-        arrivals = _scene.schedule(shape, counts, np.random.default_rng(seed))
+        arrivals = scenes.schedule(shape, counts, np.random.default_rng(seed))
         assert [arrival.axis for arrival in arrivals[:3]] == [0, 1, 2]
-        mosaic = _scene.Mosaic()
+        mosaic = scenes.Mosaic()
         for arrival in arrivals:
             assert arrival.start < arrival.stop
             mosaic.add(arrival)
@@ -539,7 +540,7 @@ class TestSchedule:
             assert len(mosaic.pieces[axis]) <= counts[axis]
 
     def test_order_is_random_and_mixed(self):
-        arrivals = _scene.schedule((145, 145, 200), (24, 24, 20), np.random.default_rng(0))
+        arrivals = scenes.schedule((145, 145, 200), (24, 24, 20), np.random.default_rng(0))
         axes = [arrival.axis for arrival in arrivals]
         assert sum(a != b for a, b in itertools.pairwise(axes)) > 20
         for axis in range(3):
@@ -548,37 +549,37 @@ class TestSchedule:
             assert starts != sorted(starts)
 
     def test_mosaic_is_json(self):
-        mosaic = _scene.Mosaic()
-        for arrival in _scene.schedule((9, 8, 7), (3, 3, 3), np.random.default_rng(0)):
+        mosaic = scenes.Mosaic()
+        for arrival in scenes.schedule((9, 8, 7), (3, 3, 3), np.random.default_rng(0)):
             mosaic.add(arrival)
-        assert _scene.Mosaic(json.loads(json.dumps(mosaic.pieces))).shape == (9, 8, 7)
+        assert scenes.Mosaic(json.loads(json.dumps(mosaic.pieces))).shape == (9, 8, 7)
 
 
 class TestLoad:
     def test_npz_with_one_cube(self, tmp_path):
         path = tmp_path / "scene.npz"
         np.savez(path, cube=make_scene((3, 4, 5)), labels=np.zeros((3, 4)))
-        np.testing.assert_array_equal(_scene.load(path).data, make_scene((3, 4, 5)))
+        np.testing.assert_array_equal(scenes.load(path).data, make_scene((3, 4, 5)))
 
     def test_npz_with_two_cubes(self, tmp_path):
         path = tmp_path / "scene.npz"
         np.savez(path, one=np.zeros((3, 4, 5)), two=make_scene((3, 4, 5)))
         with pytest.raises(ArgumentError, match="one, two; choose with --variable"):
-            _scene.load(path)
-        np.testing.assert_array_equal(_scene.load(path, "two").data, make_scene((3, 4, 5)))
+            scenes.load(path)
+        np.testing.assert_array_equal(scenes.load(path, "two").data, make_scene((3, 4, 5)))
         with pytest.raises(ArgumentError, match="no variable 'three'"):
-            _scene.load(path, "three")
+            scenes.load(path, "three")
 
     def test_npy_has_no_variables(self, tmp_path):
         np.save(tmp_path / "scene.npy", make_scene((3, 4, 5)))
         with pytest.raises(ArgumentError, match=r"scene\.npy' holds one array .* --variable"):
-            _scene.load(tmp_path / "scene.npy", "cube")
+            scenes.load(tmp_path / "scene.npy", "cube")
 
     def test_mat(self, tmp_path):
         io = pytest.importorskip("scipy.io")
         path = tmp_path / "scene.mat"
         io.savemat(path, {"cube": make_scene((3, 4, 5)), "labels": np.zeros((3, 4))})
-        loaded = _scene.load(path)
+        loaded = scenes.load(path)
         np.testing.assert_array_equal(loaded.data, make_scene((3, 4, 5)))
         assert loaded.data.flags.c_contiguous
 
@@ -588,7 +589,7 @@ class TestLoad:
         header = b"MATLAB 7.3 MAT-file".ljust(116) + b"\0" * 8 + b"\x00\x02IM"
         path.write_bytes(header.ljust(512, b"\0") + b"\x89HDF\r\n\x1a\n" + b"\0" * 504)
         with pytest.raises(ArgumentError, match=r"a MATLAB 7\.3 file"):
-            _scene.load(path)
+            scenes.load(path)
 
     def test_mat_without_scipy(self, tmp_path, monkeypatch):
         path = tmp_path / "scene.mat"
@@ -597,20 +598,20 @@ class TestLoad:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "scipy", None)
         with pytest.raises(MissingExtraError, match=r"reading scene\.mat needs 'scipy'.*demo\]"):
-            _scene.load(path)
+            scenes.load(path)
 
     def test_without_tensorly(self, monkeypatch):
-        monkeypatch.setattr(_scene.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr(scenes.importlib.util, "find_spec", lambda name: None)
         with pytest.raises(MissingExtraError, match=r"--scene FILE.*'tensorly'.*demo\]"):
-            _scene.load()
+            scenes.load()
 
     def test_tensorly_without_the_scene(self, monkeypatch, tmp_path):
         class Spec:
             submodule_search_locations = (str(tmp_path),)
 
-        monkeypatch.setattr(_scene.importlib.util, "find_spec", lambda name: Spec)
+        monkeypatch.setattr(scenes.importlib.util, "find_spec", lambda name: Spec)
         with pytest.raises(MissingError, match=r"install tensorly 0\.9 or newer"):
-            _scene.load()
+            scenes.load()
 
     @pytest.mark.parametrize(
         ("name", "content", "message"),
@@ -624,7 +625,7 @@ class TestLoad:
     def test_what_is_no_scene(self, tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ArgumentError, match=message):
-            _scene.load(tmp_path / name)
+            scenes.load(tmp_path / name)
 
     @pytest.mark.parametrize(
         ("array", "message"),
@@ -638,12 +639,12 @@ class TestLoad:
     def test_arrays_that_are_no_scene(self, tmp_path, array, message):
         np.save(tmp_path / "a.npy", array)
         with pytest.raises(ArgumentError, match=message):
-            _scene.load(tmp_path / "a.npy")
+            scenes.load(tmp_path / "a.npy")
 
     def test_objects_are_refused(self, tmp_path):
         np.save(tmp_path / "a.npy", np.array([[[None]]]))
         with pytest.raises(ArgumentError, match="cannot read"):
-            _scene.load(tmp_path / "a.npy")
+            scenes.load(tmp_path / "a.npy")
 
 
 class TestUsage:

@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2] / "extarray"
 #: ``__init__``, lists below it.
 FLOORS = [
     ["__main__"],
-    ["cli", "interop", "pexta", "errors"],
+    ["cli"],
+    ["apps", "interop", "pexta", "errors"],
     ["extarray"],
     ["mpi", "plot", "view", "array_api", "formats", "stores"],
     ["array"],
@@ -76,8 +77,8 @@ def picture() -> str:
         for room in rooms:
             number = str(floor) if room == rooms[0] else " "
             name = "the face" if room == "extarray" else room
-            rows.append(f"│ {number} │ {name:<11} │ {purpose(room):<86} │")
-        rows.append(f"├───┼─{'─' * 11}─┼─{'─' * 86}─┤")
+            rows.append(f"│ {number:>2} │ {name:<11} │ {purpose(room):<86} │")
+        rows.append(f"├────┼─{'─' * 11}─┼─{'─' * 86}─┤")
     rows[-1] = rows[-1].translate(str.maketrans("├┼┤", "└┴┘"))
     return "\n".join([rows[-1].translate(str.maketrans("└┴┘", "┌┬┐")), *rows])
 
@@ -171,10 +172,22 @@ def test_rooms():
     inside = {p.name for p in ROOT.iterdir() if p.name != "__pycache__"}
     files = {"__init__.py", "__main__.py", "py.typed"}
     assert inside - files == set(FLOOR) - {"extarray", "__main__"}
-    # Three are beside the seventeen of the house: `formats`, which nothing but the face needs;
-    # `view`, a server and a page in the browser, which only the command line calls; and `stores`,
-    # which arrays offer as methods, so that it cannot stand above the face as `interop` does.
-    assert len(inside - files) <= 20
+    # Four are beside the seventeen of the house: `formats`, which nothing but the face needs;
+    # `view`, a server and a page in the browser, which only the command line calls; `stores`,
+    # which arrays offer as methods, so that it cannot stand above the face as `interop` does; and
+    # `apps`, programs of scientists on the public face, which only the command line calls.
+    assert len(inside - files) <= 21
+
+
+def test_applications_use_the_public_face_alone():
+    public = {"extarray", "extarray.mpi", "extarray.plot", "extarray.common.extras"}
+    problems = []
+    for path in sorted((ROOT / "apps").glob("*.py")):
+        for line, target in imports(path.read_text(encoding="utf-8"), path):
+            own = room_of(target) == "apps"
+            if target.partition(".")[0] == ROOT.name and not own and target not in public:
+                problems.append(f"{path.name}:{line}: imports {target}")
+    assert problems == []
 
 
 def test_the_page_on_the_design_shows_the_rooms():
@@ -206,7 +219,7 @@ def test_imports_go_down(path):
         ("storage/states.py", "from extarray.storage.file_store import FileStore"),
         ("format/header.py", "import h5py"),
         ("plot/__init__.py", "import matplotlib.pyplot"),
-        ("cli/demo.py", "from ..pexta import open"),
+        ("interop/xarray.py", "from ..pexta import open"),
         ("_core/_axial.pyx", "from ._copy cimport layout_t, job_t"),
         ("_core/_axial.pyx", "from extarray.storage.memory import (\n    MemoryStore,\n)"),
         ("_core/_axial.pyx", "from . cimport _array"),

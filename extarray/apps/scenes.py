@@ -1,4 +1,4 @@
-"""The scene of the demo, and the order in which its pieces arrive."""
+"""A hyperspectral scene that arrives in pieces, and the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.common.errors import ArgumentError, MissingError
+from extarray import ArgumentError, MissingError
 from extarray.common.extras import missing, require
 
 __all__ = ["AXES", "Arrival", "Mosaic", "Scene", "default_path", "load", "schedule"]
