@@ -1,0 +1,47 @@
+"""Rows of an array that a program computes at a time: few enough for memory, or a rank's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import extarray as xa
+
+__all__ = ["bands"]
+
+
+def bands(array: xa.ExtArray, axis: int, nbytes: int) -> Iterator[slice]:
+    """Yield the indices along an axis, some at a time.
+
+    Parameters
+    ----------
+    array : ExtArray
+        One that was opened with ``comm=`` is shared along the axis, which `share` has said: each
+        rank gets one slice, its own, which may be empty.
+    axis : int
+    nbytes : int
+        Memory that the work on one index takes; together they take ``config.max_memory``.
+
+    Yields
+    ------
+    slice
+    """
+    if communicator(array) is not None:
+        yield array.zone()[axis]  # type: ignore[attr-defined]
+        return
+    step = max(1, xa.config.max_memory // max(1, nbytes))
+    for start in range(0, array.shape[axis], step):
+        yield slice(start, min(start + step, array.shape[axis]))
+
+
+def communicator(array: xa.ExtArray) -> Any:
+    """Return the communicator of an array that was opened with one, else None."""
+    return getattr(array, "comm", None)
+
+
+def share(array: xa.ExtArray, axis: int) -> None:
+    """Cut an array between the ranks along one axis alone; nothing to do without ranks."""
+    comm = communicator(array)
+    if comm is not None:
+        grid = [comm.size if j == axis else 1 for j in range(array.ndim)]
+        array.distribute("block", process_grid=grid)  # type: ignore[attr-defined]

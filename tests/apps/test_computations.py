@@ -1,0 +1,205 @@
+"""Computations on growing arrays, beside plain Python and published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plain import VELOCITIES, cavity_step, lennard_jones
+
+import extarray as xa
+from extarray.apps import lattice_boltzmann
+from extarray.apps.lattice_boltzmann import WEIGHTS, Cavity
+from extarray.apps.lennard_jones import System, pair_forces
+from extarray.apps.matrix_product import multiply
+
+PROGRAM = Path(__file__).parent / "programs" / "computations.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_compute_what_plain_numpy_does(mpirun, tmp_path, ranks):
+    mpirun(ranks, PROGRAM, tmp_path)
+
+
+# -- the product of matrices -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_memory", [2000, 2**28])
+def test_a_product_follows_its_factors(path, max_memory):
+    rng = np.random.default_rng(1)
+    a, b = rng.random((40, 30)), rng.random((30, 50))
+    left, right = xa.zeros((0, 0), chunks=(8, 4)), xa.zeros((0, 0), chunks=(4, 8))
+    with xa.create(path, (0, 0), chunks=(8, 8)) as product, xa.config.set(max_memory=max_memory):
+        for m, k, n in [(0, 0, 0), (10, 0, 5), (20, 11, 13), (20, 30, 13), (40, 30, 50)]:
+            left.resize((m, k))
+            right.resize((k, n))
+            left[...], right[...] = a[:m, :k], b[:k, :n]
+            multiply(product, left, right)
+            np.testing.assert_allclose(product[...], a[:m, :k] @ b[:k, :n], rtol=1e-12)
+
+
+def test_only_what_is_new_is_computed(path):
+    left, right = xa.full((3, 4), 1.0), xa.full((4, 5), 2.0)
+    with xa.create(path, (0, 0)) as product:
+        multiply(product, left, right)
+        product[0, 0] = 100  # a product that was made is not made again
+        left.extend(0, 2)
+        multiply(product, left, right)
+        assert product[0, 0] == 100 and (product[3:] == 8).all()
+        left.extend(1, 1)
+        right.extend(0, 1)
+        multiply(product, left, right)
+        assert product[0, 0] == 102 and (product[1:] == 10).all()
+        left.shrink(1, 2)
+        right.shrink(0, 2)
+        multiply(product, left, right)
+        assert (product[...] == 6).all()
+
+
+def fails(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_a_product_that_was_not_finished_is_made_anew(path, monkeypatch):
+    left, right = xa.full((3, 4), 1.0), xa.full((4, 5), 2.0)
+    with xa.create(path, (0, 0)) as product:
+        multiply(product, left, right)
+        right.extend(1, 2)
+        with monkeypatch.context() as context:
+            context.setattr(np, "matmul", fails)
+            with pytest.raises(KeyboardInterrupt):
+                multiply(product, left, right)
+        product[...] = -1
+        multiply(product, left, right)
+        assert (product[...] == 8).all()
+
+
+def test_factors_must_fit():
+    with pytest.raises(xa.ShapeError, match=r"\(2, 3\) and \(4, 5\) have no product"):
+        multiply(xa.zeros((0, 0)), xa.zeros((2, 3)), xa.zeros((4, 5)))
+
+
+# -- Lennard-Jones ---------------------------------------------------------------------------------
+
+
+def lattice(side, apart=1.1):
+    return apart * np.stack(np.meshgrid(*[np.arange(float(side))] * 3), -1).reshape(-1, 3)
+
+
+@pytest.mark.parametrize(("box", "cutoff"), [(None, np.inf), (None, 1.5), (4.0, 1.9)])
+def test_forces_are_those_of_all_pairs(box, cutoff):
+    positions = np.random.default_rng(2).random((25, 3)) * 4
+    expected, energy = lennard_jones(positions, box, cutoff)
+    forces, energies = pair_forces(positions, slice(0, 25), box, cutoff)
+    np.testing.assert_allclose(forces, expected, rtol=1e-9, atol=1e-9)
+    assert energies.sum() / 2 == pytest.approx(energy, rel=1e-9)
+    some, _ = pair_forces(positions, slice(5, 9), box, cutoff)
+    np.testing.assert_array_equal(some, forces[5:9])
+
+
+def test_energy_and_momentum_stay_while_particles_join(path):
+    rng = np.random.default_rng(3)
+    places = lattice(3)
+    with (
+        xa.create(path, (0, 0, 3), chunks=(8, 8, 3)) as forces,
+        xa.config.set(max_memory=50_000),  # a few rows at a time
+    ):
+        system = System(forces)
+        for some in (slice(0, 12), slice(12, 20), slice(20, 27)):
+            size = places[some].shape
+            system.add(places[some], rng.normal(0, 0.3, size))
+            energy, momentum = system.energy, system.velocities.sum(0)
+            system.run(40, 0.002)
+            assert system.energy == pytest.approx(energy, abs=2e-4 * len(places))
+            np.testing.assert_allclose(system.velocities.sum(0), momentum, atol=1e-10)
+            expected, potential = lennard_jones(system.positions)
+            np.testing.assert_allclose(forces[...], expected, rtol=1e-9, atol=1e-9)
+            assert system.potential == pytest.approx(potential, rel=1e-9)
+        assert forces.shape == (27, 27, 3)
+        np.testing.assert_array_equal(forces[...], -forces[...].transpose(1, 0, 2))
+
+
+# -- the cavity ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_memory", [5000, 2**28])
+def test_a_cavity_that_grows_is_the_plain_one(max_memory):
+    assert [(right, down) for down, right in lattice_boltzmann.STEPS.tolist()] == VELOCITIES
+    cavity = Cavity(xa.zeros((9, 0, 0)), xa.zeros((9, 0, 0)), viscosity=0.05, lid=0.08)
+    cavity.grow(4, 5)
+    plain = np.zeros((9, 4, 5)) + WEIGHTS[:, None, None]
+    with xa.config.set(max_memory=max_memory):
+        for rows, columns in [(0, 0), (3, 0), (0, 4), (2, 1)]:
+            cavity.grow(rows, columns)
+            larger = np.zeros((9, *cavity.shape)) + WEIGHTS[:, None, None]
+            larger[:, : plain.shape[1], : plain.shape[2]] = plain
+            plain = larger
+            cavity.run(4)
+            for _ in range(4):
+                plain = cavity_step(plain, 0.05, 0.08)
+            np.testing.assert_allclose(cavity.now[...], plain, rtol=1e-12)
+    density, _ = cavity.fields()
+    assert density.sum() == pytest.approx(density.size)  # no mass is lost, and none is made
+
+
+#: U. Ghia, K. N. Ghia, C. T. Shin, "High-Re solutions for incompressible flow using the
+#: Navier-Stokes equations and a multigrid method", Journal of Computational Physics 48 (1982)
+#: 387-411, Table I, Re = 100: height, and speed along the lid on the vertical centre line.
+GHIA_U = [
+    (0.0547, -0.03717),
+    (0.0625, -0.04192),
+    (0.0703, -0.04775),
+    (0.1016, -0.06434),
+    (0.1719, -0.10150),
+    (0.2813, -0.15662),
+    (0.4531, -0.21090),
+    (0.5000, -0.20581),
+    (0.6172, -0.13641),
+    (0.7344, 0.00332),
+    (0.8516, 0.23151),
+    (0.9531, 0.68717),
+    (0.9609, 0.73722),
+    (0.9688, 0.78871),
+    (0.9766, 0.84123),
+]
+#: Table II: the same for the upward speed on the horizontal centre line.
+GHIA_V = [
+    (0.0625, 0.09233),
+    (0.0703, 0.10091),
+    (0.0781, 0.10890),
+    (0.0938, 0.12317),
+    (0.1563, 0.16077),
+    (0.2266, 0.17507),
+    (0.2344, 0.17527),
+    (0.5000, 0.05454),
+    (0.8047, -0.24533),
+    (0.8594, -0.22445),
+    (0.9063, -0.16914),
+    (0.9453, -0.10313),
+    (0.9531, -0.08864),
+    (0.9609, -0.07391),
+    (0.9688, -0.05906),
+]
+
+
+@pytest.mark.slow
+def test_the_cavity_has_the_published_profile(path):
+    nodes, lid = 40, 0.1
+    viscosity = lid * nodes / 100
+    now, after = (xa.zeros((9, 0, 0), chunks=(9, 16, 16)) for _ in range(2))
+    cavity = Cavity(now, after, viscosity, lid)
+    cavity.grow(24, 24)
+    cavity.run(200)  # a smaller cavity first, whose walls then move outwards
+    cavity.grow(8, 0)
+    cavity.run(100)
+    cavity.grow(nodes - 32, nodes - 24)
+    cavity.run(8000)
+    _, (down, right) = cavity.fields()
+    places = (np.arange(nodes) + 0.5) / nodes
+    middle = slice(nodes // 2 - 1, nodes // 2 + 1)
+    u = np.interp([y for y, _ in GHIA_U], places, right[::-1, middle].mean(1) / lid)
+    v = np.interp([x for x, _ in GHIA_V], places, -down[middle].mean(0) / lid)
+    np.testing.assert_allclose(u, [u for _, u in GHIA_U], atol=0.01)
+    np.testing.assert_allclose(v, [v for _, v in GHIA_V], atol=0.01)
