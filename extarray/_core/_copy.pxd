@@ -80,7 +80,7 @@ cdef enum:
 
 
 cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil
-cdef int32_t cut(
+cdef int32_t split_axis(
     const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
     piece_t *p
 ) noexcept nogil

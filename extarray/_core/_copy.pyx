@@ -1,6 +1,6 @@
 """Copying a selection between the chunks and the user's memory, without the GIL.
 
-A selection is cut along each axis into pieces, one a chunk that it meets; the transfer is the
+A selection is split along each axis into pieces, one a chunk that it meets; the transfer is the
 outer product of the pieces.  Neighbouring pieces whose chunk indices were introduced by the same
 segment form runs, and a product of runs is a box of chunks inside which addresses are affine:
 one owner and one set of coefficients serve the whole box.
@@ -74,11 +74,11 @@ cdef void count_pieces(const selection_t *s, const index_t *chunk, index_t *n) n
         n[j] = most_pieces(s.step[j], s.count[j], chunk[j])
 
 
-cdef int32_t cut(
+cdef int32_t split_axis(
     const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
     piece_t *p
 ) noexcept nogil:
-    """Cut an arithmetic progression, step > 0, into pieces; returns their number."""
+    """Split an arithmetic progression, step > 0, into pieces; returns their number."""
     cdef index_t chunk = L.chunk[axis], low = L.low[axis], done = 0, c
     cdef int32_t m = 0
     start += L.offset[axis]
@@ -127,7 +127,7 @@ cdef int prepare(
         # Inside a chunk a larger step has no next element; its bytes might overflow.
         job.step[j] = step if step < layout.chunk[j] else 1
         job.pieces[j] = p = room
-        m = cut(axial, layout, j, start, step, count, p)
+        m = split_axis(axial, layout, j, start, step, count, p)
         job.n_pieces[j] = m
         for i in range(m - 1, -1, -1):
             if i + 1 < m and p[i + 1].segment == p[i].segment:

@@ -20,10 +20,10 @@ cdef class QueryTables:
     ) except -1
     cdef int add_points(self, tuple axes, tuple indices, tuple user_steps) except -1
     cdef int add_places(
-        self, int axis, tuple origin, tuple extents, const int64_t[::1] places, index_t user_step
+        self, int axis, tuple start, tuple extents, const int64_t[::1] places, index_t user_step
     ) except -1
     cdef int add_mask(
-        self, int axis, tuple origin, cnp.ndarray mask, index_t count, index_t user_step
+        self, int axis, tuple start, cnp.ndarray mask, index_t count, index_t user_step
     ) except -1
     cdef index_t n_combinations(self)
     cdef int look_up(self, index_t first, index_t stop) except -1

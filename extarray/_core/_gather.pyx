@@ -17,10 +17,10 @@ from libc.string cimport memset
 cimport numpy as cnp
 
 from ._axial cimport Axial
-from ._copy cimport cut, most_pieces, piece_t
+from ._copy cimport most_pieces, piece_t, split_axis
 from ._lists cimport (
     OUT_OF_BOUNDS, TOO_MANY, list_mask, list_places, list_points, mask_t, merge_dims, places_t, points_t,
-    rank_rows, set_list,
+    count_rows, set_list,
 )
 from ._visits cimport factor_t, part_t, query_t
 from ._types cimport MAX_NDIM, index_t
@@ -95,10 +95,10 @@ cdef class QueryTables:
             self.add_points(factor.axes, factor.indices, tuple([strides[d] for d in factor.dims]))
         elif kind == "places":
             self.add_places(
-                factor.axis, factor.origin, factor.extents, factor.places, strides[factor.dim])
+                factor.axis, factor.start, factor.extents, factor.places, strides[factor.dim])
         else:
             self.add_mask(
-                factor.axis, factor.origin, factor.mask, factor.count, strides[factor.dim])
+                factor.axis, factor.start, factor.mask, factor.count, strides[factor.dim])
         return 0
 
     cdef int add_progression(
@@ -125,7 +125,7 @@ cdef class QueryTables:
         f.chunk = <index_t *> allocate(most, sizeof(index_t))
         pieces = <piece_t *> allocate(most, sizeof(piece_t))
         with nogil:
-            f.n_parts = cut(&q.axial, &q.layout, axis, start, step, count, pieces)
+            f.n_parts = split_axis(&q.axial, &q.layout, axis, start, step, count, pieces)
             for i in range(f.n_parts):
                 f.chunk[i] = pieces[i].chunk
                 f.parts[i].first = pieces[i].first * q.unit[axis]
@@ -164,7 +164,7 @@ cdef class QueryTables:
         return check_listed(failure, points.n)
 
     cdef int add_places(
-        self, int axis, tuple origin, tuple extents, const int64_t[::1] places, index_t user_step
+        self, int axis, tuple start, tuple extents, const int64_t[::1] places, index_t user_step
     ) except -1:
         """Add places in a box, numbered in its C order and by rising number.
 
@@ -179,7 +179,7 @@ cdef class QueryTables:
         box.place = &places[0] if box.n else NULL
         for d in range(box.ndim):
             f.axis[d] = axis + d
-            box.origin[d] = origin[d]
+            box.start[d] = start[d]
             box.extent[d] = extents[d]
         f.list.user_step = user_step
         with nogil:
@@ -187,7 +187,7 @@ cdef class QueryTables:
         return check_listed(failure, box.n)
 
     cdef int add_mask(
-        self, int axis, tuple origin, cnp.ndarray mask, index_t count, index_t user_step
+        self, int axis, tuple start, cnp.ndarray mask, index_t count, index_t user_step
     ) except -1:
         """Add the true places of a mask, in C order.
 
@@ -217,21 +217,21 @@ cdef class QueryTables:
         f.parts = <part_t *> allocate(most, sizeof(part_t))
         f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
         m.pieces[0] = pieces = <piece_t *> allocate(n_pieces, sizeof(piece_t))
-        m.rank = NULL
+        m.before = NULL
         try:
-            m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
+            m.before = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
             for d in range(m.ndim):
                 m.pieces[d] = pieces
-                m.n_pieces[d] = cut(
-                    &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
+                m.n_pieces[d] = split_axis(
+                    &q.axial, &q.layout, axis + d, start[d], 1, m.count[d], pieces)
                 pieces += m.n_pieces[d]
             with nogil:
-                found = rank_rows(&m)
+                found = count_rows(&m)
                 if found == count:
                     failure = list_mask(q, f, &m, found)
         finally:
             free(m.pieces[0])
-            free(m.rank)
+            free(m.before)
         if found != count:
             raise SelectionError(
                 f"a mask changed while it was used: {count} of its elements were true, now {found}")

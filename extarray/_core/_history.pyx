@@ -270,7 +270,7 @@ cdef class History:
             raise
         return True
 
-    def _growth(self, segment):
+    def _grid_after(self, segment):
         """Return what a segment made of the grid: the axis and the side that grew (0: the end, 1: the
         start), and the start and the stop of the grid after it, in chunk indices as they are now.
 
@@ -278,7 +278,7 @@ cdef class History:
         --------
         >>> history = History((4, 3))
         >>> grow_by(history, [(1, 2, "end"), (0, 1, "start")])
-        >>> history._growth(1), history._growth(2)
+        >>> history._grid_after(1), history._grid_after(2)
         ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
         """
         cdef axial_t *s = &self.state

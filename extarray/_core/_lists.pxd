@@ -28,11 +28,11 @@ cdef struct places_t:
     int ndim
     index_t n
     const int64_t *place
-    index_t origin[MAX_NDIM]
+    index_t start[MAX_NDIM]
     index_t extent[MAX_NDIM]
 
 
-# A mask, cut into pieces of one chunk along each axis.
+# A mask, split into pieces of one chunk along each axis.
 cdef struct mask_t:
     int ndim
     const uint8_t *data
@@ -40,7 +40,7 @@ cdef struct mask_t:
     index_t step[MAX_NDIM]
     piece_t *pieces[MAX_NDIM]
     index_t n_pieces[MAX_NDIM]
-    index_t *rank               # (rows, pieces of the last axis): true places before, in C order
+    index_t *before             # (rows, pieces of the last axis): true places before, in C order
 
 
 # Each of these makes the list of a factor, and its parts, and returns 0, -1 (no memory), or what
@@ -51,4 +51,4 @@ cdef int list_mask(query_t *q, factor_t *f, const mask_t *m, index_t count) noex
 
 cdef void merge_dims(points_t *p, int n_axes) noexcept nogil
 cdef int set_list(const query_t *q, factor_t *f, index_t n) noexcept nogil
-cdef index_t rank_rows(const mask_t *m) noexcept nogil
+cdef index_t count_rows(const mask_t *m) noexcept nogil

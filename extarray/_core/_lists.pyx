@@ -390,7 +390,7 @@ cdef void locate_places(const query_t *q, factor_t *f, const places_t *box, sort
     cdef int last = box.ndim - 1, a
     cdef index_t size = 1, row = -1, row_key = 0, row_at = 0, n, i, v, chunk
     cdef index_t unit = q.unit[f.axis[last]] // f.list.unit
-    cdef index_t offset = q.layout.offset[f.axis[last]] + box.origin[last]
+    cdef index_t offset = q.layout.offset[f.axis[last]] + box.start[last]
     cdef index_t grid = extent_of(&q.axial, f.axis[last])
     cdef divisor_t by_row, by_chunk
     cdef const int64_t *place = box.place
@@ -424,7 +424,7 @@ cdef void locate_row(
     key[0] = at[0] = 0
     for a in range(box.ndim - 2, -1, -1):
         axis = f.axis[a]
-        v = number % box.extent[a] + q.layout.offset[axis] + box.origin[a]
+        v = number % box.extent[a] + q.layout.offset[axis] + box.start[a]
         number //= box.extent[a]
         chunk = v // q.layout.chunk[axis]
         key[0] += chunk * cells
@@ -434,22 +434,22 @@ cdef void locate_row(
 
 # -- masks ---------------------------------------------------------------------------------------
 
-cdef index_t rank_rows(const mask_t *m) noexcept nogil:
-    """Fill the ranks; returns the number of true places."""
+cdef index_t count_rows(const mask_t *m) noexcept nogil:
+    """Count the true places before each piece; returns the number of true places."""
     cdef int d, last = m.ndim - 1
     cdef index_t at[MAX_NDIM]
     cdef index_t total = 0, i
     cdef const uint8_t *row = m.data
     cdef const piece_t *piece
-    cdef index_t *rank = m.rank
+    cdef index_t *before = m.before
     for d in range(last):
         at[d] = 0
     while True:
         for i in range(m.n_pieces[last]):
             piece = &m.pieces[last][i]
-            rank[i] = total
+            before[i] = total
             total += xa_count(row + piece.position * m.step[last], m.step[last], piece.count)
-        rank += m.n_pieces[last]
+        before += m.n_pieces[last]
         if not next_row(last, at, m.count, m.step, &row):
             return total
 
@@ -518,7 +518,7 @@ cdef uint64_t *list_piece(
             xa_ask(data + ROWS_AHEAD * m.step[last - 1], m.step[last], piece.count)
         entry = xa_select(
             data, m.step[last], piece.count,
-            <uint64_t> m.rank[row * m.n_pieces[last] + p[last]] << f.list.shift | <uint64_t> at,
+            <uint64_t> m.before[row * m.n_pieces[last] + p[last]] << f.list.shift | <uint64_t> at,
             unit[last], f.list.shift, entry)
         d = last - 1
         while d >= 0:

@@ -453,7 +453,7 @@ cdef class Transfers(ArrayState):
             self._move_box(frame, s, values, False)
             if known.cuts.look() == known.now.cuts_known:
                 break
-            # Of what was cut off it may have zeros.  Smaller parts are sooner read than cut.
+            # Of what was cut off it may have zeros.  Smaller parts are sooner read than split.
             dim = widest(s)
             if dim < 0:
                 continue
@@ -480,12 +480,12 @@ cdef class Transfers(ArrayState):
             self._move_points(frame, query, origin, values, False)
             if known.cuts.look() == known.now.cuts_known:
                 break
-            # As for boxes; what cannot be cut is read again.
-            is_cut = False
-            for part, piece in query.cut(0.5, frame.chunk_shape, False):
-                is_cut = True
+            # As for boxes; what cannot be split is read again.
+            is_split = False
+            for part, piece in query.split(0.5, frame.chunk_shape, False):
+                is_split = True
                 self._read_points_watched(frame, piece, origin, values[part])
-            if is_cut:
+            if is_split:
                 return 0
         if what_is_left(frame, known, lows, highs):
             inner = []

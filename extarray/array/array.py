@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from extarray.common.formatting import Info
     from extarray.common.progress import Reported
     from extarray.format.header import Header
-    from extarray.grid.policy import Growth
+    from extarray.grid.policy import GrowthPolicy
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
     from extarray.selection.selections import Accessor, Lazy
@@ -928,7 +928,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         data : array_like
-            Of the array's rank, and of its extents on all other axes; cast by the rule
+            With as many axes as the array, and its extents on all but `axis`; cast by the rule
             ``same_kind``; what is masked gets the fill value.  Objects with ``shape``, ``dtype``
             and slicing (h5py, zarr, dask, ...) are read in blocks of at most ``config.max_memory``
             bytes.
@@ -1125,7 +1125,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         growth.add_axis(self, position, name, chunk)
 
     @property
-    def growth(self) -> Growth:
+    def growth(self) -> GrowthPolicy:
         """The growth policy: how much growth allocates ahead.
 
         Assignment is one commit, and moves nothing.  One of:
@@ -1167,7 +1167,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         return decode_policy(self._store.now.growth).growth
 
     @growth.setter
-    def growth(self, growth: Growth) -> None:
+    def growth(self, growth: GrowthPolicy) -> None:
         self._set_policy(growth)
 
     # -- views ---------------------------------------------------------------------------------
@@ -1710,7 +1710,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         return self if original is None else original
 
     @property
-    def _layout(self) -> tuple[Line, ...]:
+    def _lines(self) -> tuple[Line, ...]:
         return tuple([(0, 1, n, j) for j, n in enumerate(self.shape)])
 
     @property
@@ -1729,7 +1729,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     # -- what the parts of this room ask of it -------------------------------------------------
 
     @property
-    def _origin(self) -> bytes:
+    def _identity(self) -> bytes:
         """The uuid, which tells the elements from those of other arrays."""
         return self._store.now.header.uuid
 
@@ -1751,7 +1751,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _save_attrs(self, change: Callable[[], str | None]) -> None:
         facts.save_attrs(self, change)
 
-    def _set_policy(self, growth: Growth) -> None:
+    def _set_policy(self, growth: GrowthPolicy) -> None:
         facts.set_policy(self, growth)
 
     def _place_elements(self) -> None:

@@ -174,7 +174,7 @@ class Made:
 
 def elements_of(source: Any) -> list[Any]:
     """Return, as JSON values, which elements an array or a view shows, in which order of axes."""
-    return [source._origin.hex(), *source._extract]
+    return [source._identity.hex(), *source._extract]
 
 
 def repack(
@@ -417,16 +417,16 @@ class AsType(Late):
         return self._source.chunks
 
     @property
-    def _origin(self) -> bytes:
-        return self._source._origin
+    def _identity(self) -> bytes:
+        return self._source._identity
 
     @property
     def _lead(self) -> tuple[int, ...]:
         return self._source._lead
 
     @property
-    def _layout(self) -> tuple[Line, ...] | None:
-        return self._source._layout
+    def _lines(self) -> tuple[Line, ...] | None:
+        return self._source._lines
 
     @property
     def _axis_names(self) -> tuple[str, ...] | None:
@@ -462,12 +462,12 @@ class AsType(Late):
         if not _is_box(whole, source.shape):
             found: NDArray[Any] = source._fetch(selection)
             return found.astype(self._dtype, copy=False)
-        result = np.empty([cut.stop - cut.start for cut in whole], self._dtype)
+        result = np.empty([part.stop - part.start for part in whole], self._dtype)
 
         def fill(_: int, box: Box) -> None:
             part = tuple(
-                slice(first.start + cut.start, first.start + cut.stop)
-                for first, cut in zip(whole, box, strict=True)
+                slice(first.start + part.start, first.start + part.stop)
+                for first, part in zip(whole, box, strict=True)
             )
             # No assignment, which would put an array without axes into an object as it is.
             place: tuple[Any, ...] = (*box, ...)
@@ -475,8 +475,8 @@ class AsType(Late):
 
         widest = max(self.itemsize, source.dtype.itemsize)
         lead = tuple(
-            (cut.start + b) % c
-            for cut, b, c in zip(whole, source._lead, source.chunks, strict=True)
+            (part.start + b) % c
+            for part, b, c in zip(whole, source._lead, source.chunks, strict=True)
         )
         boxes = tiles(result.shape, Grain(source.chunks, lead), widest, limit=box_bytes())
         run(fill, boxes, result.size * widest)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike
 
-    from extarray.grid.policy import Growth
+    from extarray.grid.policy import GrowthPolicy
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
@@ -84,7 +84,7 @@ def create(
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
-    growth: Growth = NOT_GIVEN,
+    growth: GrowthPolicy = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
     like: Any = None,
     comm: Any = None,

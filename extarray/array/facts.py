@@ -17,7 +17,7 @@ from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.labels import check_dims
-from extarray.grid.policy import Growth, encode_policy
+from extarray.grid.policy import GrowthPolicy, encode_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.format.attrs import Attributes
-    from extarray.grid.policy import Growth
+    from extarray.grid.policy import GrowthPolicy
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
 
@@ -63,7 +63,7 @@ class Writers(Protocol):
 
     Attributes
     ----------
-    growth : context manager
+    resizing : context manager
         For changes of the bounds.
     commits : context manager
         For commits that leave the bounds.
@@ -72,7 +72,7 @@ class Writers(Protocol):
     """
 
     @property
-    def growth(self) -> AbstractContextManager[Any]: ...
+    def resizing(self) -> AbstractContextManager[Any]: ...
     @property
     def commits(self) -> AbstractContextManager[Any]: ...
     @property
@@ -216,10 +216,10 @@ def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
     array._save_attrs(change)
 
 
-def set_policy(array: Stored, growth: Growth) -> None:
+def set_policy(array: Stored, growth: GrowthPolicy) -> None:
     """Take a growth policy: one commit."""
     value = encode_policy(growth)
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("change the growth policy of")
         array._store.set_growth(value)
 
@@ -243,7 +243,7 @@ class Shown(Stored, Protocol):
     @property
     def fill_value(self) -> Any: ...
     @property
-    def growth(self) -> Growth: ...
+    def growth(self) -> GrowthPolicy: ...
     @property
     def attrs(self) -> Attributes: ...
     def info(self) -> Info: ...
@@ -307,7 +307,7 @@ class Grown(Protocol):
 
     @property
     def segments(self) -> int: ...
-    def _growth(self, segment: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
+    def _grid_after(self, segment: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
 
 
 def html(array: Shown) -> str:
@@ -315,7 +315,7 @@ def html(array: Shown) -> str:
     if array.closed:
         return f"<code>{_later.escape(repr(array))}</code>"
     axial: Grown = array.axial
-    shown: str = _later.describe(array.info(), axial.segments, axial._growth)
+    shown: str = _later.describe(array.info(), axial.segments, axial._grid_after)
     return shown
 
 

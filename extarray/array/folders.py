@@ -1045,7 +1045,7 @@ def pack(
             array.flush()
     with contextlib.ExitStack() as locks:
         for array in sorted(arrays.values(), key=lambda array: array._handle):
-            locks.enter_context(array._writers.growth)
+            locks.enter_context(array._writers.resizing)
         parts = [_later.Part(name, a._store.now, a.axial) for name, a in arrays.items()]
         _later.write_packed(parts, groups, target, overwrite, progress)
 

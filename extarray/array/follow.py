@@ -30,7 +30,7 @@ class Followed(Stored, Protocol):
     """An array that takes up what its writer has committed."""
 
     @property
-    def _origin(self) -> bytes: ...
+    def _identity(self) -> bytes: ...
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool: ...
     def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]: ...
 
@@ -74,7 +74,7 @@ def _news(
     pause = _SHORTEST
     last = time.monotonic()
     while True:
-        origin = array._origin
+        origin = array._identity
         try:
             array.refresh()
         except ReplacedError:  # and all that had arrived before was given
@@ -83,7 +83,7 @@ def _news(
             with contextlib.suppress(ReplacedError):
                 array.refresh(on_replaced)
         first, stop = _ends(array, axis, ndim)
-        if array._origin != origin:
+        if array._identity != origin:
             low = high = first
         parts = [(first, min(low, stop)), (max(high, first), stop)]
         low, high = first, stop  # also where it has shrunk

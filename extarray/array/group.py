@@ -223,10 +223,13 @@ def _files(array: ExtArray) -> FileStore:
 
 
 def _locked(members: list[ExtArray]) -> contextlib.ExitStack:
-    """Growth locks of arrays; in one order for all threads, which so cannot wait in a circle."""
+    """Take the locks under which the bounds of arrays change.
+
+    All threads take them in one order, and so cannot wait in a circle.
+    """
     with contextlib.ExitStack() as locks:
         for array in sorted(members, key=lambda array: array._handle):
-            locks.enter_context(array._writers.growth)
+            locks.enter_context(array._writers.resizing)
         return locks.pop_all()
 
 

@@ -74,7 +74,7 @@ def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
     j = array._axis(axis)
     n = count(by)
     first = is_start(side)
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("extend")
         if n:
             carry_out(array, along_axis(array._store.now.state, array.chunks, j, n, first, LIMIT))
@@ -86,7 +86,7 @@ def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: S
     j = array._axis(axis)
     first = is_start(side)
     values = as_source(data, array.dtype, lambda: array.fill_value)
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("append to")
         by = length_of(array, values, j)
         box = beside(array.shape, j, by, first)
@@ -107,7 +107,7 @@ def resize(
     j = None if axis is None else array._axis(axis)
     if j is not None and len(new) != 1:
         raise ShapeError(f"cannot resize axis {j} to {new}: give one extent")
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("resize")
         old = array.shape
         if j is not None:
@@ -125,7 +125,7 @@ def shrink(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
     j = array._axis(axis)
     n = count(by)
     first = is_start(side)
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("shrink")
         if n > array.shape[j]:
             raise ArgumentError(
@@ -137,7 +137,7 @@ def shrink(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
 def reserve(array: Resizable, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
     """Make the grid large enough for a shape; see `ExtArray.reserve`."""
     new = check_shape(shape)
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("reserve room for")
         old = array.shape
         if len(new) != len(old):
@@ -155,7 +155,7 @@ def grow(
     at_start: bool,
     fill: Callable[[], None] | None = None,
 ) -> None:
-    """Grow one axis, or (negative) cut it; the caller holds the lock of growth.
+    """Grow one axis, or (negative) cut it; the caller holds the lock of changes of the bounds.
 
     `fill` writes the new elements; without it they have the fill value.
     """
@@ -292,7 +292,7 @@ def add_axis(
 ) -> None:
     """Add an axis of extent 1; see `ExtArray.add_axis`."""
     at, extent = as_int(position, "position"), as_int(chunk, "chunk")
-    with array._writers.growth:
+    with array._writers.resizing:
         array._check("add an axis to")
         check_free(array, "add an axis to")
         if array._store.now.others is not None:

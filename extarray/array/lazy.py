@@ -143,7 +143,7 @@ class LazyView(Late):
         self._field = field
         self._shape = tuple(shape)
         self._held_of = None
-        self._place = Placement.of(tuple(factors), array.origin, array._origin, self._shape)
+        self._place = Placement.of(tuple(factors), array.origin, array._identity, self._shape)
         array._check_axes(len(self._place.factors))
         self._repeats = self._place.repeats()
 
@@ -151,7 +151,7 @@ class LazyView(Late):
     def _now(self) -> Placement:
         """The view's place, as the indices of the array are now."""
         zero, place = self._array.origin, self._place
-        if self._array._origin != place.uuid:
+        if self._array._identity != place.uuid:
             raise MissingError(
                 errno.ENOENT,
                 "the array was replaced since the view was made, and shows its successor; take a "
@@ -248,12 +248,12 @@ class LazyView(Late):
         return tuple(names[self._shown[d].axes[0]] for d in range(self.ndim))
 
     @property
-    def _origin(self) -> bytes:
-        origin: bytes = self._array._origin
+    def _identity(self) -> bytes:
+        origin: bytes = self._array._identity
         return origin
 
     @property
-    def _layout(self) -> tuple[Line, ...]:
+    def _lines(self) -> tuple[Line, ...]:
         return tuple(line_of(factor) for factor in self._factors)
 
     @property
@@ -508,7 +508,7 @@ class LazyView(Late):
             view = view.getfield(*self._field)
         if view is None or not self._repeats:
             return view
-        return np.broadcast_to(view, [cut.stop - cut.start for cut in box])
+        return np.broadcast_to(view, [part.stop - part.start for part in box])
 
     def _locate(self, key: Any) -> tuple[int, ...] | None:
         """Return the index of an element in the array; None where `key` is none of one."""
@@ -658,7 +658,7 @@ def _restored(
     """Make a view that was pickled, of an array whose origin was `zero`."""
     view = LazyView(array, factors, shape, field)
     if zero is not None:
-        view._place = Placement.of(factors, zero, array._origin, shape)
+        view._place = Placement.of(factors, zero, array._identity, shape)
     return view
 
 

@@ -357,7 +357,7 @@ class Host:
 
     def shares(self, array: Stored, value: Source) -> bool:
         """Tell whether an array that is read late has elements of this one."""
-        return getattr(value, "_origin", None) == array._store.now.header.uuid
+        return getattr(value, "_identity", None) == array._store.now.header.uuid
 
     def elements(self, value: Source) -> NDArray[Any]:
         """Return all elements of an array that is read late, verified."""
@@ -402,7 +402,7 @@ class Host:
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
-        with array._writers.growth:  # or a refresh comes in between
+        with array._writers.resizing:  # or a refresh comes in between
             array._check()
             number, inner = _files(array).following.inner_box(array.axial)
             watch_cuts(array)  # another counter, perhaps
@@ -552,7 +552,7 @@ def flush_store(array: Living, last: bool) -> None:
 
 def close(array: Living) -> None:
     """Let go of the files and of the writer's lock; see `ExtArray.close`."""
-    with array._writers.growth:
+    with array._writers.resizing:
         check_free(array, "close")
         sums = array._store.now.sums
         try:

@@ -195,7 +195,7 @@ def rechunk(
             if array is not src:
                 opened.enter_context(array)
             # Nobody can grow what is about to be replaced.
-            stack.enter_context(array._writers.growth)
+            stack.enter_context(array._writers.resizing)
         else:
             array = _readable(src, stack)
         in_memory = path is None
@@ -356,7 +356,7 @@ def _record(
         "dtype": None if dtype is None else str(check_dtype(dtype)),
         "elements": None if in_place else [array.shape, array._extract],
     }
-    return array._origin + sha256(json.dumps(given).encode()).digest()[:16]
+    return array._identity + sha256(json.dumps(given).encode()).digest()[:16]
 
 
 def _has_done(array: ExtArray, work: Transformation) -> bool:

@@ -79,7 +79,7 @@ class Joined(Living, Protocol):
 
 def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[], None]) -> None:
     """Grow one axis by what `fill` writes, when there is room and before it is committed."""
-    with array._writers.growth:
+    with array._writers.resizing:
         grow(array, axis, by, at_start, fill)
 
 

@@ -52,10 +52,10 @@ _later = LazyImports(
 class Alone:
     """The policy of an array with one writer: its changes are steps for the threads of a process.
 
-    Growth, and what reads before it writes, is one step: three times the same lock.
+    A change of the bounds, or a read before a write, is one step: three times the same lock.
     """
 
-    __slots__ = ("commits", "growth", "steady")
+    __slots__ = ("commits", "resizing", "steady")
 
     append = staticmethod(growth.append)
     refresh = staticmethod(life.refresh)
@@ -85,7 +85,7 @@ class Alone:
 
     def make_locks(self) -> None:
         """Make a fresh lock."""
-        self.growth = self.commits = self.steady = threading.RLock()
+        self.resizing = self.commits = self.steady = threading.RLock()
 
     def is_still(self) -> bool:
         """Tell whether no other thread holds the lock, and take it."""
@@ -137,7 +137,7 @@ class Elements(Alone):
 class _Appending(threading.local):
     """Arrays to which a thread is appending, by what tells their elements from those of others."""
 
-    origins: tuple[bytes, ...] = ()
+    arrays: tuple[bytes, ...] = ()
 
 
 _appending = _Appending()
@@ -189,7 +189,7 @@ class Shared:
     # -- steps -------------------------------------------------------------------------------
 
     @property
-    def growth(self) -> AbstractContextManager[Any]:
+    def resizing(self) -> AbstractContextManager[Any]:
         """A step that changes the bounds: not before all appends that others have begun."""
         return self._step(alone=True)
 
@@ -281,7 +281,7 @@ class Shared:
         if not others.ticket:
             others.begin_turn(WriterKind.WAITS)
         while ticket := others.ahead():
-            if array._origin in _appending.origins:
+            if array._identity in _appending.arrays:
                 raise filling_error(array)  # this thread waits for itself
             others.end_commit()
             others.wait_turn(ticket)
@@ -361,14 +361,14 @@ class Shared:
     def _fill_place(self, array: Any, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
         with self.steady:  # other threads of this process must not move the bounds
-            before = _appending.origins
+            before = _appending.arrays
             try:
                 array._filling = True
-                _appending.origins = (*before, array._origin)
+                _appending.arrays = (*before, array._identity)
                 write_values(array, values, *self._box(array, axis, first, by))
-                array._filling, _appending.origins = False, before
+                array._filling, _appending.arrays = False, before
             except BaseException:
-                array._filling, _appending.origins = False, before
+                array._filling, _appending.arrays = False, before
                 raise
 
     def _end_append(self, array: Any, axis: int, at_start: bool, first: int, by: int) -> None:

@@ -39,7 +39,7 @@ class History(Protocol):
     @property
     def segments(self) -> int: ...
     def addresses(self, indices: ArrayLike) -> NDArray[np.int64]: ...
-    def _growth(self, segment: int) -> tuple[int, int, Index, Index]: ...
+    def _grid_after(self, segment: int) -> tuple[int, int, Index, Index]: ...
 
 
 def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
@@ -59,7 +59,7 @@ def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
     """
     before: tuple[Index, Index] | None = None
     for n in range(axial.segments):
-        axis, side, *after = axial._growth(n)
+        axis, side, *after = axial._grid_after(n)
         start, stop = (list(edge) for edge in after)
         if before is not None:
             if side:

@@ -1,7 +1,7 @@
 """Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
 
 `positions` turns a chunk shape and an order into the permutation that readers and writers apply.
-The two curve orders rank the elements by a key, the place of the element on the curve through the
+The two curve orders sort the elements by a key, the place of the element on the curve through the
 smallest enclosing cube with a power-of-two side; `morton_key` and `hilbert_key` compute the keys.
 Everything here is pure NumPy and keeps no state.
 

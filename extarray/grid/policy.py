@@ -16,10 +16,10 @@ from extarray.common.errors import ArgumentError, ArgumentTypeError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["EXACT", "Growth", "Policy", "decode_policy", "encode_policy"]
+__all__ = ["EXACT", "GrowthPolicy", "Policy", "decode_policy", "encode_policy"]
 
 #: What users give and get.
-Growth: TypeAlias = (
+GrowthPolicy: TypeAlias = (
     Literal["exact", "doubling", "cubical"]
     | tuple[Literal["linear"], int]
     | tuple[Literal["exponential"], float]
@@ -140,7 +140,7 @@ class Policy(NamedTuple):
     parameter: int
 
     @property
-    def growth(self) -> Growth:
+    def growth(self) -> GrowthPolicy:
         """The policy as users know it."""
         if self.kind == "linear":
             return "linear", self.parameter

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.array.resizing import Side
-    from extarray.grid.policy import Growth as Policy
+    from extarray.grid.policy import GrowthPolicy
     from extarray.mpi.file_views import FileViews
     from extarray.mpi.rank_io import Transfer
     from extarray.mpi.runtime import Agreement, Step
@@ -482,7 +482,7 @@ class ParallelArray(ParallelIO):
         self._drain()
         return self._agreement.step()
 
-    def _set_policy(self, growth: Policy) -> None:
+    def _set_policy(self, growth: GrowthPolicy) -> None:
         with self._step_of_change() as step:
             value = encode_policy(growth)
             self._check("change the growth policy of")

@@ -381,7 +381,7 @@ class Operand:
     def _is_alike(self, other: Operand) -> bool:
         """Tell whether an operand is a whole array that is cut as that of this one."""
         mine = self._array._window.layout
-        return other._is_whole and other._array._window.layout.is_cut_as(mine)
+        return other._is_whole and other._array._window.layout.is_divided_as(mine)
 
     @property
     def _is_whole(self) -> bool:

@@ -3,7 +3,7 @@
 In a layout transformation each rank has a part of whole target chunks of each template, so that no
 two ranks write to one chunk.  As every rank has memory of its own, a template is as many times
 larger as there are ranks, where the array is: a rank then has what a single process would have as a
-template.  A template that has all of an axis is cut instead.
+template.  A template that has all of an axis is divided instead.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ def _is_one_host(agreement: Agreement) -> bool:
 Part = tuple[tuple[int, int], ...]
 
 
-class _Cut(NamedTuple):
-    """The templates along one axis, cut for some ranks."""
+class _Division(NamedTuple):
+    """The templates along one axis, divided among some ranks."""
 
     parts: list[list[tuple[int, int]]]  # of each template a part a rank, in order
     # Elements of the largest parts of all templates together: what the slowest rank does.
@@ -231,7 +231,7 @@ def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
 
     Examples
     --------
-    The example of [krishnamoorthy]_ on two ranks, cut where no source chunk is:
+    The example of [krishnamoorthy]_ on two ranks, divided where no source chunk is:
 
     >>> from extarray.maintenance.rechunk_pass import Task
     >>> from extarray.maintenance.rechunk_plan import swept_pass
@@ -240,35 +240,35 @@ def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
     ((160, 144), [((0, 160), (0, 144)), ((160, 320), (0, 144))])
     """
     axes = list(zip(p.axes, p.template, strict=True))
-    cuts = [
-        {n: _cut(axis, template, n) for n in range(1, n_ranks + 1) if n_ranks % n == 0}
+    divisions = [
+        {n: _divide(axis, template, n) for n in range(1, n_ranks + 1) if n_ranks % n == 0}
         for axis, template in axes
     ]
 
     def cost(grid: tuple[int, ...]) -> int:
-        chosen = [cut[n] for cut, n in zip(cuts, grid, strict=True)]
-        return math.prod(cut.read for cut in chosen) + math.prod(cut.written for cut in chosen)
+        chosen = [division[n] for division, n in zip(divisions, grid, strict=True)]
+        return math.prod(each.read for each in chosen) + math.prod(each.written for each in chosen)
 
     # Without axes there is one element, which is the first rank's.
     best = min(factorizations(n_ranks, len(axes)), key=cost) if axes else ()
-    windows = [cut[n].parts for cut, n in zip(cuts, best, strict=True)]
+    windows = [division[n].parts for division, n in zip(divisions, best, strict=True)]
     for template in itertools.product(*windows):
         yield list(itertools.product(*template))
 
 
-def _cut(axis: Axis, template: int, n_ranks: int) -> _Cut:
-    """Return the best cut of the templates along an axis, each into a part a rank."""
+def _divide(axis: Axis, template: int, n_ranks: int) -> _Division:
+    """Return the best division of the templates along an axis, each into a part a rank."""
     units = [axis.target]
     if axis.reaches_all(template) or template % axis.period == 0:
-        units.append(axis.period)  # no source chunk is cut
+        units.append(axis.period)  # no source chunk is divided
     larger = template if axis.reaches_all(template) else n_ranks * template
     return min(
-        (_cut_by(axis, larger, n_ranks, unit) for unit in units),
-        key=lambda cut: cut.read + cut.written,
+        (_divide_by(axis, larger, n_ranks, unit) for unit in units),
+        key=lambda each: each.read + each.written,
     )
 
 
-def _cut_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Cut:
+def _divide_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Division:
     """Cut templates between units, into parts that are as even as whole ones allow."""
     parts = []
     read = written = 0
@@ -280,7 +280,7 @@ def _cut_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Cut:
         parts.append(list(itertools.pairwise(edges)))
         read += max(axis.elements_met(*part) for part in parts[-1])
         written += max(b - a for a, b in parts[-1])
-    return _Cut(parts, read, written)
+    return _Division(parts, read, written)
 
 
 def rechunk_together(

@@ -268,27 +268,27 @@ def query_jobs(
         forwards: tuple[Any, ...] = (*slab.flips, ...)
         yield from box_jobs(layout, [[some] for some in slab.ranges], block[forwards], write)
         return
-    for part, piece in _cut(query):
+    for part, piece in _split(query):
         inner: tuple[Any, ...] = (*part, ...)
         if piece.size:
             yield _listed(layout, piece, values[inner], write)
 
 
-def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
+def _split(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
     """Yield parts of a query that are listed at once, and where they are in it."""
     whole = tuple(slice(0, n) for n in query.shape)
     if query.size > limits.elements_at_once:
-        is_cut = False
-        ones = (1,) * len(query.extents)  # cuts need not lie between chunks
-        for part, piece in query.cut(limits.elements_at_once / query.size, ones, False):
-            is_cut = True
-            for inner, smaller in _cut(piece):
+        is_split = False
+        ones = (1,) * len(query.extents)  # the parts need not meet between chunks
+        for part, piece in query.split(limits.elements_at_once / query.size, ones, False):
+            is_split = True
+            for inner, smaller in _split(piece):
                 outer = tuple(
                     slice((p.start or 0) + i.start, (p.start or 0) + i.stop)
                     for p, i in itertools.zip_longest(part, inner, fillvalue=slice(None))
                 )
                 yield outer, smaller
-        if is_cut:
+        if is_split:
             return
     yield whole, query
 

@@ -121,11 +121,11 @@ class GlobalArray(Collectives):
             bounds, elements = check_shape(shape), check_dtype(dtype)
             if not bounds:
                 raise ArgumentError("a global array has at least one axis; for one element give 1")
-            cut = Distribution.of(kind, block, process_grid, len(bounds), comm.size)
+            distribution = Distribution.of(kind, block, process_grid, len(bounds), comm.size)
             zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
             if chunks is not None:
                 chunk = check_chunks(chunks, bounds, elements.itemsize)
-            zones = Zones(cut, zero, bounds, zero, chunk, comm.size)
+            zones = Zones(distribution, zero, bounds, zero, chunk, comm.size)
             return zones, elements, as_ghosts(ghosts, len(bounds))
 
         return cls._made(comm, plan)
@@ -288,8 +288,8 @@ class GlobalArray(Collectives):
         # Chunks begin with the elements with which they began.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
         shift = [n if first and k == j else 0 for k in range(len(shape))]
-        cut = old.distribution.moved(shift)
-        zones = Zones(cut, old.low, shape, offset, old.chunks, self.comm.size)
+        distribution = old.distribution.moved(shift)
+        zones = Zones(distribution, old.low, shape, offset, old.chunks, self.comm.size)
         self._move(zones, shift)
 
     def distribute(
@@ -447,14 +447,14 @@ def distributed_as(g: GlobalArray, chunks: Sequence[int]) -> tuple[Any, Any, Any
     """
     g._check()
     zones = g._window.layout.zones
-    cut = zones.distribution
-    if cut.kind == "irregular":
-        return cut.kind, [(0, *some) for some in cut.cuts], None
+    distribution = zones.distribution
+    if distribution.kind == "irregular":
+        return distribution.kind, [(0, *some) for some in distribution.edges], None
     blocks = [
         max(1, round(n * own / chunk))
-        for n, own, chunk in zip(cut.block, zones.chunks, chunks, strict=True)
+        for n, own, chunk in zip(distribution.block, zones.chunks, chunks, strict=True)
     ]
-    return cut.kind, blocks, zones.process_grid
+    return distribution.kind, blocks, zones.process_grid
 
 
 def zones_in_memory(g: GlobalArray) -> tuple[list[tuple[Zone, Zone]], int]:

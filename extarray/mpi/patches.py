@@ -282,22 +282,22 @@ class Runs(NamedTuple):
 class _AxisLayout:
     """The places of the indices of one axis: on which ranks, and where in their memory.
 
-    Block i, of indices cuts[i] ... cuts[i + 1] - 1, is at place i % n of the process grid, and
+    Block i, of indices edges[i] ... edges[i + 1] - 1, is at place i % n of the process grid, and
     begins at firsts[i] among the elements there, of which there are extents[place].
     """
 
     def __init__(self, zones: Zones, axis: int, ghosts: int) -> None:
-        self.cuts, self.n = zones.cuts(axis), zones.process_grid[axis]
+        self.edges, self.n = zones.edges(axis), zones.process_grid[axis]
         self.firsts: list[int] = []
         self.extents = [0] * self.n
-        for i, (low, high) in enumerate(itertools.pairwise(self.cuts)):
+        for i, (low, high) in enumerate(itertools.pairwise(self.edges)):
             self.firsts.append(self.extents[i % self.n])
             self.extents[i % self.n] += high - low
         # Of each block: its end, its place, the extent of memory there, and from index to memory.
         self.ways = [
             (high, i % self.n, self.extents[i % self.n] + 2 * ghosts, first + ghosts - low)
             for i, (first, (low, high)) in enumerate(
-                zip(self.firsts, itertools.pairwise(self.cuts), strict=True)
+                zip(self.firsts, itertools.pairwise(self.edges), strict=True)
             )
         ]
 
@@ -306,8 +306,8 @@ class _AxisLayout:
         return [
             (slice(low, high), slice(first, first + high - low))
             for low, high, first in zip(
-                self.cuts[place :: self.n],
-                self.cuts[place + 1 :: self.n],
+                self.edges[place :: self.n],
+                self.edges[place + 1 :: self.n],
                 self.firsts[place :: self.n],
                 strict=False,
             )
@@ -332,10 +332,12 @@ class ZoneLayout:
         self._axes = [_AxisLayout(zones, j, width) for j, width in enumerate(ghosts)]
         self._n_places = math.prod(zones.process_grid)
 
-    def is_cut_as(self, other: ZoneLayout) -> bool:
+    def is_divided_as(self, other: ZoneLayout) -> bool:
         """Tell whether each rank has the same elements of two arrays, side by side alike."""
         pairs = zip(self._axes, other._axes, strict=False)
-        return self.shape == other.shape and all(a.cuts == b.cuts and a.n == b.n for a, b in pairs)
+        return self.shape == other.shape and all(
+            a.edges == b.edges and a.n == b.n for a, b in pairs
+        )
 
     def extents(self, rank: int) -> Index:
         """Return the shape of the memory of a rank."""
@@ -428,7 +430,7 @@ class ZoneLayout:
         ranks = np.zeros(len(indices), np.int64)
         places = []
         for j, (axis, ghosts) in enumerate(zip(self._axes, self.ghosts, strict=True)):
-            edges, firsts = np.array(axis.cuts, np.int64), np.array(axis.firsts, np.int64)
+            edges, firsts = np.array(axis.edges, np.int64), np.array(axis.firsts, np.int64)
             at = np.searchsorted(edges, indices[:, j], "right") - 1
             ranks = ranks * axis.n + at % axis.n
             places.append(indices[:, j] - edges[at] + firsts[at] + ghosts)
@@ -454,9 +456,9 @@ def _along(some: range, axis: _AxisLayout) -> list[_Side]:
     if not n:
         return []
     ways = axis.ways
-    at, done, found = bisect_right(axis.cuts, start) - 1, 0, []
+    at, done, found = bisect_right(axis.edges, start) - 1, 0, []
     while done < n:
-        # Of the next elements those before the next cut.
+        # Of the next elements those before the next edge.
         high, place, extent, shift = ways[at]
         stop = min(-((start - high) // step), n)
         if stop > done:
@@ -469,20 +471,20 @@ def _along(some: range, axis: _AxisLayout) -> list[_Side]:
 
 
 def steps_between(edges: set[int], least: int, most: int) -> list[slice]:
-    """Cut an axis at edges, into steps of at most `most` indices; those below `least` go together.
+    """Divide an axis at edges, into steps of at most `most` indices; those below `least` join.
 
     >>> steps_between({0, 300, 310, 320}, 128, 200)
     [slice(0, 150, None), slice(150, 300, None), slice(300, 320, None)]
     """
     places = sorted(edges)
-    cuts = places[:1]
+    starts = places[:1]
     for number, edge in enumerate(places[1:], 2):
-        if number < len(places) and places[number] - cuts[-1] <= least:
+        if number < len(places) and places[number] - starts[-1] <= least:
             continue
-        start, extent = cuts[-1], edge - cuts[-1]
+        start, extent = starts[-1], edge - starts[-1]
         n = -(-extent // most)
-        cuts.extend(start + extent * i // n for i in range(1, n + 1))
-    return [slice(a, z) for a, z in itertools.pairwise(cuts)]
+        starts.extend(start + extent * i // n for i in range(1, n + 1))
+    return [slice(a, z) for a, z in itertools.pairwise(starts)]
 
 
 def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:

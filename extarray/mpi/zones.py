@@ -58,14 +58,14 @@ class Distribution:
     """A way to cut an array into zones, whatever its bounds.
 
     `block` has the chunks of a block along each axis, for "block_cyclic"; without a process grid,
-    it is as `default_process_grid` says.  `cuts` are those of "irregular": the elements of each
+    it is as `default_process_grid` says.  `edges` are those of "irregular": the elements of each
     axis with which blocks begin, but for the first block.
     """
 
     kind: str
     block: Index
     process_grid: Index | None
-    cuts: tuple[Index, ...] = ()
+    edges: tuple[Index, ...] = ()
 
     @classmethod
     def of(
@@ -110,7 +110,7 @@ class Distribution:
         """Return the distribution whose blocks begin at some elements of each axis, checked.
 
         >>> Distribution._irregular([[0, 10, 30], [0, 25]], None, 2, 6)
-        Distribution(kind='irregular', block=(1, 1), process_grid=(3, 2), cuts=((10, 30), (25,)))
+        Distribution(kind='irregular', block=(1, 1), process_grid=(3, 2), edges=((10, 30), (25,)))
         """
         wanted = (
             f"give for each of {ndim} axes the elements with which its blocks begin, as in "
@@ -148,11 +148,13 @@ class Distribution:
     def moved(self, by: Sequence[int]) -> Distribution:
         """Return the distribution of the same elements where they are counted from elsewhere.
 
-        >>> Distribution("irregular", (1,), (2,), ((10,),)).moved((3,)).cuts
+        >>> Distribution("irregular", (1,), (2,), ((10,),)).moved((3,)).edges
         ((13,),)
         """
-        cuts = tuple(tuple(cut + n for cut in some) for some, n in zip(self.cuts, by, strict=False))
-        return replace(self, cuts=cuts)
+        edges = tuple(
+            tuple(edge + n for edge in some) for some, n in zip(self.edges, by, strict=False)
+        )
+        return replace(self, edges=edges)
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
@@ -284,7 +286,7 @@ class Zones:
             places.append(place)
         return places[::-1]
 
-    def cuts(self, axis: int) -> list[int]:
+    def edges(self, axis: int) -> list[int]:
         """Return where an axis is cut: the first element of each block, and the end.
 
         Block i belongs to the processes at place i of the process grid, modulo its extent.
@@ -305,7 +307,7 @@ class Zones:
             chunk = (i + self.offset[j]) // self.chunks[j] - self._first[j]
             n = self.process_grid[j]
             if self.distribution.kind == "irregular":
-                place = bisect_right(self.distribution.cuts[j], i)
+                place = bisect_right(self.distribution.edges[j], i)
             elif self.distribution.kind == "block":
                 each, larger = divmod(self.grid[j], n)
                 at = larger * (each + 1)
@@ -324,7 +326,7 @@ class Zones:
             return [self._elements(axis, start, start + each + (place < larger))]
         if self.distribution.kind == "irregular":
             low, high = self.low[axis], self.high[axis]
-            edges = (low, *self.distribution.cuts[axis], high)
+            edges = (low, *self.distribution.edges[axis], high)
             start, stop = (min(max(edge, low), high) for edge in edges[place : place + 2])
             return [slice(start, stop)]
         block = self.distribution.block[axis]
@@ -492,7 +494,7 @@ class ZonedArray(ExtArray):
     def _zones(self) -> Zones:
         """Return the zones of the array."""
         distribution = self._distributed()
-        if distribution.cuts:
+        if distribution.edges:
             distribution = distribution.moved(self.origin)
         low, n = (0,) * self.ndim, self.comm.size
         return Zones(distribution, low, self.shape, self._pair.now.state.offset, self.chunks, n)

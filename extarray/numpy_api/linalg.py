@@ -82,7 +82,7 @@ class _Contraction:
         # Sums of halves are kept as singles, as NumPy does in its own products.
         kind = np.dtype(np.float32) if self._dtype == np.float16 else self._dtype
         block = self._block(target, kind.itemsize)
-        inner = [self._cut(label, block) for label in self._summed]
+        inner = [self._pieces(label, block) for label in self._summed]
 
         def work(_: int, box: Box) -> None:
             place = dict(zip(self._labels, box, strict=True))
@@ -95,7 +95,7 @@ class _Contraction:
                 )
             store(target, box, total)
 
-        boxes = itertools.product(*[self._cut(label, block) for label in self._labels])
+        boxes = itertools.product(*[self._pieces(label, block) for label in self._labels])
         run(work, boxes, math.prod(self._extents.values()) * kind.itemsize)
 
     def _block(self, target: Any, itemsize: int) -> dict[str, int]:
@@ -118,7 +118,7 @@ class _Contraction:
                     block[label] = block[label] // chunk * chunk
         return block
 
-    def _cut(self, label: str, block: Mapping[str, int]) -> list[slice]:
+    def _pieces(self, label: str, block: Mapping[str, int]) -> list[slice]:
         n, step = self._extents[label], max(1, block[label])
         return [slice(low, min(low + step, n)) for low in range(0, n, step)]
 
@@ -342,14 +342,14 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     return _contract(einsum, arrays[0], inputs[0], arrays[1], inputs[1], labels, out)
 
 
-def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]] | None:
+def _parse(subscripts: str, ndims: Sequence[int]) -> tuple[list[list[str]], list[str]] | None:
     """Return the labels of operands and result; None where one of them has a label twice."""
     text, arrow, result = subscripts.replace(" ", "").partition("->")
     inputs = []
     most = 0
-    for term, rank in zip(text.split(","), ranks, strict=True):
+    for term, ndim in zip(text.split(","), ndims, strict=True):
         before, dots, after = term.partition("...")
-        n = rank - len(before) - len(after) if dots else 0
+        n = ndim - len(before) - len(after) if dots else 0
         most = max(most, n)
         # Numbered from the end: so they are broadcast.
         inputs.append([*before, *[f"{j}" for j in range(-n, 0)], *after])

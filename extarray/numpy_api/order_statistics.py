@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from extarray.grid.tiles import Box
 
 
-__all__ = ["Ranked", "can_select"]
+__all__ = ["InOrder", "can_select"]
 
 #: Bits of the keys that one pass looks at: at most, and at least.
 _BITS = 16
@@ -52,7 +52,7 @@ def can_select(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "?iumM" or (dtype.kind == "f" and dtype.itemsize <= 8)
 
 
-class Ranked:
+class InOrder:
     """The elements of a box in the order of their values, without sorting them.
 
     Parameters
@@ -84,39 +84,39 @@ class Ranked:
     def _key_dtype(self) -> np.dtype[Any]:
         return np.dtype(f"u{self._width // 8}")
 
-    def at(self, ranks: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the elements by their ranks, which come in any order and any shape."""
-        if not ranks.size:
-            return np.empty(ranks.shape, self._dtype)
-        wanted, inverse = np.unique(ranks, return_inverse=True)
+    def at(self, positions: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the elements at positions of the order, which come in any order and any shape."""
+        if not positions.size:
+            return np.empty(positions.shape, self._dtype)
+        wanted, inverse = np.unique(positions, return_inverse=True)
         prefixes = np.arange(len(self._counts), dtype=self._key_dtype)
         keys = self._refine(wanted, prefixes, self._counts, self._known)
-        return self._elements(keys)[inverse.reshape(ranks.shape)]
+        return self._elements(keys)[inverse.reshape(positions.shape)]
 
     def _refine(
         self,
-        ranks: NDArray[np.intp],
+        positions: NDArray[np.intp],
         prefixes: NDArray[Any],
         counts: NDArray[np.intp],
         known: int,
     ) -> NDArray[Any]:
-        """Return keys by their ranks, among those whose `known` leading bits are among `prefixes`.
+        """Return keys by position, among those whose `known` leading bits are among `prefixes`.
 
-        `counts` tells how many there are of each prefix; ranks and prefixes increase.
+        `counts` tells how many there are of each prefix; positions and prefixes increase.
         """
         ends = np.cumsum(counts)
-        groups = np.searchsorted(ends, ranks, "right")
+        groups = np.searchsorted(ends, positions, "right")
         if known == self._width:
             return prefixes[groups]
         used, within = np.unique(groups, return_inverse=True)
-        # Ranks among the keys of the prefixes that are left, and of no others.
+        # Positions among the keys of the prefixes that are left, and of no others.
         left = counts[used]
-        ranks = ranks - (ends - counts)[groups] + (np.cumsum(left) - left)[within]
+        positions = positions - (ends - counts)[groups] + (np.cumsum(left) - left)[within]
         if int(left.sum()) * self._key_dtype.itemsize <= step_bytes():
             keys = self._gather(prefixes[used], known, int(left.sum()))
-            return keys[ranks]
+            return keys[positions]
         more = min(_bits(), self._width - known)
-        found = np.empty(len(ranks), self._key_dtype)
+        found = np.empty(len(positions), self._key_dtype)
         # As many prefixes at a time as there is memory for their counts.
         n_groups = max(1, step_bytes() // (8 << more))
         starts = np.concatenate([[0], np.cumsum(left)])
@@ -127,7 +127,10 @@ class Ranked:
             finer = np.repeat(inner, 1 << more) << self._key_dtype.type(more)
             finer |= np.tile(np.arange(1 << more, dtype=self._key_dtype), len(inner))
             found[some] = self._refine(
-                ranks[some] - starts[first], finer, self._count(inner, known, more), known + more
+                positions[some] - starts[first],
+                finer,
+                self._count(inner, known, more),
+                known + more,
             )
         return found
 
@@ -314,13 +317,13 @@ def _stream_median(function: Callable[..., Any], past_nan: bool) -> None:
     """Register a median."""
 
     def of_region(a: Any, box: Box) -> Any:
-        ranked = Ranked(a, box)
+        in_order = InOrder(a, box)
         n = math.prod(s.stop - s.start for s in box)
-        if past_nan and ranked.n_nan < n:
-            n -= ranked.n_nan
-        elif ranked.n_nan:
-            return function(ranked.at(np.array([n - 1])))
-        return function(ranked.at(np.unique([(n - 1) // 2, n // 2])))
+        if past_nan and in_order.n_nan < n:
+            n -= in_order.n_nan
+        elif in_order.n_nan:
+            return function(in_order.at(np.array([n - 1])))
+        return function(in_order.at(np.unique([(n - 1) // 2, n // 2])))
 
     @streams(function)
     def form(
@@ -350,7 +353,7 @@ _CONTINUOUS = {
 
 
 def _discrete(n: int, q: NDArray[Any], method: str) -> NDArray[np.intp] | None:
-    """Return ranks, by a method that takes elements as they are; None for other methods."""
+    """Return positions in the order, where the method takes elements as they are; else None."""
     if method in ("inverted_cdf", "closest_observation"):
         odd = method == "closest_observation"
         place = n * q - 1.5 if odd else n * q - 1
@@ -368,14 +371,14 @@ def _discrete(n: int, q: NDArray[Any], method: str) -> NDArray[np.intp] | None:
     }
     if method not in rounding:
         return None
-    ranks: NDArray[np.intp] = rounding[method](place).astype(np.intp)
-    return ranks
+    positions: NDArray[np.intp] = rounding[method](place).astype(np.intp)
+    return positions
 
 
 def _interpolated(
     n: int, q: NDArray[Any], method: str
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[Any]]:
-    """Return the ranks of the two elements around a quantile, and the weight of the upper one."""
+    """Return the positions of the elements around a quantile, and the weight of the upper one."""
     place: NDArray[Any]
     if method == "averaged_inverted_cdf":
         place = n * q - 1
@@ -423,18 +426,18 @@ def _stream_quantile(function: Callable[..., Any], scale: int, past_nan: bool) -
         by_numpy.__name__ = function.__name__
 
         def of_region(a: Any, box: Box) -> Any:
-            ranked = Ranked(a, box)
+            in_order = InOrder(a, box)
             n = math.prod(s.stop - s.start for s in box)
-            if past_nan and ranked.n_nan < n:
-                n -= ranked.n_nan
-            elif ranked.n_nan:
-                return by_numpy(ranked.at(np.array([n - 1])))
+            if past_nan and in_order.n_nan < n:
+                n -= in_order.n_nan
+            elif in_order.n_nan:
+                return by_numpy(in_order.at(np.array([n - 1])))
             fraction = np.asarray(fractions)
-            ranks = _discrete(n, fraction, method)
-            if ranks is not None:
-                return ranked.at(ranks)
+            positions = _discrete(n, fraction, method)
+            if positions is not None:
+                return in_order.at(positions)
             low, high, part = _interpolated(n, fraction, method)
-            lower, upper = ranked.at(np.stack([low, high]))
+            lower, upper = in_order.at(np.stack([low, high]))
             # As NumPy: a Python number as the quantile leaves the dtype as it is.
             weight = float(part) if isinstance(points, (int, float)) else part
             difference = upper - lower

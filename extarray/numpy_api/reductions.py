@@ -10,21 +10,22 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from extarray.numpy_api.registry import streams
 from extarray.streaming.elementwise import as_mask
-from extarray.streaming.folding import Fold, fold
+from extarray.streaming.folding import fold
 from extarray.streaming.meta_arrays import single
 from extarray.streaming.operands import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import NotImplementedType
 
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
-    from extarray.streaming.folding import State
+    from extarray.streaming.folding import Fold, State
 
     Options = Mapping[str, Any]
     #: Makes the fold of an array, ``out`` and the other options; or declines, by NotImplemented.
-    Make = Callable[[Any, Any, Options], Any]
+    Make = Callable[[Any, Any, Options], Fold | NotImplementedType]
 
 __all__ = [
     "ASSOCIATIVE",
@@ -201,11 +202,11 @@ def reduce_part(
     return result
 
 
-class _ByUfunc(Fold):
+class _ByUfunc:
     """Reduction by an associative ufunc."""
 
     def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], initial: Any) -> None:
-        super().__init__()
+        self.notes: set[str] = set()
         self._ufunc = ufunc
         # Sums and products of halves are kept as singles, as NumPy does in its own loops.
         wide = dtype == np.float16 and ufunc in (np.add, np.multiply)
@@ -304,8 +305,10 @@ for _function, _make in (
 # -- not by one ufunc ----------------------------------------------------------------------------
 
 
-class _Range(Fold):
+class _Range:
     """From the minimum to the maximum."""
+
+    notes = ()
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         return (part.max(axes, keepdims=True), part.min(axes, keepdims=True))
@@ -321,8 +324,10 @@ class _Range(Fold):
 stream_reduction(np.ptp, lambda x, out, options: _Range())
 
 
-class _Count(Fold):
+class _Count:
     """Number of elements that are not zero."""
+
+    notes = ()
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         if len(axes) == part.ndim:  # several times faster
@@ -346,15 +351,16 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     return type(np.count_nonzero(np.ones(1)))(result) if whole else result
 
 
-class _Place(Fold):
+class _Place:
     """Place of the first extreme: the state has the extreme, and its index along the axes.
 
     Parts are compared by NumPy's own function, on pairs; it knows what to do about NaNs, and takes
     the first of equals.
     """
 
+    notes = ()
+
     def __init__(self, choose: Callable[..., Any], shape: tuple[int, ...], past_nan: Any) -> None:
-        super().__init__()
         self._choose = choose
         self._shape = shape
         self._past_nan = past_nan

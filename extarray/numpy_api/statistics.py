@@ -21,7 +21,6 @@ from extarray.numpy_api.registry import call, streams
 from extarray.streaming.blocks import Source
 from extarray.streaming.derived import Computed, widened
 from extarray.streaming.elementwise import part_of
-from extarray.streaming.folding import Fold
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import as_array, chunks_of, in_memory, step_bytes
 from extarray.streaming.warnings import SaidOnce
@@ -62,11 +61,11 @@ def _count(part: NDArray[Any], where: Any, axes: tuple[int, ...]) -> Any:
     return np.add.reduce(np.broadcast_to(where, part.shape), axes, np.intp, keepdims=True)
 
 
-class _Moments(Fold):
-    """A fold that counts elements: the base of mean and variance."""
+class _Moments:
+    """The common base of mean and variance: the elements that count, and their number."""
 
     def __init__(self, dtype: np.dtype[Any], past_nan: bool) -> None:
-        super().__init__()
+        self.notes: set[str] = set()
         self._dtype = dtype
         self._past_nan = past_nan
 

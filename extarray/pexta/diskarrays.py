@@ -265,10 +265,10 @@ def create_config(
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
         info = io_hints(numfiles, numioprocs)
-        cut = (
+        zones = (
             None if g_a is None else distributed_as(_check_axes(g_a, len(shape)), (1,) * len(shape))
         )
-        step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}, zones {cut}"
+        step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}, zones {zones}"
     array = xa.create(
         filename,
         shape,

@@ -24,8 +24,8 @@ class Plots:
     Parameters
     ----------
     array : ExtArray
-    cut : callable
-        ``cut(array, n, kind, block, process_grid)`` gives the boxes of each of n ranks.
+    zones_of : callable
+        ``zones_of(array, n, kind, block, process_grid)`` gives the boxes of each of n ranks.
 
     Examples
     --------
@@ -37,10 +37,10 @@ class Plots:
     'x'
     """
 
-    __slots__ = ("_array", "_cut")
+    __slots__ = ("_array", "_zones_of")
 
-    def __init__(self, array: Any, cut: Callable[..., Sequence[Sequence[Zone]]]) -> None:
-        self._array, self._cut = array, cut
+    def __init__(self, array: Any, zones_of: Callable[..., Sequence[Sequence[Zone]]]) -> None:
+        self._array, self._zones_of = array, zones_of
 
     def __call__(self, ax: Any = None, **options: Any) -> Any:
         """Draw the growth map, as `growth` does."""
@@ -140,7 +140,7 @@ class Plots:
         -------
         sequence of sequence of tuple of slice
         """
-        return self._cut(self._array, n, kind, block, process_grid)
+        return self._zones_of(self._array, n, kind, block, process_grid)
 
     def plan(self, plan: Any, ax: Any = None, **options: Any) -> Any:
         """Draw the passes of a plan of `extarray.rechunk_plan`.

@@ -31,7 +31,7 @@ From the top down; each module uses some of those below it, and none above:
 ``masks``
     Masks as factors: an array of booleans that selects along some neighbouring axes.
 ``factors``
-    Factors: the part of a query along some axes, and how it is cut and counted.
+    Factors: the part of a query along some axes, and how it is split and counted.
 
 May use: streaming, grid, _core, common.
 """

@@ -40,10 +40,10 @@ def shifted(factor: AxisFactor, by: int) -> AxisFactor:
     return replace(factor, indices=tuple(index + by for index in factor.indices))
 
 
-def composed(factor: AxisFactor, cut: Progression) -> AxisFactor:
+def composed(factor: AxisFactor, inner: Progression) -> AxisFactor:
     """Select by an integer or a slice of the dimension that a factor fills.
 
-    The result fills the dimension that `cut` fills, if any.
+    The result fills the dimension that `inner` fills, if any.
 
     Examples
     --------
@@ -55,14 +55,14 @@ def composed(factor: AxisFactor, cut: Progression) -> AxisFactor:
     (10, 2, 5)
     """
     if isinstance(factor, Progression):
-        start = factor.start + cut.start * factor.step
-        step = factor.step * cut.step if cut.count > 1 else 1
-        return Progression(factor.axis, start, step, cut.count, cut.dim)
+        start = factor.start + inner.start * factor.step
+        step = factor.step * inner.step if inner.count > 1 else 1
+        return Progression(factor.axis, start, step, inner.count, inner.dim)
     (indices,) = factor.indices
-    if cut.dim < 0:
-        return Progression(factor.axes[0], int(indices[cut.start]), 1, 1, -1)
-    places = cut.start + cut.step * np.arange(cut.count)
-    return Points(factor.axes, (indices[places],), cut.dims)
+    if inner.dim < 0:
+        return Progression(factor.axes[0], int(indices[inner.start]), 1, 1, -1)
+    places = inner.start + inner.step * np.arange(inner.count)
+    return Points(factor.axes, (indices[places],), inner.dims)
 
 
 def line_of(factor: AxisFactor) -> Line:

@@ -76,10 +76,10 @@ class _Late:
         if key == 0:
             return replace(self, dropped=self.dropped + 1)
         box = list(self.box)
-        for d, cut in enumerate(key, self.dropped):
-            if cut != slice(None):
+        for d, piece in enumerate(key, self.dropped):
+            if piece != slice(None):
                 start = box[d].start
-                box[d] = slice(start + cut.start, start + cut.stop)
+                box[d] = slice(start + piece.start, start + piece.stop)
         return replace(self, box=tuple(box))
 
     def read(self) -> NDArray[Any]:
@@ -157,11 +157,11 @@ def _run(array: Target, query: Query, values: Any, write: bool, direct: bool) ->
     if array._is_mapped and any(isinstance(factor, Mask) for factor in query.factors):
         share = min(share, _CACHED / tables)
     if share < 1:
-        is_cut = False
-        for part, piece in query.cut(share, chunks, tables > blocks):
-            is_cut = True
-            _run(array, piece, _cut(values, part, query, len(dtype.shape)), write, direct)
-        if is_cut:
+        is_split = False
+        for part, piece in query.split(share, chunks, tables > blocks):
+            is_split = True
+            _run(array, piece, _part_of(values, part, query, len(dtype.shape)), write, direct)
+        if is_split:
             return
     query = query.ready()
     if direct:
@@ -176,12 +176,12 @@ def _run(array: Target, query: Query, values: Any, write: bool, direct: bool) ->
         np.copyto(values, block, casting="same_kind")
 
 
-def _cut(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -> Any:
+def _part_of(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -> Any:
     """Return the part of values, which broadcast to a query, that belongs to a part of it."""
     missing = len(query.shape) - (values.ndim - n_inner)
     own = tuple(
-        slice(None) if n == 1 else cut
-        for n, cut in zip(values.shape, part[max(missing, 0) :], strict=False)
+        slice(None) if n == 1 else piece
+        for n, piece in zip(values.shape, part[max(missing, 0) :], strict=False)
     )
     return values[own]
 

@@ -1,10 +1,10 @@
-"""Factors: what an index selects on some axes of an array, and how it is cut and counted.
+"""Factors: what an index selects on some axes of an array, and how it is split and counted.
 
 - `Progression`: an integer or a slice, on one axis;
 - `Points`: arrays of indices, one for each of some axes, whose i-th elements are a point;
 - of ``masks``, `Mask` and `Places`: the true places of an array of booleans.
 
-`Factor` is the base of all of them.
+`Factor` is the protocol of all of them.
 
 Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, or what
 was found in it; indices it checks itself.
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -38,8 +38,9 @@ __all__ = [
     "Factor",
     "Points",
     "Progression",
-    "cuts",
     "in_order",
+    "share_of_list",
+    "split_extent",
 ]
 
 #: Bytes of the tables of a query: for a point on its way into order, at most, and for a chunk.
@@ -47,7 +48,7 @@ POINT_BYTES = 40
 PART_BYTES = 64
 
 
-class Factor:
+class Factor(Protocol):
     """A part of an index, that selects on some axes: plain data, which the core reads.
 
     Attributes
@@ -56,56 +57,51 @@ class Factor:
         By which the core knows what else there is to read.
     """
 
-    __slots__ = ()
     kind: ClassVar[str]
 
     @property
     def axes(self) -> Shape:
         """The axes of the array."""
-        raise NotImplementedError
 
     @property
     def dims(self) -> Shape:
         """The dimensions of the result."""
-        raise NotImplementedError
 
     @property
     def count(self) -> int:
-        """The number of places that are selected."""
-        raise NotImplementedError
+        """The number of elements that are selected."""
 
     @property
-    def can_be_cut(self) -> bool:
-        """True where there is more than one place to select from."""
-        return self.count > 1
+    def can_be_split(self) -> bool:
+        """True where there is more than one element to select from."""
 
     def table_bytes(self, chunks: Shape) -> int:
         """Return the memory that the factor takes when it is made ready."""
-        return POINT_BYTES * self.count
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it.
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
 
-        Words of the core hold it all, unless chunks have 2**40 elements or lists 2**24.
-        """
-        bits = limits.element_bits - (math.prod(chunks) - 1).bit_length()
-        return float(2.0**bits / max(self.count, 1))
-
-    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+    def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
-        raise NotImplementedError
 
     def apart(self, target: Any) -> Factor:
         """Return the factor, with copies of what a write to an array would change."""
-        return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Mark those of its elements that lie outside a box, by its dimensions."""
-        raise NotImplementedError
+
+
+def share_of_list(count: int, chunks: Shape) -> float:
+    """Return how much of a list of elements the core can sort at once; 1 or more: all of it.
+
+    Words of the core hold it all, unless chunks have 2**40 elements or lists 2**24.
+    """
+    bits = limits.element_bits - (math.prod(chunks) - 1).bit_length()
+    return float(2.0**bits / max(count, 1))
 
 
 @dataclass(slots=True)
-class Progression(Factor):
+class Progression:
     """The indices `start`, `start + step`, ... of an axis: an integer or a slice.
 
     Attributes
@@ -119,11 +115,10 @@ class Progression(Factor):
     """
 
     kind: ClassVar[str] = "progression"
-    # A field without a default says so: else it would be the property of the base.
     axis: int
     start: int
     step: int
-    count: int = field()
+    count: int
     dim: int
 
     @classmethod
@@ -150,6 +145,11 @@ class Progression(Factor):
         """The dimensions of the result."""
         return () if self.dim < 0 else (self.dim,)
 
+    @property
+    def can_be_split(self) -> bool:
+        """True where there is more than one element to select from."""
+        return self.count > 1
+
     def table_bytes(self, chunks: Shape) -> int:
         """Return the memory that the factor takes when it is made ready."""
         return PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
@@ -158,10 +158,14 @@ class Progression(Factor):
         """Return infinity: all of it can be listed at once."""
         return math.inf
 
-    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+    def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
-        for first, n in cuts(self.count, share, 1):
+        for first, n in split_extent(self.count, share, 1):
             yield replace(self, start=self.start + first * self.step, count=n), n
+
+    def apart(self, target: Any) -> Progression:
+        """Return the factor, which no write changes."""
+        return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Mark those of its elements that lie outside a box, by its dimensions."""
@@ -172,7 +176,7 @@ class Progression(Factor):
 
 
 @dataclass(slots=True, eq=False)
-class Points(Factor):
+class Points:
     """Points on some axes: the i-th elements of arrays of indices.
 
     Attributes
@@ -186,19 +190,32 @@ class Points(Factor):
     """
 
     kind: ClassVar[str] = "points"
-    axes: Shape = field()
+    axes: Shape
     indices: tuple[Indices, ...]
-    dims: Shape = field()
+    dims: Shape
 
     @property
     def count(self) -> int:
         """The number of points."""
         return self.indices[0].size
 
-    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+    @property
+    def can_be_split(self) -> bool:
+        """True where there is more than one element to select from."""
+        return self.count > 1
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Return the memory that the factor takes when it is made ready."""
+        return POINT_BYTES * self.count
+
+    def share(self, chunks: Shape) -> float:
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        return share_of_list(self.count, chunks)
+
+    def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
         along = self.dims.index(dim)
-        for first, n in cuts(self.indices[0].shape[along], share, 1):
+        for first, n in split_extent(self.indices[0].shape[along], share, 1):
             part = (*(slice(None),) * along, slice(first, first + n))
             yield replace(self, indices=tuple(index[part] for index in self.indices)), n
 
@@ -223,7 +240,7 @@ def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
     return tuple(sorted(factors, key=lambda factor: factor.axes[0]))
 
 
-def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
+def split_extent(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
     """Yield the pieces of an extent, each a share of it, of whole units if that has any.
 
     A piece gets half of the extent at most: all that matters may lie at one end, and is to be

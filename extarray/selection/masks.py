@@ -7,7 +7,7 @@ copied, and the core lists it chunk by chunk: `Mask`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from extarray._core._lists import true_places
 from extarray.common.config import config
 from extarray.common.errors import SelectionError
 from extarray.grid.tiles import tiles
-from extarray.selection.factors import PART_BYTES, Factor, cuts
+from extarray.selection.factors import PART_BYTES, POINT_BYTES, share_of_list, split_extent
 from extarray.streaming.blocks import Source, hold, load, read_exactly
 from extarray.streaming.elementwise import apart
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
-    from extarray.selection.factors import Limits
+    from extarray.selection.factors import Factor, Limits
 
     Shape: TypeAlias = tuple[int, ...]
 
@@ -41,27 +41,27 @@ _RARE = 16
 
 
 @dataclass(slots=True, eq=False)
-class _Box(Factor):
+class _InBox:
     """Elements in a box of the array, in C order: one dimension of the result.
 
     Attributes
     ----------
     axis : int
         The first of the axes that the box lies on.
-    origin : tuple of int
+    start : tuple of int
         Index of the first element of the box, on each of these axes.
     dim : int
         Dimension of the result.
     """
 
     axis: int
-    origin: Shape
+    start: Shape
     dim: int
 
     @property
     def axes(self) -> Shape:
         """The axes of the array."""
-        return tuple(range(self.axis, self.axis + len(self.origin)))
+        return tuple(range(self.axis, self.axis + len(self.start)))
 
     @property
     def dims(self) -> Shape:
@@ -79,7 +79,7 @@ def _outside(axes: Shape, places: tuple[NDArray[np.intp], ...], inner: Limits) -
 
 
 @dataclass(slots=True, eq=False)
-class Mask(_Box):
+class Mask(_InBox):
     """The true places of an array of booleans, in C order.
 
     Attributes
@@ -96,12 +96,12 @@ class Mask(_Box):
     kind: ClassVar[str] = "mask"
     mask: NDArray[np.bool_] | Source
     box: Box
-    count: int = field()  # without a default, which the property of the base would be
+    count: int
     is_copy: bool = False
 
     @property
-    def can_be_cut(self) -> bool:
-        """True where there is more than one place to select from."""
+    def can_be_split(self) -> bool:
+        """True where there is more than one element to select from."""
         return any(part.stop - part.start > 1 for part in self.box)
 
     def table_bytes(self, chunks: Shape) -> int:
@@ -112,18 +112,22 @@ class Mask(_Box):
         tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + PART_BYTES * math.prod(grid)
         return tables if self.is_copy else tables + _size(self.box)
 
-    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+    def share(self, chunks: Shape) -> float:
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        return share_of_list(self.count, chunks)
+
+    def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
         # In C order: along the first axis that there is.
         along = next((j for j, part in enumerate(self.box) if part.stop - part.start > 1), 0)
         before, part, behind = self.box[:along], self.box[along], self.box[along + 1 :]
         found = 0
-        for first, n in cuts(part.stop - part.start, share, chunks[self.axis + along]):
+        for first, n in split_extent(part.stop - part.start, share, chunks[self.axis + along]):
             start = part.start + first
             box = (*before, slice(start, start + n), *behind)
-            origin = list(self.origin)
-            origin[along] += first
-            piece = _selected(self.axis, tuple(origin), self.mask, box, self.dim, self.is_copy)
+            start = list(self.start)
+            start[along] += first
+            piece = _selected(self.axis, tuple(start), self.mask, box, self.dim, self.is_copy)
             found += piece.count
             if found > self.count:
                 break
@@ -167,11 +171,11 @@ class Mask(_Box):
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
         """Return the indices of the true places, on each of the axes."""
         found = np.nonzero(self.part())
-        return tuple(first + place for first, place in zip(self.origin, found, strict=True))
+        return tuple(first + place for first, place in zip(self.start, found, strict=True))
 
 
 @dataclass(slots=True, eq=False)
-class Places(_Box):
+class Places(_InBox):
     """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
 
     Attributes
@@ -188,13 +192,30 @@ class Places(_Box):
 
     @property
     def count(self) -> int:
-        """The number of places."""
+        """The number of elements that are selected."""
         return len(self.places)
 
-    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+    @property
+    def can_be_split(self) -> bool:
+        """True where there is more than one element to select from."""
+        return self.count > 1
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Return the memory that the factor takes when it is made ready."""
+        return POINT_BYTES * self.count
+
+    def share(self, chunks: Shape) -> float:
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        return share_of_list(self.count, chunks)
+
+    def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
-        for first, n in cuts(self.count, share, 1):
+        for first, n in split_extent(self.count, share, 1):
             yield replace(self, places=self.places[first : first + n]), n
+
+    def apart(self, target: Any) -> Places:
+        """Return the factor, which no write changes."""
+        return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Mark those of its elements that lie outside a box, by its dimensions."""
@@ -203,7 +224,7 @@ class Places(_Box):
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
         """Return the indices of the places, on each of the axes."""
         found = np.unravel_index(self.places, self.extents)
-        return tuple(first + place for first, place in zip(self.origin, found, strict=True))
+        return tuple(first + place for first, place in zip(self.start, found, strict=True))
 
 
 #: The factor that a mask becomes: listed, or copied.
@@ -236,7 +257,7 @@ def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> MaskFactor
 
 def _selected(
     axis: int,
-    origin: Shape,
+    start: Shape,
     mask: NDArray[np.bool_] | Source,
     box: Box,
     dim: int,
@@ -249,10 +270,10 @@ def _selected(
             mask, box, is_copy = _copy(mask, box), _from_zero(box), True
         places = true_places(mask[box], size // _RARE)
         if places is not None:
-            return Places(axis, origin, dim, _shape(box), places)
+            return Places(axis, start, dim, _shape(box), places)
         if not is_copy:
             mask, box, is_copy = _copy(mask, box), _from_zero(box), True
-    return Mask(axis, origin, dim, mask, box, _count_true(mask, box), is_copy)
+    return Mask(axis, start, dim, mask, box, _count_true(mask, box), is_copy)
 
 
 def _count_true(mask: NDArray[np.bool_] | Source, box: Box) -> int:

@@ -187,8 +187,8 @@ class Placement(NamedTuple):
             if factor.dim < 0:
                 items.append(0)
             else:
-                cut = box[factor.dim]
-                start, count = start + cut.start * step, cut.stop - cut.start
+                piece = box[factor.dim]
+                start, count = start + piece.start * step, piece.stop - piece.start
                 items.append(slice(None, None, step))
                 dims.append(factor.dim)
             if count <= 0:
@@ -221,11 +221,11 @@ class Placement(NamedTuple):
         tables = sum(f.count * (POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
         share = config.max_memory // 2 / max(tables, 1)
         if share < 1:
-            is_cut = False
-            for part, piece in query.cut(share, self.chunks(array.chunks), by_tables=True):
-                is_cut = True
+            is_split = False
+            for part, piece in query.split(share, self.chunks(array.chunks), by_tables=True):
+                is_split = True
                 self.move(array, piece, values[part], write)
-            if is_cut:
+            if is_split:
                 return
         found = self.on_array(query)
         filled = {dim for factor in found.factors for dim in factor.dims}
@@ -262,15 +262,15 @@ class Placement(NamedTuple):
     def lifted(self, mask: MaskFactor) -> MaskFactor | None:
         """Return a mask on the array, where it lies there in one piece and in the same order."""
         factors = [self.shown.get(axis) for axis in mask.axes]
-        first, origin = factors[0], []
-        for i, (factor, start) in enumerate(zip(factors, mask.origin, strict=True)):
+        first, start = factors[0], []
+        for i, (factor, low) in enumerate(zip(factors, mask.start, strict=True)):
             if not isinstance(factor, Progression) or not isinstance(first, Progression):
                 return None
             if factor.step != 1 or factor.axis != first.axis + i:
                 return None
-            origin.append(factor.start + start)
+            start.append(factor.start + low)
         assert first is not None
-        return replace(mask, axis=first.axes[0], origin=tuple(origin))
+        return replace(mask, axis=first.axes[0], start=tuple(start))
 
     def _points(self, points: Points) -> Iterator[Points]:
         """Yield points of the view as points of the array: none where all its axes are new."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from extarray._core._state import Frame
-from extarray.selection.factors import Factor, Progression, cuts
+from extarray.selection.factors import Factor, Progression, split_extent
 from extarray.selection.masks import Mask
 
 if TYPE_CHECKING:
@@ -123,20 +123,20 @@ class Query:
         """Return how much of the query the core can list at once; 1 or more: all of it."""
         return min((factor.share(chunks) for factor in self.factors), default=math.inf)
 
-    def cut(
+    def split(
         self, share: float, chunks: Shape, by_tables: bool
     ) -> Iterator[tuple[tuple[slice, ...], Query]]:
         """Yield queries that follow each other, each with the part of the result that it selects.
 
-        Each is a share of this one, in (0, 1); it may have to be more.  Cuts lie between chunks
-        where that is possible: in the factor whose tables are largest (`by_tables`), else in the
-        first dimension of the result.  Nothing comes out where the query cannot be cut.
+        Each is a share of this one, in (0, 1); it may have to be more.  The parts meet between
+        chunks where that is possible: in the factor whose tables are largest (`by_tables`), else
+        in the first dimension of the result.  Nothing comes out where the query cannot be split.
         """
         number: int | None
         if by_tables:
             sizes = [factor.table_bytes(chunks) for factor in self.factors]
             number = sizes.index(max(sizes))
-            if not self.factors[number].can_be_cut:
+            if not self.factors[number].can_be_split:
                 return
             # The first one, so that of values for one element the last is written last.
             dims = self.factors[number].dims
@@ -152,9 +152,9 @@ class Query:
         before, start = (slice(None),) * dim, 0
         pieces: Iterator[tuple[Factor | None, int]]
         if number is None:  # a dimension that repeats what is there
-            pieces = ((None, n) for _, n in cuts(self.shape[dim], share, 1))
+            pieces = ((None, n) for _, n in split_extent(self.shape[dim], share, 1))
         else:
-            pieces = self.factors[number].cut(dim, share, chunks)
+            pieces = self.factors[number].split(dim, share, chunks)
         for factor, extent in pieces:
             if number is not None and factor is not None:
                 factors[number] = factor

@@ -14,11 +14,44 @@ from extarray.streaming.warnings import SaidOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Protocol
 
     import numpy as np
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
+
+    class ElementAccess(Protocol):
+        """The elements of a source, which each class of sources reaches in its own way."""
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Extents, in elements."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """Data type of the elements."""
+
+        @property
+        def chunks(self) -> tuple[int, ...]:
+            """Extents of a chunk, in elements."""
+
+        @property
+        def _identity(self) -> bytes:
+            """The uuid, which tells the stored elements from those of other arrays."""
+
+        def read(self, selection: Any = ...) -> NDArray[Any]:
+            """Copy of a selection."""
+
+        def write(self, selection: Any, values: Any) -> None:
+            """Write to a selection."""
+
+        def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
+            """View of a box that lies in one mapped chunk; else None."""
+
+else:
+    # For type checkers alone: at runtime it would be two classes more below every array.
+    ElementAccess = object
 
 __all__ = [
     "Line",
@@ -45,39 +78,13 @@ Line = tuple[int, int, int, "int | None"]
 _THREAD_BYTES = 1 << 23
 
 
-class Source:
+class Source(ElementAccess):
     """An operand of streamed operations; the base of all that can be one.
 
     An `ExtArray` is one, and a view of one.
     """
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-        # Only declared: the classes that derive from this one have them from the compiled core.
-        @property
-        def shape(self) -> tuple[int, ...]:
-            """Extents, in elements."""
-
-        @property
-        def dtype(self) -> np.dtype[Any]:
-            """Data type of the elements."""
-
-        @property
-        def chunks(self) -> tuple[int, ...]:
-            """Extents of a chunk, in elements."""
-
-        @property
-        def _origin(self) -> bytes:
-            """The uuid, which tells the stored elements from those of other arrays."""
-
-        def read(self, selection: Any = ...) -> NDArray[Any]:
-            """Copy of a selection."""
-
-        def write(self, selection: Any, values: Any) -> None:
-            """Write to a selection."""
-
-        def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
     # What streaming calls is of this process alone, also where `read` and `write` are of several.
 
@@ -115,7 +122,7 @@ class Source:
         self._put(key, values)
 
     @property
-    def _layout(self) -> tuple[Line, ...] | None:
+    def _lines(self) -> tuple[Line, ...] | None:
         """The places of the elements in the stored array, axis by axis; None: not known."""
         return None
 
@@ -247,5 +254,5 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
 
 def _about_bytes(box: Box) -> int:
     """Return about how many bytes of arrays the work on a box has gone through."""
-    elements: int = math.prod(cut.stop - cut.start for cut in box)
+    elements: int = math.prod(part.stop - part.start for part in box)
     return max(BLOCK_BYTES, 8 * elements)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.common.errors import ReadOnlyError
 from extarray.streaming.blocks import Source
 from extarray.streaming.elementwise import as_operand, chunks_for, part_of, shape_of
 from extarray.streaming.operands import chunks_of
@@ -36,7 +37,7 @@ class _Derived(Source):
         self.shape, self.chunks, self.dtype = shape, chunks, np.dtype(dtype)
 
     @property
-    def _origin(self) -> Any:
+    def _identity(self) -> Any:
         return self  # the elements are those of no other array
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
@@ -47,6 +48,10 @@ class _Derived(Source):
         box = tuple(slice(0, n) for n in self.shape) if selection is ... else selection
         result = self._compute(box)
         return result if result.flags.owndata else result.copy()
+
+    def write(self, selection: Any, values: Any) -> None:
+        """Refuse to write: a `ReadOnlyError`."""
+        raise ReadOnlyError("an operand that is computed as it is read cannot be written to")
 
     def _compute(self, box: Box) -> NDArray[Any]:
         """Compute a box, not to be written to: a new array, or a view of some operand."""
@@ -87,7 +92,7 @@ class Computed(_Derived):
 
 
 class Flat(_Derived):
-    """Return the elements of an array in C order, as one axis.
+    """The elements of an array in C order, as one axis.
 
     Parameters
     ----------
@@ -109,8 +114,8 @@ class Flat(_Derived):
         super().__init__((math.prod(base.shape),), (layer,), base.dtype)
 
     @property
-    def _origin(self) -> Any:
-        return self.base._origin if isinstance(self.base, Source) else self
+    def _identity(self) -> Any:
+        return self.base._identity if isinstance(self.base, Source) else self
 
     def _compute(self, box: Box) -> NDArray[Any]:
         (piece,) = box
@@ -171,7 +176,7 @@ class Joined(_Derived):
     Parameters
     ----------
     parts : sequence of Source or ndarray
-        Of one rank, and one shape but along the axis.
+        Of one shape but along the axis.
     axis : int
         At least 0.
     dtype : dtype_like
@@ -225,8 +230,8 @@ class Widened(_Derived):
         super().__init__(tuple(shape), tuple(chunks), base.dtype)
 
     @property
-    def _origin(self) -> Any:
-        return self._base._origin
+    def _identity(self) -> Any:
+        return self._base._identity
 
     def _compute(self, box: Box) -> NDArray[Any]:
         own = tuple(s for j, s in enumerate(box) if j not in self._axes)

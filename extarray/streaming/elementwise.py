@@ -305,7 +305,7 @@ def copy_of(x: Any) -> NDArray[Any]:
 def meet(x: Any, out: Any) -> bool:
     """Tell whether two arrays may share elements."""
     if isinstance(x, Source) and isinstance(out, Source):
-        return x._origin == out._origin and _lines_meet(x._layout, out._layout)
+        return x._identity == out._identity and _lines_meet(x._lines, out._lines)
     if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):
         return np.may_share_memory(x, out)
     # Of which array is not asked: chunks are small.
@@ -341,11 +341,9 @@ def _coincide(x: Any, out: Any) -> bool:
     if x.shape != out.shape:
         return False
     if isinstance(x, Source) and isinstance(out, Source):
-        layout = x._layout
+        lines = x._lines
         return (
-            layout is not None
-            and layout == out._layout
-            and all(dim is not None for *_, dim in layout)
+            lines is not None and lines == out._lines and all(dim is not None for *_, dim in lines)
         )
     return (
         isinstance(x, np.ndarray)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from extarray.streaming.operands import chunks_of, store
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -35,27 +35,24 @@ if TYPE_CHECKING:
 __all__ = ["Fold", "fold"]
 
 
-class Fold:
+class Fold(Protocol):
     """The steps of a reduction: what a box gives, and how two parts become one."""
 
-    def __init__(self) -> None:
-        #: Warnings to give at the end, each once.
-        self.notes: set[str] = set()
+    @property
+    def notes(self) -> Collection[str]:
+        """Warnings to give at the end, each once."""
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         """Return what is known from a box alone: of those elements for which `where` holds.
 
         `axes` are those that are reduced; the part is to be read only.
         """
-        raise NotImplementedError
 
     def combine(self, left: State, right: State) -> State:
         """Return what is known from two parts; `left` comes first, and may be overwritten."""
-        raise NotImplementedError
 
     def finish(self, state: State) -> NDArray[Any]:
         """Return the values of the result, with the reduced axes of length 1."""
-        raise NotImplementedError
 
 
 def fold(

@@ -194,16 +194,16 @@ class _Reader:
     def _read_band(self, target: NDArray[Any], level: int, row: int, column: int) -> None:
         """Read what lies from a row and a column of the level on."""
 
-        def cut(span: Span, first: int, n: int) -> slice:
+        def piece(span: Span, first: int, n: int) -> slice:
             step = span.step(level)
             start = span.start + first * step
             return slice(start, start + (n - 1) * step + 1, step)
 
         selection: list[Any] = list(self._at)
-        selection[self._columns.axis] = cut(self._columns, column, target.shape[1])
+        selection[self._columns.axis] = piece(self._columns, column, target.shape[1])
         is_turned = False
         if self._rows is not None:
-            selection[self._rows.axis] = cut(self._rows, row, target.shape[0])
+            selection[self._rows.axis] = piece(self._rows, row, target.shape[0])
             is_turned = self._rows.axis > self._columns.axis
         band = self._choice.read(self._array, tuple(selection))
         band = band.T if is_turned else band.reshape(-1, band.shape[-1])

@@ -473,11 +473,11 @@ def test_in_place_what_is_finished_is_not_done_again(tmp_path, capsys, from_path
     xa.from_array(values, tmp_path / "a", chunks=(1, 2)).close()
     job = {"axes": (1, 0), "chunks": 2, "in_place": True}
     with xa.rechunk(tmp_path / "a", resume=True, **job) as a:
-        uuid = a._origin
+        uuid = a._identity
     assert capsys.readouterr().err == ""
     src = tmp_path / "a" if from_path else xa.open(tmp_path / "a", "r+")
     with xa.rechunk(src, resume=True, **job) as a:
-        assert a._origin == uuid
+        assert a._identity == uuid
         assert_same(a[...], values.T)
         a.append(values.T[:1])  # it is open for writing, and may grow
     assert "nothing left to do" in capsys.readouterr().err
@@ -486,7 +486,7 @@ def test_in_place_what_is_finished_is_not_done_again(tmp_path, capsys, from_path
     other = {**job, "axes": None}
     with xa.rechunk(tmp_path / "a", resume=True, **other) as a:
         assert a.shape == (2, 4)
-        assert a._origin != uuid
+        assert a._identity != uuid
     # A copy remembers nothing of it.
     with xa.open(tmp_path / "a") as a:
         a.copy(tmp_path / "b").close()
