@@ -184,6 +184,8 @@ class Description:
     @property
     def fills(self) -> bool:
         """True where the fill value is not zero, or not an empty text."""
+        if isinstance(self.fill_value, int) and self.fill_value == 0:  # of texts as well
+            return False
         return bool(np.asarray(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
     def said(self) -> list[str]:

@@ -38,7 +38,9 @@ _KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", 
 #: Bytes of blocks that GDAL may keep of what was read.
 _KEPT_BYTES = 1 << 26
 #: Attributes that are not tags: the georeferencing, and what bands have.
-_OWN = ("crs", "transform", "scales", "offsets", "units")
+_OWN = ("crs", "transform", "scales", "offsets", "units", "colors")
+#: Kinds of tags that GDAL makes of what a file has.
+_DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
 
 @from_template("rasterio")
@@ -57,8 +59,8 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
         With the axes ``band``, ``y`` and ``x``.  Its fill value is the file's ``nodata``.  The
         attributes ``crs`` (well-known text) and ``transform`` have the georeferencing, the latter
         as 6 numbers: x is ``t[0] * column + t[1] * row + t[2]``, and y the same of the other three;
-        ``scales``, ``offsets`` and ``units`` have an entry for each band; tags are attributes, too.
-        Descriptions of bands are the coordinate ``band``.
+        ``scales``, ``offsets``, ``units`` and ``colors`` (words such as "red") have an entry for
+        each band; tags are attributes, too.  Descriptions of bands are the coordinate ``band``.
 
     Raises
     ------
@@ -184,6 +186,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 def _described(dataset: Any) -> tuple[Description, list[str]]:
     """Return what a dataset of rasterio has, and what of it no array can hold."""
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
     lost: list[str] = []
     kinds = set(dataset.dtypes)
     if len(kinds) > 1 or "complex_int16" in kinds:
@@ -202,10 +205,21 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
     ):
         if any(v != default for v in value):
             attrs[key] = [v if v is not None else "" for v in value]
+    colors = [c.name for c in dataset.colorinterp]
+    if "palette" not in colors and set(colors) - {"gray", "undefined"}:
+        attrs["colors"] = colors
     if dataset.gcps[0]:
         lost.append("the ground control points")
     if dataset.rpcs is not None:
         lost.append("the rational polynomial coefficients")
+    spaces = {s for s in dataset.tag_namespaces() if not s.startswith(("RPC", "xml:"))}
+    lost.extend(f"the tags of {s}" for s in sorted(spaces - _DERIVED) if dataset.tags(ns=s))
+    if len(dataset.subdatasets) > 1:
+        lost.append(f"images but the first of {len(dataset.subdatasets)}")
+    if "alpha" not in colors and any(
+        rasterio.enums.MaskFlags.per_dataset in flags for flags in dataset.mask_flag_enums
+    ):
+        lost.append("the mask")
     for j in range(1, n + 1):
         lost.extend(f"the tag {k!r} of band {j}" for k in dataset.tags(j))
         with contextlib.suppress(ValueError):
@@ -336,6 +350,7 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
 
 def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
     """Write tags, and what bands have."""
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
     tags = {}
     n = dataset.count
     for key, value in given.attrs.items():
@@ -345,6 +360,11 @@ def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
                     raise ValueError(f"it has no entry for each of {n} bands")
                 setattr(dataset, key, tuple(value))
             except (TypeError, ValueError) as error:
+                lost.append(f"attribute {key!r} ({error})")
+        elif key == "colors":
+            try:
+                dataset.colorinterp = tuple(rasterio.enums.ColorInterp[c] for c in value)
+            except (KeyError, TypeError, ValueError) as error:
                 lost.append(f"attribute {key!r} ({error})")
         elif key in _OWN:
             continue

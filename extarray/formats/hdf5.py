@@ -48,6 +48,7 @@ from extarray.formats.hdf5_parts import (
     stored_as,
     takes_chunks,
     text_dtype,
+    unsaid,
     write_attrs,
 )
 from extarray.formats.template import (
@@ -288,7 +289,10 @@ def source_of(dataset: Any, text: Any = None) -> Source:
     else:
         if kind.subdtype is not None:
             kind, inner = kind.subdtype
+            lost.append(f"that its elements are arrays of shape {inner}")
         kind, decode = restored(plain_dtype(h5py, kind, where, text), attrs.pop(DTYPE_NOTE, None))
+        if decode is None:
+            lost.extend(unsaid(h5py, dataset))
     names = h5py.check_enum_dtype(dataset.dtype)
     if names is not None and ENUM in attrs:
         lost.append("the names of the enumeration")
@@ -577,6 +581,9 @@ def put(group: Any, fresh: Any, name: str, scales: list[Any]) -> None:
     place = name if name.startswith("/") else f"{group.name.rstrip('/')}/{name}"
     group.file.move(temporary, place)
     parent = group.file[place].parent
+    is_held = bool(scales) and "CLASS" in fresh.attrs  # HDF5 takes it for that of a scale
+    if is_held:
+        h5py.h5a.rename(fresh.id, b"CLASS", b"CLASS.held")
     for scale, axis, each in scales:
         if scale == place.rpartition("/")[2]:
             fresh.make_scale(scale)
@@ -594,6 +601,8 @@ def put(group: Any, fresh: Any, name: str, scales: list[Any]) -> None:
             write_attrs(h5py, parent[scale].attrs, each.attrs, [])
             parent[scale].make_scale(scale)
         fresh.dims[axis].attach_scale(parent[scale])
+    if is_held:
+        h5py.h5a.rename(fresh.id, b"CLASS.held", b"CLASS")
 
 
 # -- whole files ---------------------------------------------------------------------------------
@@ -606,12 +615,29 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
     lost: list[str] = []
     with opened(file, "r") as outer:
         groups, names = {"": read_attrs(h5py, outer.attrs, lost)}, []
+        seen = {outer.id: "/"}
 
-        def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset):
-                names.append(name)
-            elif isinstance(item, h5py.Group):
-                groups[name] = read_attrs(h5py, item.attrs, lost)
+        def visit(prefix: str, group: Any) -> None:
+            for key in group:
+                name, link = prefix + key, group.get(key, getlink=True)
+                if isinstance(link, h5py.SoftLink):
+                    lost.append(f"{name!r} (a link to {link.path!r})")
+                    continue
+                if isinstance(link, h5py.ExternalLink):
+                    lost.append(f"{name!r} (a link to {link.path!r} of the file {link.filename!r})")
+                    continue
+                item = group[key]
+                if item.id in seen:
+                    lost.append(f"{name!r} (another name of {seen[item.id]!r})")
+                    continue
+                seen[item.id] = name
+                if isinstance(item, h5py.Dataset):
+                    names.append(name)
+                elif isinstance(item, h5py.Group):
+                    groups[name] = read_attrs(h5py, item.attrs, lost)
+                    visit(f"{name}/", item)
+                else:
+                    lost.append(f"{name!r} (a data type)")
 
         @contextlib.contextmanager
         def source(name: str) -> Iterator[Source]:
@@ -620,7 +646,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
             yield found
 
         with of_library(file, _TITLE):
-            outer.visititems(visit)
+            visit("", outer)
         yield WholeSource(groups, names, source, lost)
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "stored_as",
     "takes_chunks",
     "text_dtype",
+    "unsaid",
     "write_attrs",
 ]
 
@@ -56,9 +57,10 @@ _LEAST_MAPPED = 1 << 18
 #: What netCDF says of a dimension that has no coordinate.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 #: Attributes by which HDF5 and netCDF keep names of axes: what they say is in `dims` and `coords`.
+#: Scales have ``CLASS`` and ``NAME`` as well, which others, such as images, use for themselves.
 INTERNAL = frozenset(
     [
-        *["CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"],
+        *["DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"],
         *["_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"],
     ]
 )
@@ -171,6 +173,25 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dt
     return dtype
 
 
+def unsaid(h5py: Any, dataset: Any) -> list[str]:
+    """Return what a type of HDF5 says beside the dtype of the elements, in words."""
+    dtype, kind = dataset.dtype, dataset.id.get_type()
+    lost = [
+        f"the names of the enumeration in the field {name!r}"
+        for name, entry in (dtype.fields or {}).items()
+        if h5py.check_enum_dtype(entry[0].base) is not None
+    ]
+    text = h5py.check_string_dtype(dtype)
+    if text is not None and text.length is not None:
+        if text.encoding == "utf-8":
+            lost.append("that its texts are of UTF-8")
+        if kind.get_strpad() == h5py.h5t.STR_SPACEPAD:
+            lost.append("that spaces at the end of its texts are padding")
+    if kind.get_class() == h5py.h5t.BITFIELD:
+        lost.append("that its elements are bit fields")
+    return lost
+
+
 def text_dtype(elements: Any, text: Any) -> np.dtype[Any]:
     """Return the fixed dtype for texts of variable length, which are gone through if need be.
 
@@ -210,11 +231,14 @@ def fixed_text(values: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArra
 def read_attrs(h5py: Any, attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
     """Return the attributes of an object of h5py, but those that HDF5 has for itself."""
     result: dict[str, Any] = {}
+    own = _own_names(attrs)
     for name in attrs:
-        if name in INTERNAL:
+        if name in own:
             continue
         try:
             value = attrs[name]
+            if h5py.check_enum_dtype(attrs.get_id(name).dtype) is not None:
+                lost.append(f"the names of the enumeration in attribute {name!r}")
         except (OSError, TypeError, ValueError, RuntimeError, KeyError) as error:
             lost.append(f"attribute {name!r} ({error})")
             continue
@@ -230,6 +254,15 @@ def read_attrs(h5py: Any, attrs: Mapping[str, Any], lost: list[str]) -> dict[str
             continue
         result[name] = value
     return result
+
+
+def _own_names(attrs: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of attributes that HDF5 and netCDF have for themselves."""
+    try:
+        is_scale = attrs.get("CLASS", b"") in (b"DIMENSION_SCALE", "DIMENSION_SCALE")
+    except (OSError, TypeError, ValueError, RuntimeError, KeyError):
+        is_scale = False
+    return INTERNAL | {"CLASS", "NAME"} if is_scale else INTERNAL
 
 
 def write_attrs(h5py: Any, target: Any, attrs: Mapping[str, Any], lost: list[str]) -> None:
@@ -271,7 +304,8 @@ def fill_value(dataset: Any, kind: np.dtype[Any]) -> Any:
         if filled is None or filled.dtype != kind:
             return 0
         return filled[()] if filled.tobytes().strip(b"\0") else 0
-    return np.asarray(value, dataset.dtype.base).astype(kind)[()]
+    values = np.unique(np.asarray(value, dataset.dtype.base).astype(kind))
+    return values[0] if values.size == 1 else 0
 
 
 def read_axes(h5py: Any, dataset: Any, given: Description, lost: list[str]) -> None:
@@ -344,8 +378,13 @@ def labels(h5py: Any, scale: Any, extent: int) -> NDArray[Any]:
 
 def copy_attrs(h5py: Any, old: Any, new: Any) -> None:
     """Copy attributes as they are, and attach the scales."""
+    for j in range(len(old.shape)):
+        new.dims[j].label = old.dims[j].label
+        for scale in old.dims[j].values():
+            new.dims[j].attach_scale(scale)
+    own = _own_names(old.attrs)
     for name in old.attrs:
-        if name in INTERNAL:
+        if name in own:
             continue
         source = h5py.h5a.open(old.id, name.encode())
         target = h5py.h5a.create(new.id, name.encode(), source.get_type(), source.get_space())
@@ -354,10 +393,6 @@ def copy_attrs(h5py: Any, old: Any, new: Any) -> None:
         values = np.empty(source.shape, source.dtype)
         source.read(values)
         target.write(values)
-    for j in range(len(old.shape)):
-        new.dims[j].label = old.dims[j].label
-        for scale in old.dims[j].values():
-            new.dims[j].attach_scale(scale)
 
 
 def encoded(values: NDArray[Any]) -> NDArray[Any]:

@@ -479,8 +479,12 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
             name = _chosen(where, name, _names_73(file))
             dataset = file[name]
             said = _said_class(dataset)
+            if "MATLAB_sparse" in dataset.attrs and isinstance(dataset, h5py.Group):
+                raise _no_numbers(name, "a sparse matrix")
             if not isinstance(dataset, h5py.Dataset) or said not in {*_NAMES.values(), "logical"}:
-                raise _no_numbers(name, f"of MATLAB's class {said or 'struct'!r}")
+                is_plain = not said and isinstance(dataset, h5py.Dataset)
+                kind = "of no class of MATLAB's" if is_plain else f"of MATLAB's class {said!r}"
+                raise _no_numbers(name, kind if said or is_plain else "a struct")
             kind = dataset.dtype
             if kind.names == ("real", "imag"):
                 kind = np.result_type(kind["real"], np.complex64)

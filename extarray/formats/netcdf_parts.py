@@ -115,25 +115,46 @@ def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
         if kind in "Mm" and "i8" in known:
             return Stored(np.dtype("i8"), (), lambda x: _numbers(x), {**note, **_time_attrs(dtype)})
     if dtype.names is not None and model == "NETCDF4":
-        for name, entry in dtype.fields.items():  # type: ignore[union-attr]
-            if entry[0].base.str[1:] not in known[1:] or not entry[0].base.isnative:
-                raise DTypeError(
-                    f"the field {name!r} is of {entry[0]}, which netCDF does not have in a record; "
-                    "use numbers in this machine's byte order"
-                )
+        _check_fields(dtype)
         return Stored(dtype)
     other = "" if model == "NETCDF4" else "; a file of format='NETCDF4' has more types"
     raise DTypeError(f"netCDF has no elements of {dtype} in a file of {model}{other}")
 
 
+def _check_fields(dtype: np.dtype[Any]) -> None:
+    """Refuse records with fields that netCDF does not have.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError.
+    """
+    for name, entry in dtype.fields.items():  # type: ignore[union-attr]
+        base = entry[0].base
+        if base.names is not None and not entry[0].shape:
+            _check_fields(base)
+        elif base.str[1:] not in _PLAIN or not base.isnative:
+            raise DTypeError(
+                f"the field {name!r} is of {entry[0]}, which netCDF does not have in a record; "
+                "use numbers in this machine's byte order, and arrays of 'S1' for text"
+            )
+
+
 def labels_as(values: NDArray[Any], model: str) -> Stored:
-    """Return how netCDF has labels: as `stored_as`, and integers as smaller ones that hold them.
+    """Return how netCDF has labels: as `stored_as`, but texts as such where it has them.
+
+    Integers are smaller ones in netCDF 3, where these hold them.
 
     Raises
     ------
     DTypeError
         A TypeError: there is no such way.
     """
+    if values.dtype.kind == "U" and model == "NETCDF4":
+        longest = max(map(len, values.ravel().tolist()), default=1)
+        is_said = values.dtype == np.dtype(f"U{max(1, longest)}")
+        note = {} if is_said else {DTYPE_NOTE: json.dumps(encode_dtype(values.dtype))}
+        return Stored(np.dtype(object), (), lambda x: x.astype(object), note)
     kind = np.dtype(np.int32)
     is_wide = values.dtype.kind in "iu" and values.dtype.str[1:] not in _CLASSIC
     if model.startswith("NETCDF3") and is_wide and np.array_equal(values.astype(kind), values):
@@ -191,6 +212,9 @@ def restored(
         if wanted.kind in "iuf" and wanted.char not in "gG" and dtype.kind in "if":
             del attrs[DTYPE_NOTE]
             return wanted, ndim, lambda x: x.astype(wanted)
+        if wanted.kind == "U" and dtype.kind == "O":
+            del attrs[DTYPE_NOTE]
+            return wanted, ndim, lambda x: x.astype(wanted)
         stored = stored_as(wanted, "NETCDF4" if dtype.str[1:] == "i8" else "NETCDF3_CLASSIC")
     except (FormatError, DTypeError, ValueError, TypeError):
         return nothing
@@ -224,7 +248,9 @@ def restored(
 def variable_type(dataset: Any, stored: Stored, attrs: dict[str, Any], name: str) -> Any:
     """Return what `createVariable` takes for a dtype; types of its own are made in the dataset."""
     if stored.dtype.names is not None:
-        return dataset.createCompoundType(stored.dtype, f"{name}_t")
+        return _compound_type(dataset, stored.dtype, name)
+    if stored.dtype.kind == "O":
+        return str
     names = attrs.get(ENUM)
     if (
         stored.dtype.kind in "iu"
@@ -235,6 +261,14 @@ def variable_type(dataset: Any, stored: Stored, attrs: dict[str, Any], name: str
     ):
         return dataset.createEnumType(stored.dtype, f"{name}_t", attrs.pop(ENUM))
     return stored.dtype
+
+
+def _compound_type(dataset: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Make a type of records, and those of the records in it, which have to be there first."""
+    for field, entry in dtype.fields.items():  # type: ignore[union-attr]
+        if entry[0].base.names is not None:
+            _compound_type(dataset, entry[0].base, f"{name}_{field}")
+    return dataset.createCompoundType(dtype, f"{name}_t")
 
 
 def read_attrs(variable: Any, lost: list[str]) -> dict[str, Any]:
@@ -369,6 +403,10 @@ def read_coords(
             values = decode(values)
         elif values.dtype.kind == "O":
             values = values.astype(str)
+        elif (
+            values.dtype == "S1" and values.size and own and own[-1] not in dims
+        ):  # texts, as CF has them
+            values = np.ascontiguousarray(values).view(f"S{values.shape[-1]}")[..., 0]
         own = own[: values.ndim]
         if not set(own) <= set(dims):
             lost.append(f"coordinate {name!r}, which has other dimensions")

@@ -112,3 +112,45 @@ def test_what_a_file_cannot_be(file):
         rasterio.open(file, "w", driver="GTiff", **options).close()
     with pytest.raises(xa.DTypeError, match="complex_int16"):
         xa.from_geotiff(file)
+
+
+def test_colors_of_bands_come_back(file, tmp_path, recwarn):
+    x = np.arange(4 * 20 * 30, dtype="u1").reshape(4, 20, 30)
+    settings = {"count": 4, "height": 20, "width": 30, "dtype": "uint8", "photometric": "rgb"}
+    with quiet_georeference(), rasterio.open(file, "w", "GTiff", ALPHA="YES", **settings) as f:
+        f.write(x)
+        colors = f.colorinterp
+    a = xa.from_geotiff(file)
+    assert a.attrs["colors"] == ["red", "green", "blue", "alpha"]
+    xa.to_geotiff(a, tmp_path / "copy.tif")
+    with quiet_georeference(), rasterio.open(tmp_path / "copy.tif") as f:
+        assert f.colorinterp == colors and np.array_equal(f.read(), x)
+    assert not [w for w in recwarn.list if issubclass(w.category, xa.LossyWarning)]
+
+
+def test_what_a_file_has_beside_its_image_is_named(file):
+    x = np.ones((2, 20, 30), "u1")
+    settings = {"count": 2, "height": 20, "width": 30, "dtype": "uint8"}
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        quiet_georeference(),
+        rasterio.open(file, "w", "GTiff", **settings) as f,
+    ):
+        f.write(x)
+        f.update_tags(ns="MINE", key="value")
+        f.write_mask(np.eye(20, 30) > 0)
+    with pytest.warns(xa.LossyWarning, match=r"the tags of MINE; the mask"):
+        a = xa.from_geotiff(file)
+    b = xa.from_array(x, attrs={"colors": ["none", "such"]})
+    with pytest.warns(xa.LossyWarning, match=r"'colors'"):
+        xa.to_geotiff(b, f"{file}.2.tif")
+    assert np.array_equal(a[...], x)
+
+
+def test_further_images_are_named(file):
+    tifffile = pytest.importorskip("tifffile")
+    x = np.arange(3 * 20 * 30, dtype="u2").reshape(3, 20, 30)
+    tifffile.imwrite(file, x, photometric="minisblack")
+    with pytest.warns(xa.LossyWarning, match="images but the first of 3"):
+        a = xa.from_geotiff(file)
+    assert np.array_equal(a[0], x[0])

@@ -44,10 +44,13 @@ def test_what_is_none_in_version_7_3(file):
             f[name].attrs["MATLAB_class"] = np.bytes_(said)
         f.create_group("some").attrs["MATLAB_class"] = np.bytes_("struct")
         f.create_group("#refs#")
+        f.create_group("sparse").attrs.update({"MATLAB_class": "double", "MATLAB_sparse": 3})
+        f["plain"] = np.ones((2, 3))
         f["empty"] = np.array([0, 3], "u8")
         f["empty"].attrs["MATLAB_class"] = np.bytes_("double")
         f["empty"].attrs["MATLAB_empty"] = np.uint8(1)
-    for name, words in (("word", "char"), ("cells", "cell"), ("some", "struct")):
+    kinds = {"word": "char", "cells": "cell", "some": "struct", "sparse": "a sparse", "plain": "no"}
+    for name, words in kinds.items():
         with pytest.raises(xa.DTypeError, match=words):
             xa.from_mat(file, name)
     flags = xa.from_mat(file, "flags")

@@ -93,6 +93,69 @@ def test_open_chunks_are_mapped_and_written_whole(file, tmp_path, shape, filled,
         assert np.array_equal(f["y"][...], a[3:, ::2])
 
 
+def test_elements_that_are_arrays(file):
+    h5py = pytest.importorskip("h5py")
+    x = np.arange(24, dtype="f4").reshape(4, 3, 2)
+    with h5py.File(file, "w") as f:
+        f.create_dataset("x", (4,), np.dtype(("f4", (3, 2))))[...] = x
+    with pytest.warns(xa.LossyWarning, match=r"arrays of shape \(3, 2\)"):
+        a = xa.from_hdf5(file, "x")
+    assert np.array_equal(a[...], x)
+
+
+def _low_level(f, name, kind, shape):
+    import h5py
+
+    return h5py.Dataset(h5py.h5d.create(f.id, name, kind, h5py.h5s.create_simple(shape)))
+
+
+def test_what_a_type_says_and_no_dtype_does_is_named(file):
+    h5py = pytest.importorskip("h5py")
+    padded = h5py.h5t.C_S1.copy()
+    padded.set_size(4)
+    padded.set_strpad(h5py.h5t.STR_SPACEPAD)
+    with h5py.File(file, "w") as f:
+        f["utf8"] = np.array(["\u00e9".encode()], h5py.string_dtype("utf-8", 4))
+        f["records"] = np.ones(2, [("n", "i4"), ("kind", h5py.enum_dtype({"A": 1}, "u1"))])
+        _low_level(f, b"padded", padded, (2,))[...] = [b"ab", b"xyz"]
+        _low_level(f, b"bits", h5py.h5t.STD_B16LE, (2,))[...] = [1, 2]
+        f["noted"] = np.arange(2)
+        f["noted"].attrs.create("kind", 1, dtype=h5py.enum_dtype({"A": 1}, "u1"))
+    for name, words in (
+        ("utf8", "UTF-8"),
+        ("records", "field 'kind'"),
+        ("padded", "padding"),
+        ("bits", "bit fields"),
+        ("noted", "enumeration in attribute 'kind'"),
+    ):
+        with pytest.warns(xa.LossyWarning, match=words):
+            a = xa.from_hdf5(file, name)
+        assert len(a) in (1, 2)
+
+
+def test_attributes_that_scales_have_are_kept_of_others(file, tmp_path, recwarn):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(file, "w") as f:
+        f["picture"] = np.zeros((2, 3), "u1")
+        f["x"] = np.arange(3)
+        f["x"].make_scale("x")
+        f["picture"].dims[1].attach_scale(f["x"])
+        f["picture"].attrs.update({"CLASS": np.bytes_("IMAGE"), "NAME": "north"})
+    a = xa.from_hdf5(file, "picture")
+    assert a.attrs["CLASS"] == b"IMAGE" and a.attrs["NAME"] == "north"
+    assert "CLASS" not in xa.from_hdf5(file, "x").attrs
+    xa.to_hdf5(a, tmp_path / "copy.h5", "picture")
+    with h5py.File(tmp_path / "copy.h5") as f:
+        assert f["picture"].attrs["CLASS"] == b"IMAGE" and f["x"].is_scale
+        assert f["picture"].dims[1][0] == f["x"]
+    with xa.map_hdf5(tmp_path / "copy.h5", "picture") as m:
+        m.extend(0, 1)
+        m.write_back()
+    with h5py.File(tmp_path / "copy.h5") as f:
+        assert f["picture"].attrs["CLASS"] == b"IMAGE" and f["picture"].shape == (3, 3)
+    assert not recwarn.list
+
+
 # -- netCDF --------------------------------------------------------------------------------------
 
 
@@ -111,6 +174,51 @@ def test_groups_of_netcdf(file):
     with nc.Dataset(file) as d:
         assert d["run/other/new"].dimensions == ("z", "x") and "x" not in d["run/other"].dimensions
     assert xa.file_formats()["netcdf"].names(file) == ["x", "run/deep/level", "run/other/new"]
+
+
+def test_records_in_records_of_netcdf(file, tmp_path):
+    pytest.importorskip("netCDF4")
+    inner = np.dtype([("x", "u1"), ("y", "f8")])
+    kind = np.dtype([("n", "i1"), ("place", inner), ("name", "S1", (3,)), ("m", "f4", (2, 2))])
+    x = np.zeros(4, kind)
+    x["n"], x["place"]["y"], x["name"], x["m"] = [1, 2, 3, 4], 2.5, [b"a", b"b", b"c"], np.eye(2)
+    xa.to_netcdf(xa.from_array(x), file, "v")
+    a = xa.from_netcdf(file, "v")
+    assert all(np.array_equal(a[...][name], x[name]) for name in kind.names)
+    xa.to_netcdf(a, tmp_path / "copy.nc", "v")
+    b = xa.from_netcdf(tmp_path / "copy.nc", "v")
+    assert b.dtype == a.dtype and b[...].tobytes() == a[...].tobytes()
+    for strange in ([("p", inner, (2,))], [("p", [("q", ">i4")])], [("z", "c8")]):
+        with pytest.raises(xa.DTypeError):
+            xa.to_netcdf(xa.zeros(2, strange), tmp_path / "none.nc", "v")
+
+
+@pytest.mark.parametrize("width", [2, 7])
+@pytest.mark.parametrize("model", ["NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC"])
+def test_labels_that_are_texts(file, model, width, recwarn):
+    nc = pytest.importorskip("netCDF4")
+    labels = np.array(["a", "\u00e9x", ""], f"U{width}")
+    codes = np.array([b"a", b"bb", b""], "S2")
+    coords = {"x": {"dims": ["x"], "data": labels}, "code": {"dims": ["x"], "data": codes}}
+    a = xa.from_array(np.zeros(3), dims=["x"], attrs={"coords": coords})
+    xa.to_netcdf(a, file, "v", format=model)
+    found = xa.from_netcdf(file, "v").attrs["coords"]
+    for name, values in (("x", labels), ("code", codes)):
+        assert np.array_equal(found[name]["data"], values)
+        assert found[name]["data"].dtype == values.dtype
+    with nc.Dataset(file) as d:
+        assert (d["x"].dtype is str) == (model == "NETCDF4")
+    assert not recwarn.list
+
+
+def test_labels_that_are_characters(file):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(file, "w") as d:
+        for name, n in (("x", 2), ("letters", 3)):
+            d.createDimension(name, n)
+        d.createVariable("v", "f4", ("x",)).coordinates = "name"
+        d.createVariable("name", "S1", ("x", "letters"))[:] = [[*"abc"], [*"de"] + [b""]]
+    assert xa.from_netcdf(file, "v").attrs["coords"]["name"]["data"].tolist() == [b"abc", b"de"]
 
 
 # -- formats of other packages -------------------------------------------------------------------

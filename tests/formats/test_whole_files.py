@@ -117,6 +117,27 @@ def test_what_no_array_has_is_named(tmp_path):
         assert h["texts"][1] == "bc"
 
 
+def test_links_are_named(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["run/level"] = [1, 2]
+        f["soft"], f["far"] = h5py.SoftLink("/run/level"), h5py.ExternalLink("other.h5", "/x")
+        f["second"], f["run/round"], f["kind"] = f["run/level"], f["/"], np.dtype("i4")
+    with pytest.warns(errors.LossyWarning) as caught:
+        g = xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "g")
+    assert list(g) == ["run"] and list(g["run"]) == ["level"]
+    text = str(caught[0].message)
+    for words in (
+        "'soft' (a link to '/run/level')",
+        "'far' (a link to '/x' of the file 'other.h5')",
+        "'second' (another name of 'run/level')",
+        "'run/round' (another name of '/')",
+        "'kind' (a data type)",
+    ):
+        assert words in text
+
+
 def test_what_fails_leaves_nothing(group, tmp_path):
     import h5py
 
