@@ -22,11 +22,11 @@ import numpy as np
 from extarray.apps.scenes import Mosaic, load
 from extarray.cli._checks import Checker, CheckError
 from extarray.common.errors import ExtArrayError
+from extarray.common.limits import limits
 
 __all__ = ["Reader", "main"]
 
 _IDLE = 0.001  # seconds between two looks at the array when nothing was new
-_REAP = 5.0  # seconds that a reader gets to end before it is killed
 
 
 @final
@@ -98,11 +98,11 @@ class Reader:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(_REAP)
+                self._process.wait(limits.reader_patience)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._listener.join(_REAP)
+        self._listener.join(limits.reader_patience)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -141,7 +141,7 @@ class Reader:
     def _status(self) -> int | None:
         """Return its exit status; None if it has said its last word and yet does not end."""
         try:
-            return self._process.wait(_REAP)
+            return self._process.wait(limits.reader_patience)
         except subprocess.TimeoutExpired:
             return None
 

@@ -26,6 +26,7 @@ from extarray.cli._progress import Progress
 from extarray.cli._reader import Reader
 from extarray.common.errors import ExistsError, ExtArrayError
 from extarray.common.extras import require
+from extarray.common.limits import limits
 
 __all__ = ["demo"]
 
@@ -33,7 +34,6 @@ _MADE_BY = "extarray demo"
 _PIECES = (24, 24, 20)  # about how many pieces an axis is cut into
 _GRID = (10, 10, 8)  # the largest grid of chunks: a growth map that can still be read
 _LAG = 8  # the reader must see something new at least once in so many arrivals
-_REWRITE_SHARE = 0.25  # of the time limit: what rewriting the other file may cost
 
 
 def _seconds(text: str) -> float:
@@ -157,7 +157,7 @@ def _take_in(
     deadline = time.monotonic() + args.limit
     writer = Checker(scene.data, np.random.default_rng(seeds[0]))
     growths = []
-    with _Conventional(args.out / "rewritten.npy", args.limit * _REWRITE_SHARE) as other:
+    with _Conventional(args.out / "rewritten.npy", args.limit * limits.rewriting_share) as other:
         data = mosaic.expected(scene.data, _whole(mosaic.shape))
         _append(a, data, 0)
         other.start(data)

@@ -27,6 +27,7 @@ from extarray.cli._command import (
 from extarray.cli._selection import parse_selection, parse_value
 from extarray.cli.look import is_folder, opened, opened_group
 from extarray.common.errors import ArgumentError, ExtArrayError, FormatError
+from extarray.common.limits import limits
 from extarray.formats.description import Description
 from extarray.formats.files import of_library
 from extarray.formats.registry import file_formats, format_of
@@ -35,7 +36,6 @@ from extarray.formats.transfer import Format, Source, load, runs
 __all__ = ["elements_in", "export", "import_"]
 
 _STDIN = "the standard input"
-_STEP_BYTES = 1 << 22
 
 #: Formats whose files become groups as wholes.
 _WHOLE = ("hdf5", "netcdf", "zarr")
@@ -312,6 +312,6 @@ def _pour(view: Any) -> None:
             "shape": tuple(view.shape),
         },
     )
-    for box in runs(tuple(view.shape), view.dtype.itemsize, _STEP_BYTES):
+    for box in runs(tuple(view.shape), view.dtype.itemsize, limits.printed_bytes):
         stream.write(view[(*box, ...)].tobytes())
     stream.flush()

@@ -24,6 +24,7 @@ from extarray.cli._command import (
 from extarray.cli._output import plain, print_json, print_table, print_text
 from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
+from extarray.common.limits import limits
 from extarray.grid.drawing import axis_titles, segments
 
 __all__ = [
@@ -41,7 +42,6 @@ __all__ = [
 
 #: Elements at both ends of an axis that NumPy prints of many, and how many it prints wholly.
 _EDGE, _MOST = 3, 1000
-_STEP_BYTES = 1 << 22
 
 HISTORY = ("segment", "axis", "by", "first index", "start address", "chunks")
 
@@ -159,7 +159,7 @@ def _print_elements(a: Any) -> None:
     from extarray.formats.transfer import runs
 
     end = ""
-    for box in runs(a.shape, a.itemsize, _STEP_BYTES):
+    for box in runs(a.shape, a.itemsize, limits.printed_bytes):
         values = a[(*box, ...)]
         rows = values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
         for row in rows:

@@ -14,8 +14,10 @@ class Limits:
     """Sizes and times that no user sets; results do not depend on them."""
 
     # -- threads ---------------------------------------------------------------------------------
-    #: Bytes that make a thread worth its while.
+    #: Bytes that make a thread worth its while: of a transfer, and of chunks that are summed.
     share_bytes: int = 1 << 23
+    #: The same of an operation that goes box by box.
+    streamed_bytes: int = 1 << 23
     # -- selections ------------------------------------------------------------------------------
     #: Bits for an element that is listed: its place in the chunk, and its number.
     element_bits: int = 64
@@ -30,6 +32,8 @@ class Limits:
     has_range_locks: bool = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     #: Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
     commit_patience: float = 5.0
+    #: Bytes of chunks that are compared with their sums between two reports of progress.
+    compared_bytes: int = 1 << 26
     # -- rechunking and repair -------------------------------------------------------------------
     #: Bytes of a step, where memory allows: a call for less costs more than the copying, and what
     #: is much larger is not in the caches any more when it is written.
@@ -65,6 +69,25 @@ class Limits:
     view_runs: int = 1 << 20
     #: Bytes that are added to under one lock, unless a chunk has more: others wait for as long.
     locked_bytes: int = 1 << 20
+    #: Bytes of the factors of a product that a rank holds at once, twice: of those with which it
+    #: computes, and of the next ones, which are under way.
+    panel_bytes: int = 1 << 25
+    # -- beside the array ------------------------------------------------------------------------
+    #: Elements of a coordinate of xarray's that attributes hold: each commit of them writes all.
+    coordinate_elements: int = 1 << 16
+    #: Bytes that a command reads at once, to print them or to hand them on.
+    printed_bytes: int = 1 << 22
+    #: Seconds that the reader of a demo gets to end before it is killed.
+    reader_patience: float = 5.0
+    #: Of the time limit of a demo: what rewriting the other file may cost.
+    rewriting_share: float = 0.25
+    #: Bytes of the elements of a plane that a page in the browser shows.
+    plane_bytes: int = 1 << 27
+    #: Elements of the first, coarsest picture of a plane.
+    coarsest_elements: int = 256
+    #: Pages of the file that are read between two looks at the clock: those that come next may take
+    #: much longer than those before.
+    band_pages: int = 8192
 
 
 limits = Limits()

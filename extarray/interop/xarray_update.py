@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import extarray as xa
 from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
 from extarray.common.extras import require
+from extarray.common.limits import limits
 from extarray.interop.xarray_encode import as_dtype, boxes, encode_like
 from extarray.interop.xarray_store import (
     DATASET,
@@ -34,9 +35,6 @@ __all__ = ["coords_form", "metadata_of", "update_array", "update_dataset"]
 
 xr: Any = require("xarray", "xarray", "the xarray backend")
 conventions: Any = require("xarray.conventions", "xarray")
-
-#: Elements of a coordinate that attributes hold: each commit of them writes all.
-MOST_COORDS = 1 << 16
 
 
 def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
@@ -88,7 +86,7 @@ def metadata_of(path: Path) -> Path:
 
 def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
     """Return a coordinate in the form that the attribute ``"coords"`` has."""
-    if variable.size > MOST_COORDS:
+    if variable.size > limits.coordinate_elements:
         raise ArgumentError(
             f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
             "folder: array.to_dataset().extarray.to_extarray(folder)"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.common.limits import limits
 from extarray.mpi.access import OneSidedAccess, label
 from extarray.mpi.patches import Section, steps_between
 from extarray.mpi.requests import as_item, check_same_kind
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Collectives", "GlobalSection", "Operand"]
 
-# What a rank holds of the factors of a product at once, twice: of that with which it computes, and
-# of the next one, which is under way.
-_PANEL_BYTES = 1 << 25
 # Less than so many columns at once are slower to multiply than to fetch.
 _LEAST_PANEL = 128
 
@@ -528,7 +526,7 @@ def _product(
     rows, columns = (_sides_of(section, j, sides[j]) for j in section.axes)
     shape = tuple(side[-1].place.stop for side in (rows, columns))
     dtype = np.result_type(a.dtype, b.dtype)
-    most = max(_LEAST_PANEL, _PANEL_BYTES // (sum(shape) * dtype.itemsize))
+    most = max(_LEAST_PANEL, limits.panel_bytes // (sum(shape) * dtype.itemsize))
     edges = [one._array._window.layout.edges(one._section, j) for one, j in ((a, 1), (b, 0))]
     steps = steps_between({*edges[0], *edges[1]}, _LEAST_PANEL, most)
     # Ranks begin at different steps, so that they do not all ask one rank at a time.

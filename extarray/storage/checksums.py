@@ -20,6 +20,7 @@ import numpy as np
 from extarray._core._transfers import quiet_number
 from extarray.common.config import config
 from extarray.common.errors import CorruptError
+from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.format._crc import crc32c, crc32c_ranges
 from extarray.format.checksum_table import decode_sums, encode_sums, sums_capacity
@@ -47,11 +48,7 @@ __all__ = [
 
 # Sums that are written in one piece.
 SUMS_AT_ONCE = 1 << 16
-# Bytes of chunks that make a thread worthwhile.
-_THREAD_BYTES = 1 << 23
 
-# Bytes that are read between two reports of progress.
-_STEP_BYTES = 1 << 26
 # How often a chunk is looked at before it counts as damaged, as a writer may be at work.
 _LOOKS = 3
 
@@ -83,7 +80,7 @@ def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> ND
     """Compute the checksums of chunks as they are in ``.xta``, on as many threads as pay off."""
     offsets = addresses * chunk_bytes + data.start
     n = len(offsets)
-    shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
+    shares = min(config.threads, n, max(1, n * chunk_bytes // limits.share_bytes))
     if shares <= 1:
         with data as fd:
             return crc32c_ranges(fd, offsets, chunk_bytes)
@@ -364,7 +361,7 @@ class Comparison:
 
     def run(self, n_chunks: int, progress: Callable[[int, int], None] | None) -> NDArray[np.int64]:
         """Return the addresses of the chunks, of the first `n_chunks`, that do not fit."""
-        step = max(1, min(SUMS_AT_ONCE, _STEP_BYTES // self._header.chunk_bytes))
+        step = max(1, min(SUMS_AT_ONCE, limits.compared_bytes // self._header.chunk_bytes))
         found = [np.empty(0, np.int64)]
         self._look_at_table()
         for first in range(0, n_chunks, step):
@@ -383,7 +380,7 @@ class Comparison:
 
         Addresses come in rising order; some may be repeated.
         """
-        step = max(1, _STEP_BYTES // self._header.chunk_bytes)
+        step = max(1, limits.compared_bytes // self._header.chunk_bytes)
         found = [np.empty(0, np.int64)]
         for first in range(0, len(addresses), step):
             wrong = addresses[first : first + step]

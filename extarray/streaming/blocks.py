@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
+from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.grid.tiles import BLOCK_BYTES
 from extarray.streaming.mapped_pages import Passing
@@ -73,9 +74,6 @@ __all__ = [
 #: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
 #: shows them in this order; None: in another one, -1: no axis, but one index.
 Line = tuple[int, int, int, "int | None"]
-
-#: The least share of a thread.
-_THREAD_BYTES = 1 << 23
 
 
 class Source(ElementAccess):
@@ -222,7 +220,7 @@ def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -
     ``np.errstate`` of the caller; what NumPy warns of is said once.  The first exception ends the
     work and is raised here.
     """
-    n_threads = max(1, min(config.threads, nbytes // _THREAD_BYTES))
+    n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
     with SaidOnce():
         if n_threads > 1:
             _share(work, boxes, n_threads)

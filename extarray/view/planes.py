@@ -20,15 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError, BoundsError
+from extarray.common.limits import limits
 from extarray.view.encoding import Choice
 
 __all__ = ["Abandoned", "Plane", "Span", "check_span", "read_plane"]
 
-_COARSEST = 256  # elements of the first picture
 _BAND_SECONDS = 0.03  # between two looks at the clock, and at whether the picture is still wanted
-_BAND_PAGES = 8192  # those that come next may take much longer than those before
 _PAGE = 4096  # bytes
-_MOST_BYTES = 1 << 27  # of the elements of a picture
 
 
 class Abandoned(Exception):  # noqa: N818 -- nothing went wrong
@@ -116,8 +114,8 @@ def read_plane(
     extents = [span.stop - span.start for span in (rows, columns) if span is not None]
     levels = range(max(1, *extents).bit_length() + 1)
     size = choice.dtype.itemsize
-    finest = next((k for k in levels if count(k) * size <= _MOST_BYTES), levels[-1])
-    coarsest = next((k for k in levels if count(k) <= _COARSEST), levels[-1])
+    finest = next((k for k in levels if count(k) * size <= limits.plane_bytes), levels[-1])
+    coarsest = next((k for k in levels if count(k) <= limits.coarsest_elements), levels[-1])
     now = max(finest, coarsest if level is None else min(level, coarsest))
     end = time.perf_counter() + seconds
     plane: Plane | None = None
@@ -180,8 +178,8 @@ class _Reader:
                 raise Abandoned
             if end is not None and clock > end:
                 raise _Late
-            pages = min(_BAND_PAGES, int(_BAND_SECONDS / max(self.rate, 1e-9)))
-            most = max(_COARSEST, pages * in_page)
+            pages = min(limits.band_pages, int(_BAND_SECONDS / max(self.rate, 1e-9)))
+            most = max(limits.coarsest_elements, pages * in_page)
             down = max(1, min(height - row, most // width)) if column == 0 else 1
             across = min(width - column, most) if down == 1 else width
             self._read_band(values[row : row + down, column : column + across], level, row, column)

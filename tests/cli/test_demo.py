@@ -21,6 +21,7 @@ import extarray as xa
 from extarray import cli
 from extarray.apps import scenes
 from extarray.cli import _checks, _progress, _reader, demo
+from extarray.common.limits import limits
 from extarray.errors import ArgumentError, MissingError, MissingExtraError
 
 pytest.importorskip("matplotlib")
@@ -200,7 +201,7 @@ class TestMainJob:
         assert (status, err) == (0, "")
 
     def test_rewriting_is_given_up_when_it_takes_too_long(self, run, monkeypatch):
-        monkeypatch.setattr(demo, "_REWRITE_SHARE", 1e-9)
+        monkeypatch.setattr(limits, "rewriting_share", 1e-9)
         status, out, _ = run()
         assert status == 0
         assert "rewriting took too long after 1 of" in out
@@ -304,7 +305,7 @@ class TestChecksCanFail:
             return grow(*args)
 
         monkeypatch.setattr(demo, "_grow", stop)
-        monkeypatch.setattr(_reader, "_REAP", 0.5)
+        monkeypatch.setattr(limits, "reader_patience", 0.5)
         began = time.monotonic()
         self.failed(run("--limit", 4), "has not seen", "in time")
         assert time.monotonic() - began < 30

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray.array.lazy import LazyView
-from extarray.streaming import blocks
+from extarray.common.limits import limits
 
 __all__ = ["assert_close", "compared", "masks", "numbers", "outcome", "small_boxes", "some_nans"]
 
@@ -28,7 +28,7 @@ _OF_OPERATIONS = ("invalid value", "divide by zero", "overflow", "underflow")
 def small_boxes(nbytes: int = 64, threads: int = 2):
     """Boxes of a few elements, on several threads."""
     with (
-        mock.patch.object(blocks, "_THREAD_BYTES", 1),
+        mock.patch.object(limits, "streamed_bytes", 1),
         xa.config.set(max_memory=nbytes * 4 * threads, threads=threads),
     ):
         yield

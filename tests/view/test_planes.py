@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.view import planes
 from extarray.view.encoding import choices_of
 from extarray.view.planes import Abandoned, Span, check_span, read_plane
@@ -74,7 +75,7 @@ def test_without_time_the_first_picture_is_coarse_and_those_after_it_are_finer(a
 
 
 def test_large_elements_are_never_read_in_full(array, monkeypatch):
-    monkeypatch.setattr(planes, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(limits, "plane_bytes", 1000)
     got = plane(array, [5, 0, 0], Span(1, 0, 41, 41), Span(2, 0, 52, 52), seconds=10)
     assert got.level == 0  # there is no finer one to ask for
     assert got.values.nbytes <= 1000
@@ -82,8 +83,8 @@ def test_large_elements_are_never_read_in_full(array, monkeypatch):
 
 
 def test_bands_and_parts_of_rows_make_the_same_plane(array, monkeypatch):
-    monkeypatch.setattr(planes, "_COARSEST", 10)
-    monkeypatch.setattr(planes, "_BAND_PAGES", 1)
+    monkeypatch.setattr(limits, "coarsest_elements", 10)
+    monkeypatch.setattr(limits, "band_pages", 1)
     got = plane(array, [0, 0, 9], Span(1, 0, 41, 41), Span(0, 0, 30, 30), level=0)
     np.testing.assert_array_equal(got.values, VALUES[:, :, 9].T)
 
@@ -97,7 +98,7 @@ def test_time_that_is_over_gives_what_there_is(array, monkeypatch):
     # The first level was fast, so finer ones are tried; then the clock jumps.
     times = iter([0.0] * 4)
     monkeypatch.setattr(planes.time, "perf_counter", lambda: next(times, 9.0))
-    monkeypatch.setattr(planes, "_COARSEST", 40)
+    monkeypatch.setattr(limits, "coarsest_elements", 40)
     got = plane(array, [0] * 3, Span(1, 0, 41, 41), Span(2, 0, 52, 52), seconds=1.0)
     assert got.level > 0
     np.testing.assert_array_equal(got.values, VALUES[0, :: got.steps[0], :: got.steps[1]])
