@@ -27,6 +27,7 @@ cdef tuple as_tuple(const index_t *values, int n):
 
 
 @cython.final
+@cython.freelist(2)      # a growth makes one, and the one before goes
 cdef class Frame:
     """An array as it is at one moment: what indices mean, and where the elements are."""
 

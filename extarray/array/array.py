@@ -35,7 +35,7 @@ from extarray.selection.execution import read_query, write_query
 from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -1733,12 +1733,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         """The uuid, which tells the elements from those of other arrays."""
         return self._store.now.header.uuid
 
-    def _check(self, what: str | None = None) -> None:
-        """Raise where the array is closed, or `what` would change a read-only one."""
-        facts.check(self, what)
-
-    def _check_sole(self, what: str) -> None:
-        facts.check_sole(self, what)
+    # Methods as they stand: growth by a few chunks is so quick that a call more would count.
+    _check = facts.check
+    _check_sole = facts.check_sole
 
     def _axis(self, axis: SupportsIndex | str) -> int:
         """Return the number of an axis, counted from 0; a text is its name."""
@@ -1748,11 +1745,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return self._store.now.attrs
 
-    def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        facts.save_attrs(self, change)
-
-    def _set_policy(self, growth: GrowthPolicy) -> None:
-        facts.set_policy(self, growth)
+    _save_attrs = facts.save_attrs
+    _set_policy = facts.set_policy
 
     def _place_elements(self) -> None:
         life.place_elements(self)

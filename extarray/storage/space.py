@@ -49,9 +49,12 @@ class Allocator:
         if pair.region is not None and not (sparse and new <= self.length):
             pair.check_length()  # else it is being made, or not lengthened
         self._commits.begin_growth()
-        parts = [(old, new)] if runs is None else list(runs)
-        taken = 0 if sparse and is_zero else sum(stop - start for start, stop in parts)
-        too_much = pair.data.exceeds_disk(taken)
+        if runs is None:
+            parts, taken = [(old, new)], new - old
+        else:
+            parts = list(runs)
+            taken = sum(stop - start for start, stop in parts)
+        too_much = pair.data.exceeds_disk(0 if sparse and is_zero else taken)
         if not is_zero and pair.sums is not None:
             pair.sums.doubt()
         try:
