@@ -84,6 +84,17 @@ class InOrder:
     def _key_dtype(self) -> np.dtype[Any]:
         return np.dtype(f"u{self._width // 8}")
 
+    def count(self, past_nan: bool) -> int | None:
+        """Return how many elements count, with NaNs or past them; None: a NaN is the result."""
+        n = math.prod(self._shape)
+        if past_nan and self.n_nan < n:
+            return n - self.n_nan
+        return None if self.n_nan else n
+
+    def last(self) -> NDArray[Any]:
+        """Return the last element, which is a NaN if there are any, as an array of one."""
+        return self.at(np.array([math.prod(self._shape) - 1]))
+
     def at(self, positions: NDArray[np.intp]) -> NDArray[Any]:
         """Return the elements at positions of the order, which come in any order and any shape."""
         if not positions.size:
@@ -318,11 +329,9 @@ def _stream_median(function: Callable[..., Any], past_nan: bool) -> None:
 
     def of_region(a: Any, box: Box) -> Any:
         in_order = InOrder(a, box)
-        n = math.prod(s.stop - s.start for s in box)
-        if past_nan and in_order.n_nan < n:
-            n -= in_order.n_nan
-        elif in_order.n_nan:
-            return function(in_order.at(np.array([n - 1])))
+        n = in_order.count(past_nan)
+        if n is None:
+            return function(in_order.last())
         return function(in_order.at(np.unique([(n - 1) // 2, n // 2])))
 
     @streams(function)
@@ -427,11 +436,9 @@ def _stream_quantile(function: Callable[..., Any], scale: int, past_nan: bool) -
 
         def of_region(a: Any, box: Box) -> Any:
             in_order = InOrder(a, box)
-            n = math.prod(s.stop - s.start for s in box)
-            if past_nan and in_order.n_nan < n:
-                n -= in_order.n_nan
-            elif in_order.n_nan:
-                return by_numpy(in_order.at(np.array([n - 1])))
+            n = in_order.count(past_nan)
+            if n is None:
+                return by_numpy(in_order.last())
             fraction = np.asarray(fractions)
             positions = _discrete(n, fraction, method)
             if positions is not None:
