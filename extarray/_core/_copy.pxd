@@ -45,6 +45,7 @@ cdef struct job_t:
     layout_t layout
     const axial_t *axial
     bint write
+    bint is_new                         # what is written has no pages in the system's cache yet
     bint stream
     ahead_t *ahead                      # NULL: elements are moved; else the file is asked for them
     index_t piece                       # what of new chunks is written at once: a power of two

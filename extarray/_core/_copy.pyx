@@ -45,6 +45,8 @@ cdef extern from "_block.h":
 cdef enum:
     # Below this new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
+    # Of a chunk that is new in part: below this to clear large pages takes less than many calls.
+    LEAST_NEW = 1 << 13
     # In a transfer of no more than this, page faults cost more than to join new chunks, however
     # small; in a larger one the kernel reads ahead, and there are few of them.
     FEW_BYTES = 1 << 22
@@ -110,6 +112,7 @@ cdef int prepare(
     job.axial = axial
     job.user = user
     job.write = False
+    job.is_new = False
     job.stream = False
     job.ahead = NULL
     job.piece = PIECE
@@ -215,12 +218,12 @@ cdef int file_part(
     cdef index_t limit = PIECE if job.write and L.base == NULL else STAGE
     cdef index_t n, i = 0, m = 1
     cdef int axis = slowest_axis(job, count), failure = 0
-    cdef bint is_solid = span == size
+    cdef bint has_no_gaps = span == size
     cdef char *stage
-    if axis < 0 or (is_solid and (span <= limit or not job.write) and is_run(job, count)):
+    if axis < 0 or (has_no_gaps and (span <= limit or not job.write) and is_run(job, count)):
         # One run on both sides.
         return move_bytes(L, user, size, offset, job.write)
-    if span <= limit and (is_solid or (
+    if span <= limit and (has_no_gaps or (
             not job.write and (span <= GAP_BYTES or span <= GAP_FACTOR * size))):
         stage = stage_of(w, span)
         if stage == NULL:
@@ -232,7 +235,7 @@ cdef int file_part(
             xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
         return failure
     n = count[axis]
-    if is_solid or not job.write:
+    if has_no_gaps or not job.write:
         m = step_that_fits(span, n, size, limit)
     while i < n and failure == 0:
         count[axis] = min(m, n - i)
@@ -520,7 +523,8 @@ cdef int transfer_part(
 ) noexcept nogil:
     """Move the part of the selection that lies in the chunk at `address`."""
     cdef const layout_t *L = &job.layout
-    cdef index_t offset = address * L.chunk_bytes
+    cdef index_t offset = address * L.chunk_bytes, span
+    cdef char *base = L.base
     cdef char *chunk
     cdef int failure
     if job.ahead != NULL:
@@ -533,6 +537,13 @@ cdef int transfer_part(
         failure = end_fresh(job, w)     # the stage may be needed
         if failure:
             return failure
+    if job.is_new and L.place == NULL:
+        span = span_of(count, stride, L.ndim, L.itemsize)
+        if span >= LEAST_NEW and span == size_of(count, L.ndim, L.itemsize):
+            # The kernel makes pages of what is written alone, and need not clear them.
+            return file_part(job, w, offset + at, user, stride, count)
+        if LEAST_NEW <= span <= L.chunk_bytes // 2:
+            base = L.pages
     failure = reach(L, address, job.write)
     if failure == THROUGH_FILE:
         if L.place != NULL:
@@ -540,7 +551,7 @@ cdef int transfer_part(
         return file_part(job, w, offset + at, user, stride, count)
     if failure:
         return failure
-    chunk = L.base + offset
+    chunk = base + offset
     if L.place != NULL:
         permute(job, chunk, user, first, count, NULL)
     elif job.write:
@@ -558,8 +569,8 @@ cdef bint goes_by_rows(const job_t *job) noexcept nogil:
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
-        job.ahead == NULL and job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0
-        and L.base != NULL and L.place == NULL and not L.hollow
+        job.ahead == NULL and not job.is_new and job.stream and (job.write or xa_reads_by_rows())
+        and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
         and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
 
 

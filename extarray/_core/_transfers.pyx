@@ -120,6 +120,7 @@ cdef class Transfers(ArrayState):
                 job.layout.base = job.layout.pages
                 failure = run(&job, NULL, NULL)
             else:
+                job.is_new = write and is_outside(s, &frame.now)
                 failure = self._run_large(frame, &job, size)
         finally:
             if pieces != room:
@@ -169,6 +170,7 @@ cdef class Transfers(ArrayState):
             limit = config.max_memory // (8 * max(1, config.threads))
             while job.piece < STAGE and 2 * job.piece <= limit:
                 job.piece *= 2
+            job.is_new = job.layout.base != NULL and job.layout.fd >= 0 and job.is_new
         if size >= CHECK_BYTES and is_truncated(frame):
             self._raise_truncated()
         memset(zeros, 0, sizeof(zeros))
@@ -774,6 +776,15 @@ cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noe
         else:
             return PART
     return how
+
+
+cdef bint is_outside(const selection_t *s, const frame_t *now) noexcept:
+    """Tell whether a selection begins outside the bounds, as what is appended does."""
+    cdef int j
+    for j in range(s.ndim):
+        if s.start[j] < 0 or s.start[j] >= now.bounds[j]:
+            return True
+    return False
 
 
 cdef bint looks_cold(Region region, const job_t *job, index_t size) noexcept:

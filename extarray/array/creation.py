@@ -101,8 +101,8 @@ def create(
     dtype : dtype_like
         Any NumPy type of fixed size, either byte order; default float64.
     chunks : int or sequence of int, optional
-        Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes;
-        at most four times what a small array has.
+        Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes, or, where
+        one axis has length 0, good for appends along it; at most four times what a small array has.
     fill_value : scalar
         Of elements that were never written.  Default 0, which costs nothing at growth; for texts
         and records it means zero bytes, as in ``np.zeros``.

@@ -250,6 +250,8 @@ def as_source(
     fill : callable
         Gives the value of what is masked, a scalar of this dtype, or of that of `x`.
     """
+    if type(x) is np.ndarray:
+        return x  # and NumPy's module of masked arrays need not be loaded
     if isinstance(x, Source):
         return x._verified()
     if isinstance(x, np.ma.MaskedArray):

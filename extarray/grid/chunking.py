@@ -30,6 +30,10 @@ MAX_NDIM = 32
 # Large enough that a system call and a page fault cost little beside the bytes, small enough that
 # a scalar or a thin slice does not drag in megabytes.
 TARGET_BYTES = 512 * 1024
+# Of a box that is appended one chunk has so much, in parts of each axis that are equal if there are
+# any within a factor of the best; of very long axes they are not looked for.
+_APPENDED_BYTES = 64 * 1024
+_NEAR, _MOST_PARTS = 1.5, 1 << 12
 # A small array has no chunk beyond so many times its own size, unless that is less than some bytes.
 _FEW, _LEAST_BYTES = 4, 1024
 # Elements of all factors of a product that are held together: beyond, one factor after the other.
@@ -108,9 +112,12 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     Notes
     -----
     All axes get the same extent, but no axis gets more than it has; what short axes leave goes to
-    the others.  An axis of length 0 or 1 is one that will grow: it counts as long.  Then each
-    extent is evened out, so that the last chunk of an axis is nearly full.  Where elements are
-    larger than the target, a chunk is one element.
+    the others.  An axis of length 1 is one that will grow: it counts as long, and so do axes of
+    length 0 where there are several.  Then each extent is evened out, so that the last chunk of an
+    axis is nearly full.  Where elements are larger than the target, a chunk is one element.
+
+    A single axis of length 0 is the one that is appended to, first by boxes with all of the other
+    axes: of each box a chunk has one run of 64 KiB, or all if that is less.
 
     A small array, of known shape, is one chunk, with room to grow along axes of length 1: but to
     four times what it has, or 1 KiB, at most.
@@ -120,10 +127,12 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     >>> choose_chunks((512, 217, 204), 2)
     (64, 55, 51)
     >>> choose_chunks((0, 765, 700), 2)
-    (64, 64, 64)
+    (9, 153, 175)
     >>> choose_chunks((100,), 8), choose_chunks((1, 48), 8)
     ((100,), (4, 48))
     """
+    if shape.count(0) == 1:
+        return _for_appends(shape, shape.index(0), itemsize)
     wanted = max(1.0, TARGET_BYTES / itemsize)
     open_axes = list(range(len(shape)))
     elements = math.prod(shape)
@@ -161,6 +170,32 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
         j = min(room, key=chunks.__getitem__)
         chunks[j] = int(min(2 * chunks[j], length[j]))
     return tuple(chunks)
+
+
+def _for_appends(shape: tuple[int, ...], axis: int, itemsize: int) -> tuple[int, ...]:
+    """Choose a chunk shape for what is appended along an axis, one element or more at a time."""
+    chunks = list(shape)
+    wanted = max(1.0, _APPENDED_BYTES / itemsize)
+    # Short axes first: what they leave goes to the others.
+    others = sorted((j for j in range(len(shape)) if j != axis), key=shape.__getitem__)
+    for i, j in enumerate(others):
+        chunks[j] = _part_of(shape[j], max(1.0, wanted) ** (1 / (len(others) - i)))
+        wanted /= chunks[j]
+    chunks[axis] = max(1, TARGET_BYTES // (math.prod(chunks[j] for j in others) * itemsize))
+    return tuple(chunks)
+
+
+def _part_of(n: int, side: float) -> int:
+    """Return the extent of parts of `n` elements, about `side`: equal parts where that is possible.
+
+    A chunk at the edge that has less than the others would have rows with gaps between them.
+    """
+    fewest, most = math.ceil(n / (side * _NEAR)), math.floor(n * _NEAR / side)
+    counts = range(max(1, fewest), most + 1 if most <= _MOST_PARTS else 0)
+    even = [n // k for k in counts if n % k == 0]
+    if even:
+        return min(even, key=lambda extent: abs(math.log(extent / side)))
+    return n if n <= side else math.ceil(n / math.ceil(n / side))
 
 
 def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:

@@ -1,8 +1,14 @@
-"""What is not in the system's cache is read right, and brings no more of the file than it needs."""
+"""What is not in the system's cache is read right, and brings no more of the file than it needs.
+
+What is appended makes no more pages than it writes.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +92,53 @@ def test_nothing_else_is_brought(tmp_path, model, name, engine):
             array[selection]
         # The metadata, and the pages of code that are met for the first time, are among it.
         assert brought() - before <= 1.5 * needed + (1 << 18)
+
+
+# -- appends -------------------------------------------------------------------------------------
+
+
+def cached(path: Path) -> int:
+    """Bytes of a file that are in the system's cache."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        window = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        first = ctypes.c_char.from_buffer(window)
+        try:
+            place = ctypes.c_void_p(ctypes.addressof(first))
+            assert libc.mincore(place, ctypes.c_size_t(size), pages) == 0
+        finally:
+            del first
+            window.close()
+    return sum(page & 1 for page in pages) * mmap.PAGESIZE
+
+
+FRAME = (256, 384)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mincore tells of the system's cache on Linux")
+@pytest.mark.parametrize("chunks", [(16, 128, 128), (32, 256, 96), (7, 100, 384), None], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"sparse": True}, {"engine": "pread"}, {"growth": "doubling"}], ids=str
+)
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_an_append_makes_the_pages_that_it_writes(tmp_path, options, chunks, side):
+    rng = np.random.default_rng(3)
+    frames = rng.integers(0, 60000, (40, *FRAME)).astype("u2")
+    with xa.create(tmp_path / "a", (0, *FRAME), "u2", chunks=chunks, **options) as array:
+        for i in range(len(frames)):
+            array.append(frames[i : i + 1], side=side)
+            if i in (0, 20):
+                # A part of a chunk may begin and end in the midst of a page.
+                n_parts = array.axial.size // array.axial.grid[0]
+                written = frames[: i + 1].nbytes + 2 * (i + 1) * n_parts * mmap.PAGESIZE
+                assert cached(tmp_path / "a.xta") <= written
+        model = frames if side == "end" else frames[::-1]
+        np.testing.assert_array_equal(array[...], model)
+        array[3:30, 5:200, 7:300] = 5
+        assert (array[3:30, 5:200, 7:300] == 5).all()
+    with xa.open(tmp_path / "a") as array:
+        model = model.copy()
+        model[3:30, 5:200, 7:300] = 5
+        np.testing.assert_array_equal(array[...], model)
