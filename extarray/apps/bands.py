@@ -35,12 +35,12 @@ def bands(array: xa.ExtArray, axis: int, nbytes: int) -> Iterator[slice]:
 
 
 def communicator(array: xa.ExtArray) -> Any:
-    """Return the communicator of an array that was opened with one, else None."""
+    """Return the communicator that an array was opened with, or None."""
     return getattr(array, "comm", None)
 
 
 def share(array: xa.ExtArray, axis: int) -> None:
-    """Cut an array between the ranks along one axis alone; nothing to do without ranks."""
+    """Divide an array among the ranks along one axis alone; without ranks, leave it as it is."""
     comm = communicator(array)
     if comm is not None:
         grid = [comm.size if j == axis else 1 for j in range(array.ndim)]

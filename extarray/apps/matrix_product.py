@@ -153,7 +153,7 @@ def _fetch(panels: tuple[_Panel, _Panel], tile: tuple[slice, slice], step: slice
 
 
 def _own(array: GlobalArray, box: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return what this rank has of a box that lies at the origin of a global array.
+    """Return this rank's part of a box that lies at the origin of a global array.
 
     First its places in `access`, then in the files.
     """

@@ -1680,7 +1680,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         return facts.stores().references(self, name, zarr_format)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """Return what names the elements in dask's graphs: it changes when they may have."""
+        """Return a name of the elements in dask's graphs; it changes when they may have changed."""
         return copies.token(self)
 
     __array_namespace__ = dlpack.namespace

@@ -140,7 +140,7 @@ _load_rechunk: list[Callable[[], Callable[..., Any]]] = []
 
 
 def provide_rechunk(load: Callable[[], Callable[..., Any]]) -> None:
-    """Name what imports `rechunk`, when it is first used."""
+    """Set the function that imports `rechunk` when it is first used."""
     _load_rechunk[:] = [load]
 
 
@@ -168,7 +168,7 @@ class Made:
         return self._kind._open(path, mode, 0, "auto")
 
     def store(self, array: Any) -> Any:
-        """Return what an array is stored in."""
+        """Return the store of an array."""
         return array._store
 
 
@@ -187,7 +187,7 @@ def repack(
 
 
 def reduced(array: Copied) -> tuple[Any, ...]:
-    """Return what pickles an array: a path, or the elements."""
+    """Return the pickle of an array: a path, or the elements."""
     array._check()
     store, files = array._store, array._store.files
     now = store.now
@@ -244,7 +244,7 @@ def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], grow
 
 
 def token(array: Copied) -> tuple[Any, ...]:
-    """Return what names the elements in dask's graphs: it changes when they may have changed."""
+    """Return a name of the elements in dask's graphs; it changes when they may have changed."""
     array._check()
     files = array._store.files
     if files is not None and files.now.mode == "r":

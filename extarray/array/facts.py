@@ -89,7 +89,7 @@ class Writers(Protocol):
         """Open a pair of files, as a store whose writers get along in this way."""
 
     def serve(self, array: Any) -> None:
-        """Be the policy of an array, which is open."""
+        """Serve as the policy of an open array."""
 
     def make_locks(self) -> None:
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""
@@ -311,7 +311,7 @@ class Grown(Protocol):
 
 
 def html(array: Shown) -> str:
-    """Return what shows an array in a notebook: a table, its chunks, and how it grew."""
+    """Return an array as HTML for a notebook: a table, its chunks, and how it grew."""
     if array.closed:
         return f"<code>{_later.escape(repr(array))}</code>"
     axial: Grown = array.axial
@@ -320,7 +320,7 @@ def html(array: Shown) -> str:
 
 
 def html_of_view(view: Any, array: Shown, index: str) -> str:
-    """Return what shows a view in a notebook: a table; `index` is its index in the array."""
+    """Return a view as HTML for a notebook: a table; `index` is its index in the array."""
     facts = {name: getattr(view, name) for name in ("shape", "chunks", "dtype", "dims")}
     facts.update(bytes=view.nbytes, index=index)
     shown: str = _later.describe_view(facts, array.info())
@@ -331,12 +331,12 @@ _make: list[Callable[[Any], Any]] = []
 
 
 def provide_pictures(make: Callable[[Any], Any]) -> None:
-    """Name what makes the pictures of an array, whose room is above this one."""
+    """Set the function that makes the pictures of an array; its room is above this one."""
     _make[:] = [make]
 
 
 def pictures(array: Shown) -> Any:
-    """Return what draws an array."""
+    """Return the function that draws an array."""
     return _make[0](array)
 
 
@@ -344,7 +344,7 @@ _stores: list[Callable[[], Any]] = []
 
 
 def provide_stores(find: Callable[[], Any]) -> None:
-    """Name what shows arrays as Zarr, whose room is above this one."""
+    """Set the function that shows arrays as Zarr; its room is above this one."""
     _stores[:] = [find]
 
 

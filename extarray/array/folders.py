@@ -214,14 +214,14 @@ class _InFolder:
         return path
 
     def kind(self, key: str) -> str | None:
-        """Return what has a name: an array, a group, or None."""
+        """Return the kind of the member of a name: an array, a group, or None."""
         path = self.path(key)
         if key and os.path.exists(f"{path}.xmd"):
             return _ARRAY
         return _GROUP if path.is_dir() and not (key and path.is_symlink()) else None
 
     def entries(self, key: str) -> list[tuple[str, str]]:
-        """Return names and kinds of what is in a group, sorted by name."""
+        """Return the names and kinds of the members of a group, sorted by name."""
         found = {}
         with family("cannot list the group '{}'", self.root / key):
             for entry in os.scandir(self.path(key)):
@@ -232,7 +232,7 @@ class _InFolder:
         return sorted(found.items())
 
     def load_attrs(self, key: str) -> bytes | None:
-        """Return what the file of the attributes has, or None where it is not there."""
+        """Return the content of the file of the attributes, or None if there is no such file."""
         with family("cannot read '{}'", self.root / key / ATTRS_NAME):
             try:
                 return (self.path(key) / ATTRS_NAME).read_bytes()
@@ -276,16 +276,16 @@ class _InPacked:
         return self.root / key
 
     def kind(self, key: str) -> str | None:
-        """Return what has a name: an array, a group, or None."""
+        """Return the kind of the member of a name: an array, a group, or None."""
         name = f"{self._prefix}{key}".removesuffix("/")
         return _ARRAY if name in self._arrays else _GROUP if name in self._groups else None
 
     def entries(self, key: str) -> list[tuple[str, str]]:
-        """Return names and kinds of what is in a group, sorted by name."""
+        """Return the names and kinds of the members of a group, sorted by name."""
         return sorted(self._inside.get(f"{self._prefix}{key}".removesuffix("/"), {}).items())
 
     def load_attrs(self, key: str) -> bytes | None:
-        """Return what the attributes' member has, or None where there is none."""
+        """Return the content of the attributes' member, or None if there is no such member."""
         member = self._groups[f"{self._prefix}{key}".removesuffix("/")]
         if member is None:
             return None
@@ -442,7 +442,7 @@ class Group(MutableMapping[str, Any]):
     # -- names -----------------------------------------------------------------------------------
 
     def _full(self, name: str) -> str:
-        """Return the name in the group that was opened; what is no name of a member is refused."""
+        """Return the full name of a member in the opened group; refuse what cannot be a name."""
         if not isinstance(name, str):
             raise ArgumentTypeError(f"a name must be a str, not {type(name).__name__}")
         problem = "it is empty" if not name else check_member_name(f"{name}/")
@@ -454,7 +454,7 @@ class Group(MutableMapping[str, Any]):
         return f"{self._key}/{name}" if self._key else name
 
     def _kind(self, name: str) -> tuple[str, str | None]:
-        """Return the full name, and what has it."""
+        """Return the full name of a member, and its kind."""
         self._session.check()
         key = self._full(name)
         folder = key

@@ -204,7 +204,7 @@ def close_all() -> None:
 
 
 def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
-    """Arrays, open, each once."""
+    """Return the arrays, each once; raise where one is closed."""
     members = [] if isinstance(arrays, ExtArray) else list(arrays)
     if isinstance(arrays, ExtArray) or not all(isinstance(a, ExtArray) for a in members):
         raise ArgumentTypeError("give a list of arrays of extarray, such as [a, b]")
@@ -260,7 +260,7 @@ class _Block:
             array._store.group.hold()
 
     def _held(self) -> list[tuple[ExtArray, Any]]:
-        """Arrays that are held, with their marks, for the last time."""
+        """Return the held arrays with their marks, for the last time."""
         held = list(zip(self.members, self.marks, strict=False))
         self.marks = []
         return held
@@ -299,7 +299,7 @@ class _Block:
             raise failure
 
     def forget(self) -> None:
-        """In a forked child: the block goes on in the parent alone."""
+        """Leave the block in a forked child: it goes on in the parent alone."""
         _of_thread.inside = False
         marks, self.marks = self.marks, []
         for array, mark in itertools.zip_longest(self.members, marks):
@@ -416,7 +416,7 @@ def _updates(
 
 
 def _moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
-    """Yield what several looks show at one and the same moment, again and again for a while.
+    """Yield what several looks show at one moment, and try again for a while.
 
     Each round takes all of them.  If no other has changed since the round before than the first,
     they all were at the moment of that first look as they are now.

@@ -214,7 +214,7 @@ def _text_length(dtype: np.dtype[Any]) -> int:
 
 
 def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> None:
-    """Write what `as_source` gave to a box; what is no array in memory goes block by block."""
+    """Write what `as_source` gave to a box; anything but an array in memory goes block by block."""
     if isinstance(values, np.ndarray):
         array._write_box(start, stop, values)
         return
@@ -239,7 +239,7 @@ def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> No
 def as_source(
     x: Any, dtype: np.dtype[Any] | None = None, fill: Callable[[], Any] = lambda: 0
 ) -> Any:
-    """Return what elements are read from: `x` where it can be sliced, else an array of it.
+    """Return `x` if elements can be read from it by slices, else an array made of it.
 
     Parameters
     ----------

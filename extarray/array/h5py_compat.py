@@ -154,7 +154,7 @@ def iter_chunks(
 
 
 def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return what a dataset of h5py or zarr says of itself, as options of `create`.
+    """Return the properties of a dataset of h5py or zarr, as options of `create`.
 
     `dtype` is that of the elements as they are read.  Nothing is said for what has no form here:
     chunks that memory does not hold, attributes that are references.
@@ -181,7 +181,7 @@ def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
 def options_like(
     like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any] | None
 ) -> dict[str, Any]:
-    """Return what an array says of itself, as options of `create` for another one.
+    """Return the properties of an array, as options of `create` for another one.
 
     That one has its own shape or dtype, where these are given: what does not fit to them is left
     out.
@@ -206,7 +206,7 @@ def options_like(
 
 
 def _options_of_ours(x: Any) -> dict[str, Any]:
-    """Return what an array of ours says of itself, or a view of one, or what is read late."""
+    """Return the properties of one of our arrays, of a view, or of an array that is read late."""
     found = {name: getattr(x, name) for name in ("chunks", "fill_value") if hasattr(x, name)}
     if getattr(x, "dims", None) is not None:
         found["dims"] = x.dims

@@ -329,7 +329,7 @@ class LazyView(Late):
         return LazyView(self._array, self._factors, self._shape, self._of_record(found))
 
     def _of_record(self, field: Field | None) -> Field | None:
-        """Return where a field of what the view has is in the array's elements; None: all of it."""
+        """Return the place of a field of the view in the array's elements; None: all of it."""
         own = self._field
         if own is None or field is None:
             return own if field is None else field
@@ -511,7 +511,7 @@ class LazyView(Late):
         return np.broadcast_to(view, [part.stop - part.start for part in box])
 
     def _locate(self, key: Any) -> tuple[int, ...] | None:
-        """Return the index of an element in the array; None where `key` is none of one."""
+        """Return the index of an element in the array; None where `key` is not that of one."""
         indices = index_of_element(key, self._shape)
         if indices is None:
             return None
@@ -638,7 +638,7 @@ def everything(array: Any) -> LazyView:
 
 
 def _index_text(factor: AxisFactor) -> str:
-    """Return what a view has of an axis, as brackets have it."""
+    """Return the part of an axis that a view has, as an index in brackets."""
     if not isinstance(factor, Progression):
         return f"{factor.count} indices"
     if factor.dim < 0:

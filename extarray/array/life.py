@@ -178,7 +178,7 @@ def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Wri
 
 
 def _inherit(array: Living) -> None:
-    """In a forked child, hold no lock that a thread of the parent held, and nothing half done.
+    """Drop, in a forked child, the locks that threads of the parent held, and what is half done.
 
     Where the array has files, it is open for reading.  If what counts cannot be told it is closed.
     """
@@ -330,7 +330,7 @@ class Host:
     __slots__ = ()
 
     def name(self, array: Stored) -> str:
-        """Return what messages call the array."""
+        """Return the name of the array in messages."""
         return "the array" if array.path is None else f"'{array.path}'"
 
     def path(self, array: Stored) -> str | None:
@@ -409,7 +409,7 @@ class Host:
             array._know_cuts(number, inner)
 
     def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return which chunks do not fit their checksums; None where nobody can tell."""
+        """Return the chunks that do not match their checksums; None if it is impossible to tell."""
         return _files(array).chunk_sums.unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
@@ -496,7 +496,7 @@ def replaced_error(array: Living) -> ReplacedError:
 
 
 def _become_successor(array: Any) -> None:
-    """Be the array that has the path now, in place of the one whose files were replaced."""
+    """Become the array that has the path now, as the files of this one were replaced."""
     before = _files(array)
     now = before.now
     try:

@@ -345,7 +345,7 @@ def _wanted(
 def _record(
     array: ExtArray | LazyView, chunks: Any, axes: Any, order: Any, dtype: Any, in_place: bool
 ) -> bytes:
-    """Return what the new array remembers of its making: the uuid before, and of the arguments.
+    """Return the note of how the new array is made: the uuid of the old one, and the arguments.
 
     In place the array before is gone when the arguments are given again, so that they alone tell.
     """
@@ -365,7 +365,7 @@ def _has_done(array: ExtArray, work: Transformation) -> bool:
 
 
 def attrs_of_view(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
-    """Return the attributes, with the labels of what the source shows.
+    """Return the attributes, with the labels of the elements that the source shows.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ def attrs_of_view(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]
 
 
 def _taken(factor: AxisFactor, extent: int) -> Taken:
-    """Return what a view has of an axis."""
+    """Return the part of an axis that a view has."""
     axis = factor.dims[0] if factor.dims else None
     if not isinstance(factor, Progression):
         return Taken(factor.indices[0], axis)

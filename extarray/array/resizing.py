@@ -262,7 +262,7 @@ def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
 def _runs_needed(
     array: Resizable, change: Change, n_chunks: int
 ) -> Iterator[tuple[int, int]] | None:
-    """Runs of bytes that need room, of the `n_chunks` that the grid has gained; None: all of them.
+    """Yield runs of bytes that need room, of `n_chunks` that the grid has gained; None: of all.
 
     Where the bounds have moved in before, it has chunks that no growth to come need ever reach, as
     beside a window that rolls along two axes: those get no room.  Should they be reached, `renew`
@@ -362,14 +362,14 @@ def give_back_chunks(array: Resizable, change: Change) -> None:
 
 
 def _addresses(array: Resizable, boxes: Iterable[Corners]) -> Iterator[Runs]:
-    """Runs of addresses, many at a time, that boxes of chunks take."""
+    """Yield runs of addresses, many at a time, that boxes of chunks take."""
     return itertools.chain.from_iterable(runs_together(array.axial, *box) for box in boxes)
 
 
 def _addresses_around(
     array: Resizable, boxes: Iterable[Corners], needed: Corners, far: bool = True
 ) -> Iterator[Runs]:
-    """Runs of addresses, many at a time, that boxes of chunks take of which none is needed.
+    """Yield runs of addresses, many at a time, of boxes of chunks that are not needed.
 
     Where they have many, others that are not needed come with them, for far fewer runs: if
     `far`, and few are needed, all up to the next of those; or else what lies beside each box.
@@ -486,7 +486,7 @@ def _note_bytes(array: Resizable, start: int, stop: int) -> None:
 
 
 def _in_bytes(array: Resizable, pieces: Iterable[Runs]) -> Iterator[tuple[int, int]]:
-    """Runs of bytes, one by one, of runs of addresses."""
+    """Yield the runs of bytes, one by one, of runs of addresses."""
     size = array.chunk_bytes
     for firsts, lasts in pieces:
         yield from zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
@@ -521,5 +521,5 @@ def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:
 
 
 def _volume(start: Index, stop: Index) -> int:
-    """Number of chunks in a box."""
+    """Count the chunks in a box."""
     return math.prod(map(operator.sub, stop, start))

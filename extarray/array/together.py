@@ -52,7 +52,7 @@ _load: list[Callable[[], Together]] = []
 
 
 def provide(load: Callable[[], Together]) -> None:
-    """Name what imports the collective functions, when a communicator is first given."""
+    """Set the function that imports the collective ones when a communicator is first given."""
     _load[:] = [load]
 
 

@@ -81,7 +81,7 @@ class Alone:
         return opened
 
     def serve(self, array: Any) -> None:
-        """Do without the array."""
+        """Do nothing: this policy needs no array."""
 
     def make_locks(self) -> None:
         """Make a fresh lock."""
@@ -169,7 +169,7 @@ class Shared:
         return _open_beside(self._others, path, mode, timeout, engine, durability, verify)
 
     def serve(self, array: Any) -> None:
-        """Be the policy of an array, which is open and keeps it alive."""
+        """Serve as the policy of an open array, which keeps the policy alive."""
         self._array = weakref.ref(array)
         if array._store.now.is_durable:
             # What is built on must not be less durable than what is built.
@@ -199,7 +199,7 @@ class Shared:
         return self._step(alone=False)
 
     def _step(self, alone: bool) -> AbstractContextManager[Any]:
-        """A lock: who holds it commits alone, on the newest state, as a writer without others does.
+        """Return a lock whose holder commits on the newest state, as if it were the only one.
 
         If `alone`, not before all appends that others have begun are committed.
         """
@@ -236,7 +236,7 @@ class Shared:
                 raise
 
     def _conclude(self, array: Any) -> None:
-        """See to what a step has left."""
+        """Tidy up after a step."""
         if self._others.ticket:
             self._give_up(array)
         if self._others.is_committing():
@@ -250,7 +250,7 @@ class Shared:
             self._others.end_commit()
 
     def _give_up(self, array: Any) -> None:
-        """End a turn that has come to nothing, and see to what it has left."""
+        """End a turn that failed, and tidy up after it."""
         self._others.give_up()
         with contextlib.suppress(ExtArrayError):  # or else the next writer does
             if self._others.is_committing():
@@ -344,7 +344,7 @@ class Shared:
         return zero - by if at_start else end
 
     def _box(self, array: Any, axis: int, first: int, by: int) -> tuple[Index, Index]:
-        """A place as a box, in elements as they are counted now."""
+        """Return a place as a box, in elements as they are counted now."""
         shape = array.shape
         at = first + array.origin[axis]
         start = tuple(at if j == axis else 0 for j in range(len(shape)))

@@ -84,7 +84,7 @@ def asarray(
 
 
 def _plain(value: Any) -> Any:
-    """Nested lists with NumPy's arrays in place of ours."""
+    """Replace our arrays in nested lists by NumPy's."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return np.asarray(value) if isinstance(value, ExtArray) else value

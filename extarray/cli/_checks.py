@@ -22,7 +22,7 @@ class CheckError(ExtArrayError):
 
 
 class Checker:
-    """Compares what an array holds with the scene, and remembers what must not change.
+    """A comparison of an array with the scene, which remembers what must not change.
 
     The scene has the shape (rows, columns, bands); `rng` chooses the boxes of `random_box`.
     """

@@ -47,7 +47,7 @@ class WrongCall(Exception):  # noqa: N818 -- the exit status says so
 
 @contextlib.contextmanager
 def wrong_calls() -> Iterator[None]:
-    """Say of the call what extarray says of arguments."""
+    """Report errors of extarray about arguments as errors of the call."""
     try:
         yield
     except (ArgumentError, ArgumentTypeError) as error:
@@ -173,7 +173,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def group(name: str, version: str) -> Any:
-    """Return a command that has others, none so far, and tells its version."""
+    """Return a command for others to be added to, which tells its version."""
 
     def tell(context: Any, parameter: Any, value: bool) -> None:
         if value:

@@ -16,7 +16,7 @@ _LINES = 8  # about so many plain lines in all
 
 @final
 class Progress:
-    """Tell how far work has come, in steps of a unit.
+    """The progress of some work, in steps of a unit.
 
     With `tqdm` installed and stderr a terminal it is a bar there; otherwise a few plain lines on
     stdout.

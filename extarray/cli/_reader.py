@@ -73,7 +73,7 @@ class Reader:
         return self._process.pid
 
     def wait_for_states(self, count: int) -> None:
-        """Wait until the reader has seen so many states of the array.
+        """Wait until the reader has seen a number of states of the array.
 
         CheckError where it found something wrong, died, or saw no more within the limit.
         """
@@ -139,7 +139,7 @@ class Reader:
             self._changed.notify_all()
 
     def _status(self) -> int | None:
-        """Return its exit status; None if it has said its last word and yet does not end."""
+        """Return the exit status; None if the process has sent all it had and yet does not end."""
         try:
             return self._process.wait(limits.reader_patience)
         except subprocess.TimeoutExpired:

@@ -109,7 +109,7 @@ def _integer(node: ast.expr) -> int:
 
 
 def parse_value(text: str) -> Any:
-    """Return what a text stands for: JSON, else a number as Python writes it, else itself.
+    """Return the value of a text: of JSON, else a number as Python writes it, else the text.
 
     Examples
     --------

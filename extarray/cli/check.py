@@ -62,7 +62,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
 
 
 def _told(report: Any) -> dict[str, Any]:
-    """Return what JSON has of a report."""
+    """Return a report as JSON has it."""
     return {"ok": report.ok, **dataclasses.asdict(report)}
 
 

@@ -135,7 +135,7 @@ class _Boxes:
 
 @contextlib.contextmanager
 def _spooled(source: Source, title: str) -> Iterator[Any]:
-    """Give an array for a while of what can only be read from its start to its end."""
+    """Yield an array of elements that can only be read from start to end; it goes afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="extarray-") as folder,
         load(source, os.path.join(folder, "elements"), what=f"from {title}") as values,
@@ -144,7 +144,7 @@ def _spooled(source: Source, title: str) -> Iterator[Any]:
 
 
 def _piped() -> Source:
-    """Return what comes on the standard input, a ``.npy`` file, as a source."""
+    """Return the ``.npy`` file on the standard input as a source."""
     if sys.stdin is None:
         raise WrongCall(f"{_STDIN} is closed")
     stream = sys.stdin.buffer
@@ -199,7 +199,7 @@ def import_(
     options: tuple[str, ...],
     overwrite: bool,
 ) -> None:
-    """Make an array of a file, or of what comes through a pipe."""
+    """Make an array of a file, or of elements that come through a pipe."""
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
     if everything:
         if source == "-" or chunks is not None:
@@ -246,7 +246,7 @@ def _whole(way: str, found: Format) -> Any:
 
 @contextlib.contextmanager
 def _known_options(found: Format) -> Iterator[None]:
-    """Say of an option what Python says of a keyword that a function does not take."""
+    """Report an argument that a function lacks, or does not take, as a wrong call."""
     try:
         yield
     except TypeError as error:

@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
     error: str | None = None
 
     def told(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return the entry as JSON has it."""
         if self.is_folder:
             return {"name": self.name, "kind": "folder"}
         if self.error is not None:
@@ -84,7 +84,7 @@ def _array(name: str, path: str) -> _Entry:
 
 
 def _listed(path: str) -> list[_Entry]:
-    """Return what a path names: the entries of a folder or of a packed group, or one array."""
+    """Return the entries at a path: of a folder or of a packed group, or one array."""
     if is_folder(path):
         return _entries(path)
     try:

@@ -215,7 +215,7 @@ def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
 
 
 def _measure(place: str, side: int, repeat: int) -> list[tuple[str, int, float, float | None]]:
-    """Return what was done, its bytes, and the best seconds of ours and of a memory map."""
+    """Return the operation, its bytes, and the best seconds of ours and of a memory map."""
     import extarray as xa
 
     def best(action: Callable[..., Any], *given: Any) -> float:

@@ -104,7 +104,7 @@ def _from_environment() -> dict[str, Any]:
 
 
 class _Override:
-    """Undoes `Config.set` at the end of a with block."""
+    """The result of `Config.set`, which restores the settings at the end of a with block."""
 
     def __init__(self, config: Config, before: Mapping[str, Any]) -> None:
         self._config = config

@@ -25,7 +25,7 @@ Reported: TypeAlias = bool | Callable[[int, int], object]
 
 
 def check_progress(value: Any) -> Reported:
-    """Return what `progress=` was given, if that is possible.
+    """Return the argument `progress=`, checked.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def check_progress(value: Any) -> Reported:
 
 
 class Progress:
-    """Tell how many bytes are done.
+    """The progress of some work, in bytes.
 
     What is shown is a bar where tqdm is installed, else a line, and is cleared at the end.  It
     stands on stderr, where that is a terminal, or in a notebook.
@@ -77,7 +77,7 @@ class Progress:
         self._bar: Any = None
 
     def add(self, nbytes: int) -> None:
-        """Note that so many bytes more are done."""
+        """Note that a number of further bytes are done."""
         self.done += nbytes
         if self._call is not None:
             self._call(self.done, self._total)
@@ -89,7 +89,7 @@ class Progress:
             self._show(now)
 
     def skip(self, nbytes: int) -> None:
-        """Note that so many bytes were done before this began: they say nothing about its speed."""
+        """Note how many bytes were done before this began: they say nothing about its speed."""
         self.done += nbytes
         self._first += nbytes
 

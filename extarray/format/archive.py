@@ -103,7 +103,7 @@ def _encoded(name: str) -> tuple[bytes, int]:
 
 
 def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
-    """Return what stands before the bytes of a member, which is described at a place in the file.
+    """Return the local header of a member, which lies at an offset of the file.
 
     It ends where the bytes can begin: at a multiple of `ALIGNMENT`, where they are chunks.
     """
@@ -123,7 +123,7 @@ def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
 
 
 def encode_directory(members: Sequence[Member], at: int) -> bytes:
-    """Return what ends a packed file: its directory, which begins at a place in the file."""
+    """Return the end of a packed file: its directory, which begins at an offset of the file."""
     pieces = []
     for name, offset, _, size, crc in members:
         data, flags = _encoded(name)
@@ -150,7 +150,7 @@ def encode_directory(members: Sequence[Member], at: int) -> bytes:
 
 
 def crc_of_zeros(length: int, crc: int = 0) -> int:
-    """Return the CRC-32 of what has a CRC-32, followed by zeros, in O(log length).
+    """Return the CRC-32 of bytes with a known CRC-32 followed by zeros, in O(log length).
 
     Examples
     --------

@@ -43,7 +43,7 @@ def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
 
 
 def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
-    """Return what `encode_sums` encoded, or None where the bytes are none of that."""
+    """Return what `encode_sums` encoded, or None for other bytes."""
     if len(data) < _SUMS.size:
         return None
     crc, flags, n_extents = _SUMS.unpack_from(data)

@@ -51,7 +51,7 @@ def encode_pending(pending: Pending) -> bytes:
 
 
 def decode_pending(data: bytes, ndim: int) -> Pending | None:
-    """Return the pending state of a block; None where it is none (torn, or never written)."""
+    """Return the pending state of a block; None if there is none (torn, or never written)."""
     state = decode_superblock(data, ndim)
     at = superblock_bytes(ndim)
     if state is None or len(data) < at + CHECKSUM.size + _PENDING_TAIL.size:
@@ -85,7 +85,7 @@ def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the list of `encode_members` from a block; empty where it has none."""
+    """Return the list of `encode_members` from a block; an empty one if it has none."""
     if len(data) < _MEMBERS_HEAD.size:
         return []
     crc, size = _MEMBERS_HEAD.unpack_from(data)

@@ -96,7 +96,7 @@ class Superblock(NamedTuple):
 
 
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
-    """Return the superblock from its bytes; None where they are none (torn, or never written)."""
+    """Return the superblock from its bytes; None if they are not one (torn, or never written)."""
     fields = superblock_fields(data, ndim)
     if fields is None:
         return None

@@ -291,7 +291,7 @@ def _exactly(result: Any, text: Any, given: Any) -> Any:
 
 
 def _decode_moment(kind: Any) -> Callable[[dict[str, Any]], Any]:
-    """Return what decodes dates or times of a type."""
+    """Return the function that decodes dates or times of a type."""
 
     def decode(form: dict[str, Any]) -> Any:
         result = kind.fromisoformat(form["value"])

@@ -199,7 +199,7 @@ def runs_between(
 def _parts(
     axial: History, start: Index, stop: Index
 ) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
-    """Yield what a box has of each segment that it meets, and which axes tell its runs apart.
+    """Yield the part of a box in each segment that it meets, and which axes tell its runs apart.
 
     A run has one index of each of the axes that are given first, a range of the first of the
     others, and all that the segment has of those behind it.  The last value tells whether the axis
@@ -252,7 +252,7 @@ def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
 
 
 def _extent(entry: Any, n: int, axis: int) -> tuple[int, int]:
-    """Start and stop of one entry of a selection."""
+    """Return the start and stop of one entry of a selection."""
     if isinstance(entry, slice):
         start, stop, step = entry.indices(n)
         if step != 1:

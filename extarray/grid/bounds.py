@@ -186,7 +186,7 @@ class Change:
 
 
 def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
-    """Yield boxes that make up what a box, start ... stop - 1, has outside another one.
+    """Yield boxes that make up the part of a box, start ... stop - 1, outside another one.
 
     None is empty, and no two of them meet.
 

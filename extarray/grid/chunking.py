@@ -239,7 +239,7 @@ class _Counted(Protocol[_T_co]):
 
 
 def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
-    """Yield what `itertools.product` does, and hold no factor: one may have 2**60 elements.
+    """Yield what `itertools.product` yields, but hold no factor: one may have 2**60 elements.
 
     The factors have a length, and are gone through again and again.
 

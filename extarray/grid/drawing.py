@@ -200,7 +200,7 @@ def _extents(growth: Growth) -> list[int]:
 
 
 def segment_labels(history: list[Segment], names: Sequence[str]) -> list[str]:
-    """Return what tells each segment: its addresses, and the growth that made it."""
+    """Return a label of each segment: its addresses, and the growth that made it."""
     labels = []
     for number, one in enumerate(history):
         last = one.start_address + one.size - 1
@@ -334,7 +334,7 @@ class Panel(NamedTuple):
 
 
 def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, int]:
-    """Return the axes that are held at one chunk index, counted from 0; refuse what is none."""
+    """Return the axes that are held at one chunk index, counted from 0; refuse other indices."""
     held: dict[int, int] = {}
     for axis, index in (at or {}).items():
         if not -len(grid) <= axis < len(grid):

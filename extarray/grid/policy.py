@@ -157,7 +157,7 @@ class Policy(NamedTuple):
         at_end: Sequence[int],
         used: Sequence[int],
     ) -> Iterator[Step]:
-        """Yield the growths that give room to so many chunks at the starts and ends of the axes.
+        """Yield the growths that make room for given numbers of chunks at both ends of the axes.
 
         Parameters
         ----------

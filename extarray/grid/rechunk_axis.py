@@ -153,15 +153,15 @@ class Axis:
         return [(max(0, n), min(n + template, self.extent)) for n in starts]
 
     def room(self, blocks: int) -> int:
-        """Return the most elements that are held and read in a step of so many max-blocks."""
+        """Return the most elements that are held and read in a step of a number of max-blocks."""
         return blocks * self.block + self.unused
 
     def fresh(self, blocks: int) -> int:
-        """Return the most elements that are read in a step of so many max-blocks."""
+        """Return the most elements that are read in a step of a number of max-blocks."""
         return blocks * self.source if self.source >= self.target else self.room(blocks)
 
     def steps(self, start: int, stop: int, blocks: int) -> Iterator[Step]:
-        """Yield the steps through a template, each of so many max-blocks; 0: one step has all."""
+        """Yield the steps through a template, each of `blocks` max-blocks; 0: one step has all."""
         room = self.room(blocks) if blocks else stop - start
         fresh = self.fresh(blocks) if blocks else stop - start
         written = read = start

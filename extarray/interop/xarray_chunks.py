@@ -27,7 +27,7 @@ def _by_dask(name: str) -> Any:
     """Return a method that gives tasks of arrays to that of dask's manager."""
 
     def method(self: ExtArrayManager, *args: Any, **kwargs: Any) -> Any:
-        """Do what dask does, with tasks of the arrays."""
+        """Apply a function as dask does, to tasks of the arrays."""
         tasks = {key: self._as_tasks(value) for key, value in kwargs.items()}
         return getattr(_dask(), name)(*map(self._as_tasks, args), **tasks)
 
@@ -60,7 +60,7 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
         )
 
     def compute(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the elements; what is no array stays what it is."""
+        """Return the elements of an array; anything else as it is."""
         return tuple(np.asarray(x) if self.is_chunked_array(x) else x for x in data)
 
     def persist(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
         regions: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Write arrays to what takes slices, block by block, in this thread; or later, by dask."""
+        """Write arrays to targets that take slices: block by block, here, or later, by dask."""
         if not isinstance(sources, (list, tuple)):
             sources, targets = [sources], [targets]
         pairs = list(zip(sources, targets, regions or [None] * len(sources), strict=True))

@@ -130,7 +130,7 @@ class Entry(NamedTuple):
         return self.origin[j] - (self.dataset_origin[j] if self.dataset_origin else 0)
 
     def variable(self, starts: Mapping[str, int], sizes: Mapping[str, int]) -> Any:
-        """Return the array as a lazy variable: so many of its elements, from some indices on."""
+        """Return a part of the array, from some indices on, as a lazy variable."""
         shape = tuple(sizes[d] for d in self.dims)
         first = tuple(starts[d] - n for d, n in zip(self.dims, self.origin, strict=True))
         data = LazyArray(self.manager, first, shape, _known_dtype(self.dtype))
@@ -214,7 +214,7 @@ def of_dtype(value: Any, dtype: np.dtype[Any], default: Any) -> Any:
 
 
 def coordinate(form: Mapping[str, Any], where: str) -> Any:
-    """Return the variable of what `coordinate_form` returns."""
+    """Return the variable for a form of `coordinate_form`."""
     try:
         x = coordinate_values(form)
         return xr.Variable(form["dims"], x, _known_attrs(form.get("attrs", {})))
@@ -223,7 +223,7 @@ def coordinate(form: Mapping[str, Any], where: str) -> Any:
 
 
 def _known_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes, with arrays and scalars for what files of earlier days have of these.
+    """Return attributes, with arrays and scalars in place of their forms in older files.
 
     They had the dict ``{"dtype": "<f4", "data": 0.5}`` for a scalar, as `_FillValue` often is one.
     """

@@ -80,7 +80,7 @@ def _nothing_there(what: str, path: Path, options: Options) -> MissingError:
 
 
 def metadata_of(path: Path) -> Path:
-    """Return the file of a pair without which it is none."""
+    """Return the file without which a pair is not one."""
     return path.with_name(f"{path.name}.xmd")
 
 

@@ -30,7 +30,7 @@ Piece = tuple[Index, "NDArray[Any]"]
 
 
 class Mover:
-    """Moves the elements of templates from one array to another, whose axes are in its order.
+    """A mover of the elements of templates from one array to another, with axes in one order.
 
     Notes
     -----

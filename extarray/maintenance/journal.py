@@ -54,7 +54,7 @@ class Journal:
         self.is_complete: bool = self.is_of_this and notes.get("complete", False)
 
     def note(self, done: int) -> None:
-        """Note that so many templates are done; now and then this is brought to the disk."""
+        """Note how many templates are done; now and then this is brought to the disk."""
         self.done = done
         if self.is_due:
             self.save()

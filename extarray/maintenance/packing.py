@@ -117,7 +117,7 @@ def write_packed(
 
 @contextlib.contextmanager
 def _nameless(name: str) -> Iterator[tuple[File, Callable[[bool], None]]]:
-    """Make a file without a name, and what gives it its name; it is gone if that is not called."""
+    """Make a nameless file, and a function that names it; the file goes if that is not called."""
     folder = os.path.dirname(name)
     fresh = f"{name}.{uuid4().hex[:12]}.new"
     temporary = getattr(os, "O_TMPFILE", 0)
@@ -243,7 +243,7 @@ class _Packing:
 
 
 def _reader_of(now: Present) -> Callable[[memoryview, int], int]:
-    """Return what reads the chunks of an array in memory, as `File.read_into` those of a file."""
+    """Return a function that reads the chunks of an array in memory, as `File.read_into` does."""
     region = now.region
     assert region is not None
 

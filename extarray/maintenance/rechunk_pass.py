@@ -176,7 +176,7 @@ def elements_held(
 def least_memory(
     source: Index, target: Index, itemsize: int, cast_itemsize: int | None = None
 ) -> int:
-    """Return the least bytes in which chunks can be changed: one source and one target chunk.
+    """Return the least memory in which chunks can be changed: one source and one target chunk.
 
     Examples
     --------

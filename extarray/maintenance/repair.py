@@ -469,7 +469,7 @@ class Repair:
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
 
     def _end_to_save(self, block: Superblock) -> int:
-        """Return where what is cut off ``.xta`` ends: before the seal, if that stays in place."""
+        """Return where the part to be cut off ``.xta`` ends: before the seal, if that stays."""
         sealed = self.survey.seal == "ours"
         stays = sealed and self.survey.data_bytes == block.data_bytes + SEAL_BYTES
         return block.data_bytes if stays else self.survey.data_bytes
@@ -496,7 +496,7 @@ class Repair:
         )
 
     def _fit_data(self, length: int, first_lost: int | None) -> None:
-        """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
+        """Give ``.xta`` the length of the chunks; missing parts become the fill value."""
         header, file = self.header, self.survey.pair.data
         there = self.survey.chunk_bytes_there
         file.truncate(min(length, there))

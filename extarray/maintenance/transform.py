@@ -67,7 +67,7 @@ class Arrays(Protocol):
         """Open an array, without waiting for whoever writes to it."""
 
     def store(self, array: Any) -> FileStore:
-        """Return what an array is stored in."""
+        """Return the store of an array."""
 
 
 def passes_between(
@@ -231,7 +231,7 @@ class Transformation:
         return first_notes(self._job(i))
 
     def _job(self, i: int) -> dict[str, Any]:
-        """Return what tells a pass from any other, as JSON has it."""
+        """Return the identity of a pass, as JSON has it."""
         job = {
             "source": self.elements,
             "pass": i,
@@ -305,7 +305,7 @@ class Transformation:
         return has_notes(store) or (header, store.now.attrs) == (self.header, self.attrs)
 
     def _left(self, paths: list[Path]) -> tuple[int, Any] | None:
-        """Return what earlier work of the same kind left: the pass to go on with, and its array."""
+        """Return the rest of earlier work of the same kind: the pass to continue, and its array."""
         for i in reversed(range(len(paths))):
             try:
                 found = self.arrays.open(paths[i], "r+")
@@ -320,7 +320,7 @@ class Transformation:
         return None
 
     def _carry_out(self, i: int, source: Any, new: Any, progress: Progress) -> None:
-        """Do what is left of a pass."""
+        """Do the rest of a pass."""
         if not self.passes:
             return
         p = self.passes[i]

@@ -471,7 +471,7 @@ class OneSidedAccess:
         windows.accumulate(self._window, patches, sums).wait()
 
     def read_inc(self, index: Any, inc: Any = 1) -> Any:
-        """Add to one element, and get what it was: one step for all ranks.
+        """Add to one element, and return its old value: one step for all ranks.
 
         Parameters
         ----------

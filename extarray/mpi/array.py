@@ -569,7 +569,7 @@ class ParallelArray(ParallelIO):
         self._fill_together(allocation, fill)
 
     def _fill_together(self, allocation: _Allocation, fill: Callable[[], Transfer]) -> None:
-        """Write what is appended, each rank its part."""
+        """Write the appended elements, each rank its part."""
 
         def plan() -> Transfer:
             if self._replica is not None:

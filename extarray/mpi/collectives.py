@@ -359,7 +359,7 @@ class Operand:
         return self._section.forwards.of_box(self._array._window.own[place])
 
     def _operate(self, *operands: Any) -> Iterator[tuple[tuple[slice, ...], list[Any]]]:
-        """Yield places of this rank's memory, and what operands have for the elements there.
+        """Yield places of this rank's memory, and the parts of operands for the elements there.
 
         They have them with the axes of the section, each forwards in memory.
         """
@@ -585,7 +585,7 @@ def _is_plainly(scalar: Any, value: int) -> bool:
 
 
 def _words(scalar: Any, name: str) -> str:
-    """Return the words by which ranks compare a scalar; raise where it is none."""
+    """Return the words by which ranks compare a scalar; raise for anything else."""
     if np.ndim(scalar):  # also of arrays in files, which shall not be read
         raise ShapeError(f"{name} has shape {np.shape(scalar)}; give a scalar")
     return repr(np.asarray(scalar)[()])

@@ -156,7 +156,7 @@ class _Pieces(NamedTuple):
 
 
 def _tile(layout: FileLayout) -> list[int]:
-    """Return the extents of what is moved at once of a chunk: what the staging buffer holds."""
+    """Return the extents of the part of a chunk that is moved at once, in the staging buffer."""
     tile, strides = list(layout.chunks), layout.strides
     if layout.chunk_bytes > layout.stage:
         for j in layout.slow_to_fast:
@@ -186,7 +186,7 @@ def _pieces(ranges: list[range], offset: int, chunk: int, tile: int) -> _Pieces:
 
 
 def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield boxes of so many pieces as are planned at once."""
+    """Yield boxes of as many pieces as are planned at once."""
     if math.prod(stop - start for start, stop in box) <= limits.parts_at_once:
         yield box
         return

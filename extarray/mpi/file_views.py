@@ -64,7 +64,7 @@ class Rounds:
             self.job.move(first, stop, self.buffer)
 
     def finish(self) -> None:
-        """Do what is left to do when all is moved."""
+        """Finish, when everything is moved."""
         if self.job is not None and self.job.finish is not None:
             self.job.finish()
 

@@ -365,7 +365,7 @@ class ZoneLayout:
         return tuple(axis.extents[at] for axis, at in zip(self._axes, places, strict=True))
 
     def _around(self, own: Index) -> Index:
-        """Return the widths of the ghosts of a rank: nothing has none."""
+        """Return the widths of the ghosts of a rank: a rank without elements has none."""
         return self.ghosts if all(own) else (0,) * len(self.ghosts)
 
     def patches(self, box: Hyperslab) -> Iterator[Patch]:
@@ -380,7 +380,7 @@ class ZoneLayout:
             yield Patch(rank, extents, remote, local)
 
     def sides(self, box: Hyperslab, rank: int) -> list[list[tuple[slice, slice]]]:
-        """Return what a rank has of a hyperslab: along each axis, slices of its memory and of it.
+        """Return a rank's part of a hyperslab: along each axis, slices of memory and of the slab.
 
         Its patches are their outer product.
         """

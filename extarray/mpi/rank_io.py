@@ -83,7 +83,7 @@ class RankIO(Protocol):
         """Plan to write zones from a 1-D array; the array need not have them yet."""
 
     def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
-        """Plan to write parts of what is appended, to allocated elements.
+        """Plan to write parts of an append, to allocated elements.
 
         Parts are boxes of elements, as the array counts them before it has grown, and of `values`,
         which are read in blocks of at most ``config.max_memory`` bytes.
@@ -183,7 +183,7 @@ class ThroughMPI:
         return itertools.chain.from_iterable(jobs), staged
 
     def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
-        """Plan to write parts of what is appended, to allocated elements."""
+        """Plan to write parts of an append, to allocated elements."""
         layout = self._layout()
         jobs = (
             query_jobs(layout, _box_query(box), block, True)
@@ -235,7 +235,7 @@ class OwnEngine:
         )
 
     def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
-        """Plan to write parts of what is appended, to allocated elements."""
+        """Plan to write parts of an append, to allocated elements."""
         return self._filling(_cast_blocks(self._array, parts, values))
 
     def _filling(self, boxes: Iterable[tuple[Zone, NDArray[Any]]]) -> Transfer:

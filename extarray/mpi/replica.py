@@ -77,7 +77,7 @@ class NewSegments(NamedTuple):
 
 
 def segments_since(axial: Axial, segments: int) -> NewSegments:
-    """Return what axial vectors have gained since they had so many segments."""
+    """Return the segments that axial vectors have beyond a number of them."""
     records = [record_at(axial, n) for n in range(segments, axial.segments)]
     return NewSegments(tuple(records), axial.grid)
 
@@ -106,7 +106,7 @@ class StateUpdate(NamedTuple):
 
 
 def update_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> StateUpdate:
-    """Return what is new for those who have so many segments of these axes, and these attributes.
+    """Return the update for a rank that has a number of segments, and these attributes.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
-    """Return values that can all be cast to elements; raise what NumPy raises where one cannot.
+    """Return values that can all be cast to elements; raise NumPy's error if one cannot.
 
     Texts, objects and records of another dtype are cast here, all others stay as they are.
 
@@ -178,7 +178,7 @@ def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
 
 
 def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Raise a CastingError where what is computed may not become elements of a dtype."""
+    """Raise a CastingError where results may not become elements of a dtype."""
     if not np.can_cast(given, dtype, "same_kind"):
         raise CastingError(
             f"cannot cast {given} to elements of {dtype} by the rule 'same_kind'; cast the values "

@@ -145,7 +145,7 @@ def make_info(hints: Mapping[str, Any]) -> Any:
 
 
 def storage_error_of(error: Any, what: str) -> StorageError:
-    """Return the family's error for one of MPI-IO, given what was asked."""
+    """Return the family's error for an error of MPI-IO, given the request in words."""
     MPI = library()
     numbers = {
         MPI.ERR_NO_SPACE: errno.ENOSPC,
@@ -189,7 +189,7 @@ class Agreement:
         return Step(self)
 
     def tell(self, message: Any = None) -> Any:
-        """Tell all ranks what rank 0 says, which can be pickled; collective.
+        """Send an object of rank 0, which can be pickled, to all ranks; collective.
 
         One call of MPI where the message is short, as news of a growth are: a rank that waits for
         its turn on a processor waits once.  (``comm.bcast`` sends the length before it.)
@@ -244,7 +244,7 @@ class Agreement:
         return agreed(error, self.comm)
 
     def _difference(self, arguments: str | None) -> ArgumentError:
-        """Return the error that says in what the ranks differ."""
+        """Return the error that says how the ranks differ."""
         given = self.comm.allgather(arguments)
         other = next(rank for rank, text in enumerate(given) if text != given[0])
         return ArgumentError(

@@ -196,7 +196,7 @@ def accumulate(
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
-    """Add to one element, and get what it was: one step for all ranks."""
+    """Add to one element, and return its old value: one step for all ranks."""
     number = number_of(window.layout.dtype)
     old = np.empty((), window.layout.dtype)
     place = window.layout.runs(patch).place

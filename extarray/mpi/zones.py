@@ -318,7 +318,7 @@ class Zones:
         return rank
 
     def _ranges(self, axis: int, place: int) -> list[slice]:
-        """Return what the processes at one place along an axis of their grid have of that axis."""
+        """Return the part of an axis that processes at one place of their grid along it have."""
         extent, n = self.grid[axis], self.process_grid[axis]
         if self.distribution.kind == "block":
             each, larger = divmod(extent, n)
@@ -458,7 +458,7 @@ class ZonedArray(ExtArray):
         side: Side = "end",
         rank: SupportsIndex | None = None,
     ) -> Any:
-        """Return the part of a rank in what a growth adds, for `append_zone`.
+        """Return a rank's part of the elements that a growth adds, for `append_zone`.
 
         Parameters
         ----------
@@ -500,7 +500,7 @@ class ZonedArray(ExtArray):
         return Zones(distribution, low, self.shape, self._pair.now.state.offset, self.chunks, n)
 
     def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
-        """Return the zones of what a growth adds, as elements are counted before it."""
+        """Return the zones of the elements that a growth adds, as they are counted before it."""
         given = self._distributed()
         low, high = [0] * self.ndim, list(self.shape)
         low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)

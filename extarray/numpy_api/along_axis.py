@@ -237,7 +237,7 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = _ABSENT, append: Any
 
 
 def _edge(x: Any, a: Any, axis: int) -> Any:
-    """Return what is put before or behind an array: one value serves for all lanes."""
+    """Return the values before or behind an array: one value serves for all lanes."""
     x = as_array(x)
     if x.shape:
         return x

@@ -239,7 +239,7 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
 
 
 def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] | None:
-    """Return the operands for xarray, which takes what has ``dims`` for its own; None: the same.
+    """Return the operands for xarray, which takes any with ``dims`` for its own; None: the same.
 
     An array that is read late in its own dtype is the same array, and has no names of axes.
     """
@@ -353,7 +353,7 @@ def _result_shape(
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
-    """As ``__call__``, the first operand having axes of length 1 for those of the second."""
+    """Call a ufunc, whose first operand gets axes of length 1 for those of the second."""
     first, second = as_array(a), as_array(b)
     if ufunc.signature is not None or not (first.ndim or second.ndim):
         return NotImplemented

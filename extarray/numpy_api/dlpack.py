@@ -26,7 +26,7 @@ _load: list[Callable[[], ModuleType]] = []
 
 
 def provide(load: Callable[[], ModuleType]) -> None:
-    """Name what imports the namespace of the array API standard, which stands above."""
+    """Set the function that imports the namespace of the array API standard; it stands above."""
     _load[:] = [load]
 
 

@@ -59,7 +59,7 @@ def _add(count: Callable[[Box], Any], run_boxes: Callable[[Work], None]) -> Any:
 
 
 def _row_bytes(x: Any) -> int:
-    """Return the bytes of what an array has at each place along its first axis."""
+    """Return the bytes of an array at each index of its first axis."""
     nbytes: int = math.prod(x.shape[1:]) * x.dtype.itemsize
     return nbytes
 

@@ -36,7 +36,7 @@ def _describes(function: Callable[..., Any]) -> None:
 
 
 def _shadow(x: Any) -> Any:
-    """Return what stands for an array of ours; anything else as it is."""
+    """Return a stand-in for one of our arrays; anything else as it is."""
     return shadow(x) if isinstance(x, Source) else x
 
 

@@ -274,7 +274,7 @@ def reduce(
 
 
 def _by(ufunc: np.ufunc, kind: type[_ByUfunc] = _ByUfunc, dtype: Any = None) -> Make:
-    """Return what makes the folds of a reduction by a ufunc, in a dtype unless the user has one."""
+    """Return a maker of the folds of a reduction by a ufunc, in a dtype unless the user has one."""
 
     def make(x: Any, out: Any, options: Options) -> Any:
         loop = loop_dtype(ufunc, x, options.get("dtype", dtype), out)
@@ -402,7 +402,7 @@ class _Place:
 
 
 def _first(choose: Callable[..., Any], past_nan: float | None = None) -> Make:
-    """Return what makes the folds that find the place of an extreme."""
+    """Return a maker of the folds that find the place of an extreme."""
 
     def make(x: Any, out: Any, options: Options) -> Any:
         skip = None if past_nan is None or x.dtype.kind not in "fc" else np.array(past_nan)

@@ -164,7 +164,7 @@ def _square(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _mean(past_nan: bool) -> Make:
-    """Return what makes the folds of a mean."""
+    """Return a maker of the folds of a mean."""
 
     def make(x: Any, out: Any, options: Options) -> Any:
         dtype = options.get("dtype")

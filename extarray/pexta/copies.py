@@ -177,7 +177,7 @@ def _copy_into(
 def _move_zones(
     source: ParallelArray, target: ParallelArray, axes: tuple[int, ...], most: int
 ) -> None:
-    """Write what this rank's zones of a target have of a source, in blocks of so many bytes."""
+    """Write the part of a source in this rank's zones of a target, in blocks of bounded size."""
     zones = target.zone() if target.ndim else [()]
     for zone in zones if isinstance(zones, list) else [zones]:
         low = [s.start for s in zone]

@@ -347,7 +347,7 @@ def check_mode(value: Any) -> Mode:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that is no text, or none that can be kept."""
+    """Refuse a name that is not a text, or that cannot be kept."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"name must be a str, not {name!r}")
     encode_attrs({NAME: name})
@@ -437,7 +437,7 @@ def delete(d_a: DiskArray) -> None:
 
 
 def inquire(d_a: DiskArray) -> Inquiry:
-    """Return what an array is; of this rank alone.
+    """Return the properties of an array; of this rank alone.
 
     Parameters
     ----------

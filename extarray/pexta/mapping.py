@@ -149,7 +149,7 @@ def netcdfwrite(handle: MappedArray, varid: Any) -> None:
 
 
 def _bound(array: Any) -> Any:
-    """Return what a mapped array is bound to."""
+    """Return the dataset that a mapped array is bound to."""
     if not isinstance(array, extarray.MappedArray):
         raise ArgumentTypeError(f"a {type(array).__name__} is no mapped array")
     return array.dataset

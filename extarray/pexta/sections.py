@@ -79,7 +79,7 @@ class Section:
         return tuple(slice(s.start + a, s.stop + a) for s, a in pairs)
 
     def within(self, zone: Box) -> Box:
-        """Return what the section has in a zone of the array, as the elements are counted."""
+        """Return the part of the section in a zone of the array, as the elements are counted."""
         box = []
         for s, a, b in zip(zone, self.low, self.high, strict=True):
             start = min(max(s.start, a), b)

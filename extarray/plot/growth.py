@@ -287,7 +287,7 @@ def _new_figure(
     title: str | None,
     aside: float | None,
 ) -> tuple[Any, list[Any], int]:
-    """Make a figure whose cells are large enough for addresses of so many digits.
+    """Make a figure whose cells are large enough for addresses of a number of digits.
 
     `aside` is the width in inches that a legend at the side needs, None where it lies below.
     Returns the figure, its axes, and how many panels lie side by side.

@@ -237,7 +237,7 @@ def plane_of(
 
 
 def _unit(a: Any) -> str:
-    """Return what the elements are, as far as attributes say so."""
+    """Return the name and the unit of the elements, as far as attributes have them."""
     attrs = a.attrs.asdict()
     texts = [attrs.get("long_name", ""), attrs.get("units", attrs.get("unit", ""))]
     name, unit = (text if isinstance(text, str) else "" for text in texts)

@@ -68,12 +68,12 @@ def as_item(item: Any) -> Any:
 
 
 def is_source(item: Any) -> bool:
-    """Tell whether an object is an array of ours, which is read box by box."""
+    """Tell whether an object is one of our arrays, which is read box by box."""
     return isinstance(item, Source)
 
 
 def is_array(item: Any) -> bool:
-    """Tell whether an entry is an array: NumPy's, or a mask that is one of ours."""
+    """Tell whether an entry is an array: one of NumPy's, or a mask that is one of ours."""
     return isinstance(item, np.ndarray) or is_source(item)
 
 

@@ -140,7 +140,7 @@ class Mask(_InBox):
         return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
 
     def ready(self) -> Mask:
-        """Return the factor with a mask that is a copy, and all of which counts."""
+        """Return the factor with a copy of the mask, all of which counts."""
         if self.is_copy and self.mask.shape == _shape(self.box):
             return self
         part = self._own() if self.is_copy else self.part()

@@ -102,7 +102,7 @@ class Placement(NamedTuple):
         return max(1, chunk // abs(factor.step)) if isinstance(factor, Progression) else chunk
 
     def lead(self, chunks: tuple[int, ...], lead: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what the first chunk of each axis would have before the view's first element.
+        """Return how much of the first chunk of each axis lies before the view's first element.
 
         `chunks` and `lead` are those of the array.
         """
@@ -304,7 +304,7 @@ def _ends(line: Line) -> tuple[int, int]:
 
 
 def index_of_element(key: Any, shape: tuple[int, ...]) -> list[int] | None:
-    """Return the index of one element, each at least 0; None where `key` is none of one."""
+    """Return the index of one element, each at least 0; None where `key` is not that of one."""
     items = key if isinstance(key, tuple) else (key,)
     if len(items) != len(shape):
         return None
@@ -313,7 +313,7 @@ def index_of_element(key: Any, shape: tuple[int, ...]) -> list[int] | None:
 
 
 def _index(item: Any, extent: int) -> int | None:
-    """Return an index of an axis, at least 0; None for what is no integer, or out of bounds."""
+    """Return an index of an axis, at least 0; None if it is not an integer, or out of bounds."""
     if isinstance(item, (bool, np.bool)):
         return None
     try:

@@ -376,7 +376,7 @@ class Comparison:
         return np.concatenate(found)
 
     def surely_unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return which chunks do not fit, though nobody writes; None where nobody can tell.
+        """Return the chunks that do not match although nobody writes; None if nobody can tell.
 
         Addresses come in rising order; some may be repeated.
         """

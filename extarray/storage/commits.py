@@ -315,7 +315,7 @@ class Committer:
             others.note_settled()
 
     def begin_renewal(self) -> None:
-        """Make ready to write to what a cut, or an append that failed, has left."""
+        """Prepare to write to places that a cut, or an append that failed, has left."""
         self.pair.check_length()  # as in `begin_append`; a load through a mapping would not return
         self.settle()
 

@@ -100,7 +100,7 @@ class Writers(Protocol):
         """Leave the files as the next writer likes to find them, and drop the lock."""
 
     def forked(self) -> None:
-        """In a forked child, which only reads, let go of what threads of the parent held."""
+        """Let go, in a forked child, which only reads, of what threads of the parent held."""
 
 
 class Alone:
@@ -139,7 +139,7 @@ class Alone:
                 lock.release(pair.metadata)
 
     def forked(self) -> None:
-        """Do without: the lock is the parent's."""
+        """Do nothing: the lock is the parent's."""
 
 
 ALONE = Alone()

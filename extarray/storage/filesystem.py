@@ -109,7 +109,7 @@ class File(FileCore):
         return cls(os.open(name, flags | os.O_CLOEXEC, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
-        """Return what the system knows of the file."""
+        """Return the facts that the system knows of the file."""
         with self as fd:
             return os.fstat(fd)
 

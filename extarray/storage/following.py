@@ -142,7 +142,7 @@ class Follower:
         return Update(state, log, extents, attrs, cuts)
 
     def _read_records(self, axial: Axial, state: Superblock) -> tuple[Log, list[int]]:
-        """Read what axial vectors lack of a state's growth log; return it and the log's extents."""
+        """Read the part of a growth log that axial vectors lack; return it and the extents."""
         pair = self.pair
         first, stop = axial.segments, state.n_segments
         return read_records(pair.metadata, pair.header, pair.extents, first, stop)

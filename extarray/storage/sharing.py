@@ -161,7 +161,7 @@ class Elements:
         """Leave the files as they are."""
 
     def forked(self) -> None:
-        """Do without: no lock is held."""
+        """Do nothing: no lock is held."""
 
 
 class Sharing:
@@ -260,7 +260,7 @@ class Sharing:
                     lock.release(pair.metadata)
 
     def forked(self) -> None:
-        """In a forked child, which only reads, let go of what threads of the parent held."""
+        """Let go, in a forked child, which only reads, of what threads of the parent held."""
         self.steady = threading.RLock()
         self._has_lock = False
         self.ticket = 0

@@ -146,7 +146,7 @@ def _fold_boxes(
 
 
 class _Tree:
-    """Combines states in a fixed order, each pair as soon as both are there."""
+    """A tree in which states are combined in a fixed order, each pair as soon as both are there."""
 
     def __init__(self, n: int, combine: Callable[[State, State], State]) -> None:
         self._n = n

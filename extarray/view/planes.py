@@ -137,7 +137,7 @@ def read_plane(
 
 
 class _Reader:
-    """Reads the levels of a plane in bands: of rows, of parts of one, or of columns."""
+    """A reader of the levels of a plane in bands: of rows, of parts of one, or of columns."""
 
     def __init__(
         self,
