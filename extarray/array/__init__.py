@@ -17,10 +17,9 @@ From the top down; each module uses some of those below it, and none above:
     `ExtArray`: every public method with its docstring, and the function that does the work.
 ``writers``
     The policies of an array's writers: one, several, and those who write nothing but elements.
-``follow``
-    Following live data: blocks that arrive in an array while it is read.
 ``growth``
-    Growth and shrinking: arguments to a plan, which a transaction carries out; new axes.
+    Growth and shrinking: arguments to a plan, which a transaction carries out; new axes; and
+    following: blocks that arrive in an array while it is read.
 ``h5py_compat``
     Methods that h5py's datasets have and NumPy's arrays lack; what arrays say of
     themselves.

@@ -14,7 +14,6 @@ from extarray._core._state import verify_reads
 from extarray.array import (
     copies,
     facts,
-    follow,
     growth,
     h5py_compat,
     life,
@@ -1548,7 +1547,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ...     print(selection, data)
         (slice(0, 1, None), slice(0, 2, None)) [[1 2]]
         """
-        return follow.follow(self, axis, timeout, on_replaced)
+        return growth.follow(self, axis, timeout, on_replaced)
 
     # -- other libraries -----------------------------------------------------------------------
 

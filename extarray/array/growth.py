@@ -2,18 +2,21 @@
 
 `extend` and its like check what they are given, have the plan made (`grid.bounds`), which touches
 nothing, and hand it on (`resizing`): the store makes room and commits, then the core shows the
-bounds.
+bounds.  `follow` is the other side: it waits for what arrives while others let an array grow.
 """
 
 from __future__ import annotations
 
+import contextlib
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 
 from extarray._core._history import with_axis
 from extarray._core._transfers import note_written
+from extarray.array.facts import Stored
 from extarray.array.life import Living, attach_store, check_free, places_of, take_layout
 from extarray.array.resizing import (
     Side,
@@ -29,8 +32,10 @@ from extarray.common.errors import (
     CastingError,
     ChunksError,
     LimitError,
+    ReplacedError,
     ShapeError,
 )
+from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.constants import LIMIT
@@ -42,19 +47,21 @@ from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from extarray.array.resizing import Resizable
     from extarray.grid.bounds import Index
 
 __all__ = [
+    "Followed",
     "Widened",
     "add_axis",
     "append",
     "as_source",
     "extend",
+    "follow",
     "grow",
     "length_of",
     "reserve",
@@ -63,10 +70,14 @@ __all__ = [
     "write_values",
 ]
 
+_later = LazyImports({"extarray.storage.lock": "check_timeout"})
+
 _T = TypeVar("_T")
 
 # Kinds of types that elements of lists become, by their kinds.
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
+# Seconds between two looks: short after news, longer while there are none.
+_SHORTEST, _LONGEST = 0.0005, 0.05
 
 
 def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side: Side) -> None:
@@ -395,3 +406,98 @@ def _stays(chunks: tuple[int, ...], at: int, extent: int, order: str) -> bool:
     wider = _inserted(chunks, at, extent)
     first = positions(wider, order).reshape(wider).take(0, axis=at)
     return np.array_equal(first.ravel(), positions(chunks, order))
+
+
+# -- followed --------------------------------------------------------------------------------------
+
+
+class Followed(Stored, Protocol):
+    """An array that takes up what its writer has committed."""
+
+    @property
+    def _identity(self) -> bytes: ...
+    def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool: ...  # noqa: D102
+    def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]: ...
+
+
+def follow(
+    array: Followed,
+    axis: SupportsIndex | str = 0,
+    timeout: float | None = None,
+    on_replaced: Literal["raise", "reopen"] = "raise",
+) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Iterate over what arrives at an axis; see `ExtArray.follow`."""
+    array._check()
+    j = array._axis(axis)
+    seconds = _later.check_timeout(timeout)
+    ndim = array.ndim
+    return _news(array, j, ndim, seconds, on_replaced, *_ends(array, j, ndim))
+
+
+def _ends(array: Followed, axis: int, ndim: int) -> tuple[int, int]:
+    """Return the bounds of one of `ndim` axes, counted from where index 0 was at first."""
+    with array._writers.steady:
+        array._check_axes(ndim)
+        first = -array.origin[axis]
+        return first, first + array.shape[axis]
+
+
+def _news(
+    array: Followed,
+    axis: int,
+    ndim: int,
+    timeout: float | None,
+    on_replaced: Literal["raise", "reopen"],
+    low: int,
+    high: int,
+) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Iterate over elements before `low` and from `high` on, as they arrive."""
+    pause = _SHORTEST
+    last = time.monotonic()
+    while True:
+        origin = array._identity
+        try:
+            array.refresh()
+        except ReplacedError:  # and all that had arrived before was given
+            if on_replaced == "raise":
+                raise
+            with contextlib.suppress(ReplacedError):
+                array.refresh(on_replaced)
+        first, stop = _ends(array, axis, ndim)
+        if array._identity != origin:
+            low = high = first
+        parts = [(first, min(low, stop)), (max(high, first), stop)]
+        low, high = first, stop  # also where it has shrunk
+        if any(a < b for a, b in parts):
+            for a, b in parts:
+                yield from _read_parts(array, axis, ndim, a, b)
+            pause, last = _SHORTEST, time.monotonic()
+            continue
+        waited = time.monotonic() - last
+        if timeout is not None and waited >= timeout:
+            return
+        time.sleep(pause if timeout is None else min(pause, timeout - waited))
+        pause = min(2 * pause, _LONGEST)
+
+
+def _read_parts(
+    array: Followed, axis: int, ndim: int, low: int, high: int
+) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
+    while True:
+        with array._writers.steady:
+            # Another thread may have cut some off, or shift the indices meanwhile.
+            array._check_axes(ndim)
+            zero, shape = array.origin[axis], array.shape
+            low, high = max(low, -zero), min(high, shape[axis] - zero)
+            if low >= high:
+                return
+            layer = array.itemsize * int(np.prod(shape)) // max(1, shape[axis])
+            stop = min(high, low + max(1, config.max_memory // max(1, layer)))
+            selection = tuple(
+                slice(low + zero, stop + zero) if i == axis else slice(0, n)
+                for i, n in enumerate(shape)
+            )
+            values = array._read_exact(selection)
+        yield selection, values
+        low = stop

@@ -11,7 +11,7 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray.array import follow
+from extarray.array import growth
 
 WRITER = """
 import sys, time
@@ -340,11 +340,11 @@ def test_an_array_that_was_moved(disk, monkeypatch, other):
 
         def nap(seconds):
             naps.append(seconds)
-            if naps.count(follow._LONGEST) == 3:
+            if naps.count(growth._LONGEST) == 3:
                 writer.append([[1, 2]])
             sleep(0)
 
-        monkeypatch.setattr(follow.time, "sleep", nap)
+        monkeypatch.setattr(growth.time, "sleep", nap)
         assert_same(next(reader.follow())[1], np.array([[1, 2]], "i4"))
         writer.close()
         for suffix in (".xmd", ".xta"):
