@@ -17,9 +17,8 @@ ROOT = Path(__file__).resolve().parents[2] / "extarray"
 
 #: The rooms, floor by floor, from the top down.  A room uses what is on lower floors, and no other
 #: room of its own.  Inside a room a module uses those that its map, the docstring of the room's
-#: ``__init__``, lists below it.
+#: ``__init__``, lists below it.  ``__main__`` is the door of `cli`, from the street.
 FLOORS = [
-    ["__main__"],
     ["cli"],
     ["apps", "interop", "pexta", "errors"],
     ["extarray"],
@@ -49,7 +48,8 @@ def full_name(path: Path) -> str:
 
 def room_of(name: str) -> str:
     """The room that a module is in; that of the face is "extarray"."""
-    return (name.split(".") + [ROOT.name])[1]
+    room = (name.split(".") + [ROOT.name])[1]
+    return "cli" if room == "__main__" else room
 
 
 def listed(room: str) -> list[str]:
@@ -64,21 +64,21 @@ MAPS = {p.parent.name: listed(p.parent.name) for p in ROOT.glob("*/__init__.py")
 
 
 def purpose(room: str) -> str:
-    """The first sentence of what a room, or a module beside the rooms, says of itself."""
-    path = {"extarray": "__init__.py", "__main__": "__main__.py"}.get(room, f"{room}/__init__.py")
+    """The first sentence of what a room says of itself."""
+    path = "__init__.py" if room == "extarray" else f"{room}/__init__.py"
     text = ast.get_docstring(ast.parse((ROOT / path).read_text(encoding="utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].split()).replace("`", "")
 
 
 def picture() -> str:
     """The rooms on their floors, as `docs/design.md` shows them; `python FILE` prints it."""
-    rows = []
+    rows, wide = [], max(len(purpose(room)) for room in FLOOR)
     for floor, rooms in zip(range(len(FLOORS), 0, -1), FLOORS, strict=True):
         for room in rooms:
             number = str(floor) if room == rooms[0] else " "
             name = "the face" if room == "extarray" else room
-            rows.append(f"│ {number:>2} │ {name:<11} │ {purpose(room):<86} │")
-        rows.append(f"├────┼─{'─' * 11}─┼─{'─' * 86}─┤")
+            rows.append(f"│ {number} │ {name:<11} │ {purpose(room):<{wide}} │")
+        rows.append(f"├───┼─{'─' * 11}─┼─{'─' * wide}─┤")
     rows[-1] = rows[-1].translate(str.maketrans("├┼┤", "└┴┘"))
     return "\n".join([rows[-1].translate(str.maketrans("└┴┘", "┌┬┐")), *rows])
 
@@ -143,6 +143,8 @@ def is_below(target: str, here: str) -> bool:
     own, other = room_of(here), room_of(target)
     if own != other:
         return FLOOR[own] < FLOOR[other]
+    if here == f"{ROOT.name}.__main__":
+        return target != here
     inner, outer = (name.split(".")[2:3] for name in (target, here))
     if not (inner and outer):  # a room's face has all of it; the room has nothing of its face
         return bool(inner) or target == here
@@ -171,7 +173,7 @@ def test_there_are_sources():
 def test_rooms():
     inside = {p.name for p in ROOT.iterdir() if p.name != "__pycache__"}
     files = {"__init__.py", "__main__.py", "py.typed"}
-    assert inside - files == set(FLOOR) - {"extarray", "__main__"}
+    assert inside - files == set(FLOOR) - {"extarray"}
     # Four are beside the seventeen of the house: `formats`, which nothing but the face needs;
     # `view`, a server and a page in the browser, which only the command line calls; `stores`,
     # which arrays offer as methods, so that it cannot stand above the face as `interop` does; and
@@ -219,6 +221,7 @@ def test_imports_go_down(path):
         ("storage/states.py", "from extarray.storage.file_store import FileStore"),
         ("format/header.py", "import h5py"),
         ("plot/__init__.py", "import matplotlib.pyplot"),
+        ("cli/demo.py", "from extarray.__main__ import main"),
         ("interop/xarray.py", "from ..pexta import open"),
         ("_core/_axial.pyx", "from ._copy cimport layout_t, job_t"),
         ("_core/_axial.pyx", "from extarray.storage.memory import (\n    MemoryStore,\n)"),
