@@ -4,6 +4,8 @@ From the top down; each module uses some of those below it, and none above:
 
 ``folders``
     Groups: folders of arrays and groups; and packed files.
+``group_session``
+    A group while it is open: the arrays that it has open, and what is done to its members.
 ``group``
     Several arrays together: one commit for all, one look at all, and the end of all.
 ``rechunk``

@@ -1,54 +1,46 @@
 """Groups: folders of arrays and of groups; one file with all of it, to move.
 
-A thin layer over the file system: what is in a group is what is in the folder at that moment.  The
-module has more than 600 lines, as most of them say what the methods do.
+A thin layer over the file system: what is in a group is what is in the folder at that moment.  What
+the methods do with members is done in `group_session`; most of the more than 600 lines say what
+that is, to users.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
 import os
 import shutil
-import threading
-import weakref
 from collections.abc import Iterator, MutableMapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
-from uuid import uuid4
 
 from extarray.array import facts
 from extarray.array.array import ExtArray
 from extarray.array.creation import create, from_array
-from extarray.array.creation import open as open_array
-from extarray.array.group import commit
-from extarray.array.group import refresh as refresh_together
+from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_free
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
-    AxisError,
-    ClosedError,
     ExistsError,
-    ExtArrayError,
-    FormatError,
     MissingError,
     ReadOnlyError,
-    ShapeError,
     VariableError,
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
-from extarray.format.archive import ATTRS_NAME, check_member_name
-from extarray.format.attrs import Attributes, check_attrs
-from extarray.storage.filesystem import family, sync_folders
+from extarray.format.archive import check_member_name
+from extarray.format.attrs import Attributes
+from extarray.maintenance.group_files import ARRAY, GROUP, InFolder, InPacked, foreign_file
+from extarray.storage.filesystem import family
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from os import PathLike
     from typing import Self
 
@@ -59,12 +51,10 @@ if TYPE_CHECKING:
 __all__ = ["Group", "open_group", "pack"]
 
 _later = LazyImports(
-    {"extarray.maintenance.packing": "Part write_packed", "extarray.grid.html": "tree"}
+    {"extarray.maintenance.packing": "Part Snapshot write_packed", "extarray.grid.html": "tree"}
 )
 
 _MODES = ("r", "r+", "a", "w", "w-")
-_MOST_ROWS = 200  # of a tree
-_ARRAY, _GROUP = "array", "group"
 
 
 def open_group(
@@ -147,7 +137,7 @@ def open_group(
                     inner = packed.inner(given)
                     if inner not in packed.groups:
                         raise MissingError(errno.ENOENT, "no such group is packed", shown)
-                    session = _Session(_InPacked(packed, inner), shown, mode, options)
+                    session = Session(InPacked(packed, inner), shown, mode, options)
                     return Group(session, "")
         if mode in ("r", "r+") or (mode == "a" and given.is_dir()):
             if not given.is_dir():
@@ -165,26 +155,23 @@ def open_group(
             )
         else:
             given.mkdir(parents=True, exist_ok=mode == "a")
-        session = _Session(_InFolder(given), shown, "r" if mode == "r" else "r+", options)
+        session = Session(InFolder(given), shown, "r" if mode == "r" else "r+", options)
         return Group(session, "")
 
 
 def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
     """Remove all that is in a group, and nothing if it is no group or somebody writes to it."""
-    known = (".xmd", ".xta", ".new")
-    for _, _, files in os.walk(folder):
-        for name in files:
-            if name != ATTRS_NAME and not name.endswith(known):
-                raise ExistsError(
-                    errno.EEXIST,
-                    f"it has {name!r}, which is of no array, so it is not replaced; remove it, or "
-                    "give another folder",
-                    shown,
-                )
-    session = _Session(_InFolder(folder), shown, "r+", options)
+    foreign = foreign_file(folder)
+    if foreign is not None:
+        raise ExistsError(
+            errno.EEXIST,
+            f"it has {foreign!r}, which is of no array, so it is not replaced; remove it, or give "
+            "another folder",
+            shown,
+        )
+    session = Session(InFolder(folder), shown, "r+", options)
     try:
-        for key, _ in list(Group(session, "")._items("")):
-            session.hold(key)
+        session.hold_all("", GROUP)
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -192,161 +179,6 @@ def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
                 os.unlink(entry.path)
     finally:
         session.close("", quietly=True)
-
-
-# -- where the members are -----------------------------------------------------------------------
-
-
-class _InFolder:
-    """A group in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = Path(os.path.realpath(root))
-
-    def path(self, key: str) -> Path:
-        """Return the path of a member; a link that leads out of the group is refused."""
-        path = self.root / key if key else self.root
-        for real in (path, f"{path}.xmd", f"{path}.xta"):
-            if os.path.realpath(real) != os.fspath(real) and not Path(
-                os.path.realpath(real)
-            ).is_relative_to(self.root):
-                raise ArgumentError(f"{key!r} is a link that leads out of the group '{self.root}'")
-        return path
-
-    def kind(self, key: str) -> str | None:
-        """Return the kind of the member of a name: an array, a group, or None."""
-        path = self.path(key)
-        if key and os.path.exists(f"{path}.xmd"):
-            return _ARRAY
-        return _GROUP if path.is_dir() and not (key and path.is_symlink()) else None
-
-    def entries(self, key: str) -> list[tuple[str, str]]:
-        """Return the names and kinds of the members of a group, sorted by name."""
-        found = {}
-        with family("cannot list the group '{}'", self.root / key):
-            for entry in os.scandir(self.path(key)):
-                if entry.name.endswith(".xmd") and len(entry.name) > 4:
-                    found[entry.name[:-4]] = _ARRAY
-                elif entry.is_dir(follow_symlinks=False):
-                    found.setdefault(entry.name, _GROUP)
-        return sorted(found.items())
-
-    def load_attrs(self, key: str) -> bytes | None:
-        """Return the content of the file of the attributes, or None if there is no such file."""
-        with family("cannot read '{}'", self.root / key / ATTRS_NAME):
-            try:
-                return (self.path(key) / ATTRS_NAME).read_bytes()
-            except FileNotFoundError:
-                return None
-
-    def save_attrs(self, key: str, data: bytes) -> None:
-        """Replace the file of the attributes, in one step, on the disk."""
-        name = self.path(key) / ATTRS_NAME
-        fresh = f"{name}.{uuid4().hex[:12]}.new"
-        with family("cannot write '{}'", name):
-            try:
-                with open(fresh, "xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(fresh, name)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
-                raise
-            sync_folders([os.fspath(name)])
-
-
-class _InPacked:
-    """A group in a packed file, or a part of one."""
-
-    def __init__(self, packed: Packed, inner: str) -> None:
-        self.root = Path(packed.name) / inner
-        self._prefix = f"{inner}/" if inner else ""
-        self._arrays, self._groups = packed.arrays, packed.groups
-        self._inside: dict[str, dict[str, str]] = {}
-        for names, kind in ((packed.groups, _GROUP), (packed.arrays, _ARRAY)):
-            for name in names:
-                folder, _, last = name.rpartition("/")
-                if name:
-                    self._inside.setdefault(folder, {})[last] = kind
-
-    def path(self, key: str) -> Path:
-        """Return the path of a member, through the file."""
-        return self.root / key
-
-    def kind(self, key: str) -> str | None:
-        """Return the kind of the member of a name: an array, a group, or None."""
-        name = f"{self._prefix}{key}".removesuffix("/")
-        return _ARRAY if name in self._arrays else _GROUP if name in self._groups else None
-
-    def entries(self, key: str) -> list[tuple[str, str]]:
-        """Return the names and kinds of the members of a group, sorted by name."""
-        return sorted(self._inside.get(f"{self._prefix}{key}".removesuffix("/"), {}).items())
-
-    def load_attrs(self, key: str) -> bytes | None:
-        """Return the content of the attributes' member, or None if there is no such member."""
-        member = self._groups[f"{self._prefix}{key}".removesuffix("/")]
-        if member is None:
-            return None
-        with family("cannot read '{}'", self.root), Packed.find(self.root) as packed:
-            if packed is None or packed.groups.get(member.name.rpartition("/")[0]) != member:
-                raise MissingError(
-                    errno.ENOENT, "the packed file was replaced; open it again", str(self.root)
-                )
-            return packed.read(member)
-
-
-class _Session:
-    """The place of a group and of those in it, and the arrays that are open."""
-
-    def __init__(
-        self, place: _InFolder | _InPacked, shown: str, mode: str, options: dict[str, Any]
-    ) -> None:
-        self.place, self.shown, self.mode, self.options = place, shown, mode, options
-        self.is_closed = False
-        self.lock = threading.RLock()
-        # A writer stays open until it is closed; a reader as long as somebody has it.
-        self.arrays: MutableMapping[str, ExtArray] = (
-            {} if mode == "r+" else weakref.WeakValueDictionary()
-        )
-
-    def check(self, what: str | None = None) -> None:
-        """Raise where the group is closed, or `what` would change one that is open for reading."""
-        if self.is_closed:
-            raise ClosedError(f"the group '{self.shown}' is closed; open it again with open_group")
-        if what is not None and self.mode != "r+":
-            raise ReadOnlyError(
-                f"cannot {what} in the group '{self.shown}': opened with mode 'r'; reopen with "
-                "mode='r+'"
-            )
-
-    def folder(self) -> _InFolder:
-        """Return the place, of a group that may be changed."""
-        assert isinstance(self.place, _InFolder)
-        return self.place
-
-    def hold(self, key: str) -> ExtArray:
-        """Return the array of a name, which is opened once."""
-        with self.lock:
-            array = self.arrays.get(key)
-            if array is None or array.closed:
-                array = open_array(self.place.path(key), self.mode, **self.options)
-                self.arrays[key] = array
-            return array
-
-    def close(self, key: str, quietly: bool = False) -> None:
-        """Close the arrays that are open in a group, whatever fails."""
-        with self.lock, contextlib.ExitStack() as steps:
-            for name in [n for n in self.arrays if _is_in(n, key)]:
-                array = self.arrays.pop(name)
-                if quietly:
-                    steps.enter_context(contextlib.suppress(ExtArrayError, OSError))
-                steps.callback(array.close)
-
-
-def _is_in(name: str, key: str) -> bool:
-    return not key or name == key or name.startswith(f"{key}/")
 
 
 # -- groups --------------------------------------------------------------------------------------
@@ -371,7 +203,7 @@ class Group(MutableMapping[str, Any]):
 
     __slots__ = ("__weakref__", "_key", "_session")
 
-    def __init__(self, session: _Session, key: str) -> None:
+    def __init__(self, session: Session, key: str) -> None:
         self._session = session
         self._key = key
 
@@ -413,31 +245,8 @@ class Group(MutableMapping[str, Any]):
         ...     dict(g.attrs)
         {'title': 'north'}
         """
-        return Attributes(self._load_attrs, self._save_attrs)
-
-    def _load_attrs(self) -> str:
-        self._session.check()
-        data = self._session.place.load_attrs(self._key)
-        if data is None:
-            return "{}"
-        try:
-            values = json.loads(data)["attrs"]
-            return check_attrs(json.dumps(values, ensure_ascii=False).encode())
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise FormatError(
-                f"'{self.path / ATTRS_NAME}' does not hold the attributes of a dataset, or a "
-                f"group: {error}"
-            ) from None
-
-    def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        session = self._session
-        with session.lock:
-            session.check("change attributes")
-            text = change()
-            if text is not None:
-                form = {"attrs": json.loads(text)}
-                data = json.dumps(form, ensure_ascii=False, allow_nan=False, indent=1)
-                session.folder().save_attrs(self._key, f"{data}\n".encode())
+        session, key = self._session, self._key
+        return Attributes(partial(session.load_attrs, key), partial(session.save_attrs, key))
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -466,9 +275,9 @@ class Group(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> ExtArray | Group:
         key, kind = self._kind(name)
-        if kind == _ARRAY:
+        if kind == ARRAY:
             return self._session.hold(key)
-        if kind == _GROUP:
+        if kind == GROUP:
             return Group(self._session, key)
         some = ", ".join(map(repr, list(self)[:5]))
         raise VariableError(
@@ -486,16 +295,7 @@ class Group(MutableMapping[str, Any]):
         key, kind = self._kind(name)
         if kind is None:
             raise VariableError(f"the group {self.name!r} has no member {name!r}")
-        with session.lock:
-            arrays = self._held(key, kind)
-            for array in arrays:
-                check_free(array, "delete")
-            for array in arrays:
-                _files(array).remove()
-            session.close(key, quietly=True)
-            if kind == _GROUP:
-                with family("cannot remove the group '{}'", session.place.path(key)):
-                    shutil.rmtree(session.place.path(key))
+        session.remove(key, kind)
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -519,7 +319,7 @@ class Group(MutableMapping[str, Any]):
         tuple of str and ExtArray
         """
         for name, kind in self._session.place.entries(self._key):
-            if kind == _ARRAY:
+            if kind == ARRAY:
                 yield name, self[name]  # type: ignore[misc]
 
     def groups(self) -> Iterator[tuple[str, Group]]:
@@ -530,7 +330,7 @@ class Group(MutableMapping[str, Any]):
         tuple of str and Group
         """
         for name, kind in self._session.place.entries(self._key):
-            if kind == _GROUP:
+            if kind == GROUP:
                 yield name, self[name]  # type: ignore[misc]
 
     def walk(self) -> Iterator[tuple[str, ExtArray | Group]]:
@@ -552,25 +352,10 @@ class Group(MutableMapping[str, Any]):
         for name, kind in self._session.place.entries(self._key):
             item = self[name]
             yield name, item
-            if kind == _GROUP:
+            if kind == GROUP:
                 assert isinstance(item, Group)
                 for inner, below in item.walk():
                     yield f"{name}/{inner}", below
-
-    def _items(self, key: str) -> Iterator[tuple[str, str]]:
-        """Yield the full names of the arrays in a group and below, with their names there."""
-        for name, kind in self._session.place.entries(key):
-            full = f"{key}/{name}" if key else name
-            if kind == _ARRAY:
-                yield full, name
-            else:
-                yield from self._items(full)
-
-    def _held(self, key: str, kind: str) -> list[ExtArray]:
-        """Open an array, or all that are in a group: nobody else writes to them then."""
-        if kind == _ARRAY:
-            return [self._session.hold(key)]
-        return [self._session.hold(full) for full, _ in self._items(key)]
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -581,7 +366,7 @@ class Group(MutableMapping[str, Any]):
         parent = key
         while "/" in parent:
             parent = parent.rpartition("/")[0]
-            if self._session.place.kind(parent) == _ARRAY:
+            if self._session.place.kind(parent) == ARRAY:
                 raise ExistsError(
                     errno.EEXIST, f"{parent!r} is an array, and no group", str(self.path / name)
                 )
@@ -728,24 +513,10 @@ class Group(MutableMapping[str, Any]):
             if kind is None:
                 raise VariableError(f"the group {self.name!r} has no member {source!r}")
             other = self._full(target)
-            if kind == _GROUP and _is_in(other, key):
+            if kind == GROUP and is_in(other, key):
                 raise ArgumentError(f"cannot move {source!r} into itself, as {target!r}")
             self._free(target)
-            arrays = self._held(key, kind)
-            for array in arrays:
-                check_free(array, "move")
-            new = self._made(other)
-            if kind == _ARRAY:
-                _files(arrays[0]).move(new, False)
-            else:
-                with family(f"cannot move '{{}}' to '{new}'", session.place.path(key)):
-                    os.rename(session.place.path(key), new)
-                    sync_folders([os.fspath(new), os.fspath(session.place.path(key))])
-            for name in [n for n in session.arrays if _is_in(n, key)]:
-                array = session.arrays.pop(name)
-                session.arrays[other + name[len(key) :]] = array
-                if kind == _GROUP:
-                    _files(array).take_place(new / name[len(key) + 1 :])
+            session.move(key, kind, other, self._made(other))
 
     def extend(self, axis: str, by: SupportsIndex, side: Literal["end", "start"] = "end") -> None:
         """Grow all arrays that have an axis of a name, here and in the groups below, in one commit.
@@ -784,30 +555,7 @@ class Group(MutableMapping[str, Any]):
         ...     time.shape, wind.shape
         ((4,), (4, 3))
         """
-        self._session.check("extend arrays")
-        found = {}
-        dims: set[str] = set()
-        with self._session.lock:
-            for key, _ in self._items(self._key):
-                array = self._session.hold(key)
-                dims.update(array.dims or ())
-                if axis in (array.dims or ()):
-                    found[key] = array
-        if not found:
-            names = ", ".join(map(repr, sorted(dims))) or "names of axes at all"
-            raise AxisError(f"no array of {self.name!r} has an axis {axis!r}; they have {names}")
-        extents: dict[int, str] = {}
-        for key, array in found.items():
-            extents.setdefault(array.shape[(array.dims or ()).index(axis)], key)
-        if len(extents) > 1:
-            told = ", ".join(f"{n} in {key!r}" for n, key in extents.items())
-            raise ShapeError(
-                f"cannot extend {axis!r} in the group {self.name!r}: its arrays have different "
-                f"extents along it: {told}; make them equal first, by extend or shrink of each"
-            )
-        with commit(found.values()):
-            for array in found.values():
-                array.extend(axis, by, side)
+        self._session.extend(self._key, axis, by, side, self.name)
 
     def as_zarr_store(self, *, follow: bool = True) -> Any:
         """Return a store of Zarr that shows the group and all that is in it now.
@@ -864,7 +612,7 @@ class Group(MutableMapping[str, Any]):
         """Bring all arrays that the group has open to the disk."""
         self._session.check()
         for key, array in list(self._session.arrays.items()):
-            if _is_in(key, self._key) and not array.closed:
+            if is_in(key, self._key) and not array.closed:
                 array.flush()
 
     def close(self) -> None:
@@ -887,45 +635,15 @@ class Group(MutableMapping[str, Any]):
 
     # -- shown -----------------------------------------------------------------------------------
 
-    def _rows(self, key: str, depth: int, rows: list[tuple[int, str, str]]) -> None:
-        """Collect the rows of a tree: depth, name, and facts of an array."""
-        for name, kind in self._session.place.entries(key):
-            if len(rows) > _MOST_ROWS:
-                return
-            full = f"{key}/{name}" if key else name
-            if kind == _GROUP:
-                rows.append((depth, name, ""))
-                self._rows(full, depth + 1, rows)
-                continue
-            try:
-                array = self._session.arrays.get(full)
-                if array is None or array.closed:
-                    with open_array(self._session.place.path(full)) as array:
-                        facts = _facts(array)
-                else:
-                    facts = _facts(array)
-            except (ExtArrayError, OSError) as error:
-                facts = f"cannot be opened: {type(error).__name__}"
-            rows.append((depth, name, facts))
-
     def _head(self) -> str:
         mode = "closed" if self.closed else f"mode '{self.mode}'"
         return f"<extarray.Group {self.name!r}: '{self._session.shown}', {mode}>"
 
-    def _tree(self) -> list[tuple[int, str, str]]:
-        rows: list[tuple[int, str, str]] = []
-        if not self.closed:
-            with contextlib.suppress(ExtArrayError):  # the folder is gone, perhaps
-                self._rows(self._key, 0, rows)
-        if len(rows) > _MOST_ROWS:
-            rows[_MOST_ROWS:] = [(0, "...", "")]
-        return rows
-
     def __repr__(self) -> str:
-        return format_tree(self._head(), self._tree())
+        return format_tree(self._head(), self._session.tree(self._key))
 
     def _repr_html_(self) -> str:
-        shown: str = _later.tree(self._head(), self._tree())
+        shown: str = _later.tree(self._head(), self._session.tree(self._key))
         return shown
 
 
@@ -933,18 +651,6 @@ def _reopened(path: str, key: str) -> Any:
     """Open a group that was pickled, for reading."""
     group = open_group(path)
     return group[key] if key else group
-
-
-def _facts(array: ExtArray) -> str:
-    dims = "" if array.dims is None else "  " + ", ".join(array.dims)
-    return f"{array.shape} {array.dtype}{dims}"
-
-
-def _files(array: ExtArray) -> Any:
-    """Return the store of an array in files."""
-    files = array._store.files
-    assert files is not None
-    return files
 
 
 # -- one file ------------------------------------------------------------------------------------
@@ -1012,45 +718,27 @@ def pack(
         raise ArgumentTypeError(
             f"path must be a str or a path, not {type(path).__name__}"
         ) from None
-    groups: dict[str, bytes | None] = {}
     if isinstance(source, Group):
-        source._session.check()
-        arrays = {key: source._session.hold(key) for key, _ in source._items(source._key)}
-        arrays = {key[len(source._key) :].lstrip("/"): a for key, a in arrays.items()}
-        groups = {"": _attrs_file(source) or b'{"attrs": {}}\n'}
-        for name, item in source.walk():
-            if isinstance(item, Group):
-                attrs = _attrs_file(item)
-                if attrs is not None or not len(item):
-                    groups[name] = attrs
-    elif isinstance(source, ExtArray):
-        source._check()
-        arrays = {source.path.name if source.path is not None else target.stem: source}
-    else:
+        session, key = source._session, source._key
+        session.check()
+        with session.parts(key) as parts:
+            _later.write_packed(parts, session.attrs_files(key), target, overwrite, progress)
+        return
+    if not isinstance(source, ExtArray):
         raise ArgumentTypeError(
             f"cannot pack an object of type {type(source).__name__}: give an array or a group, "
             "such as extarray.open or open_group returns"
         )
-    for array in arrays.values():
-        if hasattr(array, "comm"):
-            raise ArgumentError(
-                f"cannot pack {array._name()} under a communicator; open it in one process"
-            )
-        check_free(array, "pack")
-    readers = [array for array in arrays.values() if array.mode == "r"]
-    if len(readers) > 1 and isinstance(source, Group):
-        refresh_together(readers)
-    for array in arrays.values():
-        if array.mode == "r+":
-            array.flush()
-    with contextlib.ExitStack() as locks:
-        for array in sorted(arrays.values(), key=lambda array: array._handle):
-            locks.enter_context(array._writers.resizing)
-        parts = [_later.Part(name, a._store.now, a.axial) for name, a in arrays.items()]
-        _later.write_packed(parts, groups, target, overwrite, progress)
-
-
-def _attrs_file(group: Group) -> bytes | None:
-    """Return the file with the attributes of a group, which must be right; None: it has none."""
-    group._load_attrs()
-    return group._session.place.load_attrs(group._key)
+    source._check()
+    if hasattr(source, "comm"):
+        raise ArgumentError(
+            f"cannot pack {source._name()} under a communicator; open it in one process"
+        )
+    check_free(source, "pack")
+    if source.mode == "r+":
+        source.flush()
+    name = source.path.name if source.path is not None else target.stem
+    with source._writers.resizing:
+        now = source._store.now
+        part = _later.Part(name, _later.Snapshot.of(now, source.axial), lambda: nullcontext(now))
+        _later.write_packed([part], {}, target, overwrite, progress)

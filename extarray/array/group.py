@@ -147,7 +147,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     False
     """
     members = [array for array in _checked(arrays) if array._store.now.follows]
-    with _locked(members):
+    with locked(members):
         for array in members:
             array._check()
             if array.mode == "r":
@@ -222,7 +222,7 @@ def _files(array: ExtArray) -> FileStore:
     return files
 
 
-def _locked(members: list[ExtArray]) -> contextlib.ExitStack:
+def locked(members: list[ExtArray]) -> contextlib.ExitStack:
     """Take the locks under which the bounds of arrays change.
 
     All threads take them in one order, and so cannot wait in a circle.
@@ -245,7 +245,7 @@ class _Block:
         in_children(self, _Block.forget)
 
     def locked(self) -> contextlib.ExitStack:
-        return _locked(self.members)
+        return locked(self.members)
 
     def begin(self) -> None:
         """Hold the commits of all arrays."""
@@ -381,7 +381,7 @@ def _updates(
     looks: list[Callable[[], Any]] = [store.following.look for _, store in readers]
     own = [store.states for _, store in readers]
     failures = 0
-    for seen in _moments(looks):
+    for seen in moments(looks):
         asked = len(coordinators)
         found = []
         try:
@@ -415,7 +415,7 @@ def _updates(
     )
 
 
-def _moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
+def moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
     """Yield what several looks show at one moment, and try again for a while.
 
     Each round takes all of them.  If no other has changed since the round before than the first,

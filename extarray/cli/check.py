@@ -13,6 +13,13 @@ from extarray.cli._command import JSON, array_path, command, flag, usage_error, 
 from extarray.cli._output import print_json, print_text
 from extarray.cli._progress import Progress
 from extarray.common.errors import ExtArrayError, MissingError
+from extarray.maintenance.group_files import (
+    is_in_the_making,
+    left_folders,
+    remove_left_folders,
+    told_of,
+)
+from extarray.storage.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +56,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
         return xa.check(path, data, repair, force, progress=progress)
 
     if os.path.isdir(path) and not _is_array(path):
-        return _check_folder(Path(path), look, as_json)
+        return _check_folder(Path(path), repair, look, as_json)
     with wrong_calls():
         report = look(path)
     if [problem.kind for problem in report.problems] == ["file", "file"]:
@@ -75,18 +82,26 @@ def _is_array(path: str) -> bool:
     return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
 
 
-def _check_folder(folder: Path, look: Callable[[Any], Any], as_json: bool) -> int:
+def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_json: bool) -> int:
     """Check all arrays in a folder and in those below; links to folders are not followed."""
-    found = {
-        os.path.join(where, stem)
-        for where, _, names in os.walk(folder, onerror=_raise)
-        for stem, suffix in map(os.path.splitext, names)
-        if suffix in _SUFFIXES
-    }
-    if not found:
+    found, left = set(), left_folders(os.fspath(folder))
+    for where, folders, names in os.walk(folder, onerror=_raise):
+        left += left_folders(folder=where)
+        folders[:] = [name for name in folders if not is_in_the_making(name)]
+        for stem, suffix in map(os.path.splitext, names):
+            if suffix in _SUFFIXES:
+                found.add(os.path.join(where, stem))
+    if not found and not left:
         raise MissingError(errno.ENOENT, "there is no array in this folder", str(folder))
     n_fine = 0
     told: list[Any] = []
+    done = remove_left_folders(left) if repair else []
+    rest = [told_of(path) for path in left if os.path.lexists(path)]
+    if done or rest:
+        report = Report(folder, rest, done)
+        told.append(_told(report))
+        if not as_json:
+            print_text("\n".join(str(report).split("\n")[:-1]))
     for path in sorted(found):
         try:
             report = look(path)

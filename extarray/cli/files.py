@@ -29,6 +29,7 @@ from extarray.cli._output import print_json, print_table, print_text
 from extarray.cli.look import is_folder, opened, opened_group
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes
+from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import file_names, resolve_path
@@ -67,7 +68,8 @@ def _entries(folder: str) -> list[_Entry]:
         for entry in found:
             stem, suffix = os.path.splitext(entry.name)
             if entry.is_dir():
-                folders.append(entry.name)
+                if not is_in_the_making(entry.name):
+                    folders.append(entry.name)
             elif suffix in _SUFFIXES:
                 stems.add(stem)
     entries = [_Entry(name, os.path.join(folder, name), True) for name in folders]

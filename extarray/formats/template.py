@@ -13,12 +13,10 @@ import errno
 import inspect
 import os
 import re
-import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
-from uuid import uuid4
 
 from extarray.array.array import ExtArray
 from extarray.array.folders import Group, open_group
@@ -28,12 +26,13 @@ from extarray.common.errors import (
     DTypeError,
     ExistsError,
     LossyWarning,
-    storage_error,
 )
 from extarray.format.archive import check_member_name
 from extarray.formats.description import Coordinate
 from extarray.formats.files import of_library
 from extarray.formats.transfer import load, save
+from extarray.maintenance.group_files import making_folder
+from extarray.storage.filesystem import family
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
@@ -309,9 +308,10 @@ def load_whole(
             errno.EEXIST, "it exists; overwrite=True replaces a group", os.fspath(target)
         )
     guard = partial(of_library, file, title)
-    fresh = target.with_name(f"{target.name}.{uuid4().hex[:12]}.new")
-    try:
-        with whole as source, open_group(fresh, "w-") as group:
+    with family("cannot make the folder '{}'", target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with making_folder(os.fspath(target)) as fresh:
+        with whole as source, open_group(fresh, "r+") as group:
             lost = list(source.lost)
             for name, attrs in source.groups.items():
                 inner = group.require_group(name) if name else group
@@ -326,7 +326,7 @@ def load_whole(
                 try:
                     with source.source(name) as each:
                         array = load(
-                            each, fresh / name, guard=guard, what=f"from {title}", **options
+                            each, Path(fresh, name), guard=guard, what=f"from {title}", **options
                         )
                 except DTypeError as error:
                     lost.append(f"{name!r} ({error})")
@@ -339,13 +339,6 @@ def load_whole(
                 warn(f"from {title}: the group does not have {'; '.join(lost)}", LossyWarning)
         if target.is_dir():
             open_group(target, "w").close()
-        try:
-            os.rename(fresh, target)
-        except OSError as error:
-            raise storage_error(error, "cannot make the folder '{}'", target) from error
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
     return open_group(path, "r+")
 
 

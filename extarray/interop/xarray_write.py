@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 import extarray as xa
 from extarray.common.arguments import check_choice
@@ -25,7 +23,6 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.extras import require
-from extarray.common.on_error import OnError
 from extarray.format.labels import DATASET_ORIGIN
 from extarray.interop.xarray_encode import encode_variables, with_encoding
 from extarray.interop.xarray_options import Options
@@ -40,6 +37,8 @@ from extarray.interop.xarray_store import (
 )
 from extarray.interop.xarray_tasks import Part, is_late, runs_elsewhere, write_later, write_now
 from extarray.interop.xarray_update import coords_form, metadata_of, update_array, update_dataset
+from extarray.maintenance.group_files import making_folder
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -384,9 +383,10 @@ def write_tree(
             f"encoding names groups that are not there: {unknown}; there are {sorted(nodes)}"
         )
     _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
-    fresh = target.with_name(f"{target.name}.{uuid4().hex[:12]}.new")
-    with OnError(shutil.rmtree, fresh, True):
-        with xa.open_group(fresh, "w-") as group:
+    with family("cannot make the folder '{}'", target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with making_folder(os.path.abspath(target)) as fresh:
+        with xa.open_group(fresh, "r+") as group:
             for path, node in nodes.items():
                 place = group.path if path == "/" else group.require_group(path[1:]).path
                 dataset = node.to_dataset(inherit=False)
@@ -408,7 +408,3 @@ def write_tree(
                 write_dataset(dataset, place, options)
         if mode == "w" and target.is_dir():
             xa.open_group(target, "w").close()
-        try:
-            os.rename(fresh, target)
-        except OSError as error:
-            raise storage_error(error, "cannot make the folder '{}'", target) from error

@@ -9,6 +9,8 @@ From the top down; each module uses some of those below it, and none above:
     ``check``: whether the files of an array are whole, and their repair.
 ``packing``
     Packed files: made of the files of arrays, and files of arrays of them.
+``group_files``
+    The files of groups: where members are, in folders and in packed files; folders in the making.
 ``rechunk_report``
     A plan as its reader sees it: figures, a table, a picture.
 ``transform``

@@ -43,6 +43,7 @@ from extarray.format.constants import LIVE_SLOTS, SEAL_MAGIC
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import decode_header
 from extarray.format.superblock import Superblock
+from extarray.maintenance.group_files import making_folder
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison, read_sums, read_table
 from extarray.storage.filesystem import (
@@ -61,23 +62,48 @@ from extarray.storage.report import Problem, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from os import PathLike
+    from typing import Self
 
     from extarray._core._axial import Axial
     from extarray.common.progress import Reported
+    from extarray.format.header import Header
+    from extarray.grid.bounds import Bounds
     from extarray.storage.store import Present
 
-__all__ = ["Part", "check_packed", "unpack", "write_packed"]
+__all__ = ["Part", "Snapshot", "check_packed", "unpack", "write_packed"]
 
 _PIECE = 1 << 22
 
 
+class Snapshot(NamedTuple):
+    """An array at a moment; equal ones tell that nothing was committed in between."""
+
+    header: Header
+    state: Bounds | Superblock
+    attrs: str
+    growth: int
+    unclean: bool
+    cuts: int
+    n_chunks: int
+    records: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, now: Present, axial: Axial) -> Self:
+        """Return what an array is at present."""
+        cuts = now.read_count() if isinstance(now, Pair) and any(now.header.fill) else 0
+        records = tuple(record_at(axial, n) for n in range(axial.segments))
+        facts = now.header, now.state, now.attrs, now.growth, now.unclean
+        return cls(*facts, cuts, axial.size, records)
+
+
 class Part(NamedTuple):
-    """An array that is packed: the path that it gets, and what it is at present."""
+    """An array that is packed: the path that it gets, what it was, and how to get at its chunks."""
 
     name: str
-    now: Present
-    axial: Axial
+    snapshot: Snapshot
+    opened: Callable[[], AbstractContextManager[Present]]
 
 
 # -- packed --------------------------------------------------------------------------------------
@@ -90,13 +116,13 @@ def write_packed(
     overwrite: bool,
     progress: Reported = True,
 ) -> None:
-    """Pack arrays, and the attributes of groups, as they are at present; nothing of it may move."""
+    """Pack arrays as they were, and the attributes of groups."""
     name = os.path.abspath(path)
     with family("cannot pack '{}'", path):
         if os.path.lexists(name) and not overwrite:
             raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", name)
         target = os.path.realpath(name)
-        total = sum(part.now.header.chunk_bytes * part.axial.size for part in parts)
+        total = sum(part.snapshot.header.chunk_bytes * part.snapshot.n_chunks for part in parts)
         with (
             _nameless(target) as (file, give_name),
             Progress(max(1, total), "pack", check_progress(progress)) as line,
@@ -184,36 +210,36 @@ class _Packing:
 
     def add_array(self, part: Part) -> None:
         """Add the files of an array: the chunks and the seal, and then fresh metadata."""
-        now, header = part.now, replace(part.now.header, work=b"")
-        sums = _Sums(part)
-        data_bytes = part.axial.size * header.chunk_bytes
+        was = part.snapshot
+        header = replace(was.header, work=b"")
+        data_bytes = was.n_chunks * header.chunk_bytes
         seal = SEAL_MAGIC + header.uuid
         at, name = self._at, f"{part.name}.xta"
         size = data_bytes + len(seal)
-        self._begin(name, size, 0)
-        start = self._members[-1].start
-        crc = self._copy(now, data_bytes, start)
+        with part.opened() as now:
+            if now.header != was.header:
+                raise StorageError(
+                    errno.EAGAIN, f"'{now.path}' was replaced while it was packed; pack it again"
+                )
+            sums = _Sums(now, was.n_chunks)
+            self._begin(name, size, 0)
+            start = self._members[-1].start
+            crc = self._copy(now, was, data_bytes, start)
+            table = sums.still_right()
         self._file.write(seal, start + data_bytes)
         crc = zlib.crc32(seal, crc)
         self._file.write(encode_member(name, size, crc, at), at)
         self._members[-1] = Member(name, at, start, size, crc)
         state = Superblock.first(
-            now.state.shape,
-            now.state.grid,
-            data_bytes,
-            unclean=now.unclean,
-            growth=now.growth,
-        )._replace(offset=now.state.offset, sealed=True)
-        records = [record_at(part.axial, n) for n in range(part.axial.segments)]
-        table = sums.still_right()
-        fresh = encode_fresh(header, state, records, now.attrs, LIVE_SLOTS[:1], sums=table)
+            was.state.shape, was.state.grid, data_bytes, unclean=was.unclean, growth=was.growth
+        )._replace(offset=was.state.offset, sealed=True)
+        fresh = encode_fresh(header, state, was.records, was.attrs, LIVE_SLOTS[:1], sums=table)
         self.add(f"{part.name}.xmd", bytes(fresh.image))
 
-    def _copy(self, now: Present, stop: int, to: int) -> int:
+    def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
         """Copy bytes of chunks; holes stay holes.  Returns the CRC-32 of all of them."""
         if isinstance(now, Pair):
             now.check_length()
-            known = now.read_count() if any(now.header.fill) else 0
             runs = now.data.written(stop)
             read: Callable[[memoryview, int], int] = now.data.read_into
         else:
@@ -233,7 +259,7 @@ class _Packing:
                 first += len(some)
                 self._progress.add(len(some))
             at = last
-        if isinstance(now, Pair) and any(now.header.fill) and now.read_count() != known:
+        if isinstance(now, Pair) and any(now.header.fill) and now.read_count() != was.cuts:
             raise StorageError(
                 errno.EAGAIN,
                 f"elements of '{now.path}' were cut off while it was packed; refresh() and pack "
@@ -257,15 +283,15 @@ def _reader_of(now: Present) -> Callable[[memoryview, int], int]:
 class _Sums:
     """The checksums of the chunks of an array that is packed, which are right or left out."""
 
-    def __init__(self, part: Part) -> None:
-        self._now = part.now
-        self._n_chunks = part.axial.size
+    def __init__(self, now: Present, n_chunks: int) -> None:
+        self._now = now
+        self._n_chunks = n_chunks
         found = self._table()
         self._entries: np.ndarray[Any, Any] | None = None
         if found is None:
             return
-        assert isinstance(part.now, Pair)
-        now, extents = part.now, found
+        assert isinstance(now, Pair)
+        extents = found
         reach = sum(map(sums_capacity, range(len(extents))))
         self._entries = read_sums(now.metadata, extents, 0, min(self._n_chunks, reach))
         if now.verify == "never":
@@ -495,39 +521,26 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
     name = os.path.abspath(path)
     if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
         raise ExistsError(errno.EEXIST, "it exists; give the path of a new folder", name)
-    fresh = f"{name}.{uuid4().hex[:12]}.new"
-    made: list[str] = []
-    folders: list[str] = []
-    try:
+    with making_folder(name) as fresh:
+        folders = []
         for group, member in sorted(packed.groups.items()):
-            folders.append(os.path.join(fresh, group) if group else fresh)
-            os.mkdir(folders[-1])
+            folders.append(os.path.join(fresh, group, ATTRS_NAME))
+            if group:
+                os.mkdir(os.path.dirname(folders[-1]))
             if member is not None:
-                attrs = packed.read(member)
-                made.append(os.path.join(folders[-1], ATTRS_NAME))
-                with open(made[-1], "xb") as target:
-                    target.write(attrs)
+                with open(folders[-1], "xb") as target:
+                    target.write(packed.read(member))
                     target.flush()
                     os.fsync(target.fileno())
         for array in packed.arrays:
-            pair = []
-            try:
-                for suffix in (".xmd", ".xta"):
-                    made.append(os.path.join(fresh, array + suffix))
-                    pair.append(File.open(made[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL))
-                metadata, data = pair
+            with contextlib.ExitStack() as pair:
+                metadata, data = (
+                    pair.enter_context(contextlib.closing(_made(fresh, array + suffix)))
+                    for suffix in (".xmd", ".xta")
+                )
                 _unpack_pair(packed, array, metadata, data, progress)
-            finally:
-                for each in pair:
-                    each.close()
-        sync_folders([os.path.join(folder, ATTRS_NAME) for folder in folders])
-        os.rename(fresh, name)
-        sync_folders([name])
-    except BaseException:
-        for each_name in reversed(made):
-            with contextlib.suppress(OSError):
-                os.unlink(each_name)
-        for folder in reversed(folders):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
-        raise
+        sync_folders(folders)
+
+
+def _made(folder: str, name: str) -> File:
+    return File.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_EXCL)

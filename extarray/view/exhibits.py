@@ -15,6 +15,7 @@ import numpy as np
 from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.maintenance.group_files import is_in_the_making
 from extarray.view.coordinates import Coordinate, coordinate_of
 from extarray.view.encoding import PARTS, Choice, choices_of, text_of
 
@@ -95,7 +96,7 @@ class Gallery:
         root = self._root.resolve()
         found = set()
         for where, folders, files in os.walk(root):  # follows no links
-            folders.sort()
+            folders[:] = sorted(f for f in folders if not is_in_the_making(f))
             for file in files:
                 stem, suffix = os.path.splitext(file)
                 if suffix == _SUFFIXES[0] and _is_inside(os.path.join(where, file), root):

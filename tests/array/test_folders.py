@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -179,6 +180,17 @@ def test_a_kill_in_growth_leaves_all_or_none(tmp_path):
             (extent,) = {g[name].shape[0] for name in names}
         seen.add(extent)
     assert len(seen) == 12
+
+
+def test_a_writer_of_another_array_does_not_hinder_growth(group):
+    group.close()
+    with xa.open_group(group.path, "r+") as other, xa.open_group(group.path, "r+") as g:
+        other.create("apart", 2, dims=["y"])
+        g.create("steps", 2, dims=["t"])
+        g.extend("t", 3)
+        assert g["steps"].shape == (5,)
+        with pytest.raises(errors.LockedError):
+            g.extend("y", 1)
 
 
 MODES = {"r": False, "r+": False, "a": True, "w": True, "w-": True}
@@ -400,3 +412,100 @@ def test_a_group_is_packed_at_one_moment(tmp_path):
             assert a.shape == (2,)
     with xa.open_group(tmp_path / "g.xap") as g:
         assert g["a"].shape == g["b"].shape == (2,)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.process
+@pytest.mark.slow
+def test_more_arrays_are_packed_than_files_can_be_open(mode, tmp_path):
+    n = 150
+    with xa.open_group(tmp_path / "g", "w") as g:
+        for i in range(n):
+            with g.create(f"{i % 3}/{i}", (2, 3), "i4") as a:
+                a[...] = i
+                a.attrs["number"] = i
+    code = (
+        "import resource, sys, extarray as xa\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))\n"
+        "with xa.open_group(sys.argv[1], sys.argv[2]) as g:\n"
+        "    first = g['0/0']\n"
+        "    xa.pack(g, sys.argv[3], progress=False)\n"
+        "xa.unpack(sys.argv[3], sys.argv[4])\n"
+        "print(repr(xa.open_group(sys.argv[4])))"
+    )
+    names = [tmp_path / "g", mode, tmp_path / "g.xap", tmp_path / "h"]
+    shown = subprocess.run(
+        [sys.executable, "-c", code, *names], check=True, capture_output=True, text=True
+    ).stdout
+    assert shown.count("int32") == n
+    with xa.open_group(tmp_path / "h") as g:
+        for _, array in g.walk():
+            if isinstance(array, xa.ExtArray):
+                assert np.all(array[...] == array.attrs["number"])
+
+
+@pytest.mark.parametrize("n", [4, 30])  # of which all are kept open, and not
+def test_what_is_packed_while_others_commit_is_of_one_moment(n, tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        for i in range(n):
+            g.create(f"a{i:02}", (0, 2), dims=["t", "x"])
+        done, has_grown = threading.Event(), threading.Event()
+
+        def grow():
+            while not done.wait(0.05):
+                g.extend("t", 1)
+                has_grown.set()
+
+        thread = threading.Thread(target=grow)
+        thread.start()
+        try:
+            extents = []
+            for turn in range(4):
+                target = tmp_path / f"{turn}.xap"
+                has_grown.clear()
+                assert has_grown.wait(60)
+                with xa.open_group(tmp_path / "g") as reader:
+                    xa.pack(reader, target)
+                with xa.open_group(target) as packed:
+                    (extent,) = {array.shape[0] for _, array in packed.arrays()}
+                extents.append(extent)
+        finally:
+            done.set()
+            thread.join()
+    assert extents == sorted(set(extents))
+
+
+def test_an_array_that_is_replaced_while_it_is_packed_is_no_mixture(tmp_path, monkeypatch):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        for i in range(20):
+            g[f"a{i:02}"] = np.full(3, i)
+
+    def replace(done, total):
+        xa.from_array([1.5], path=tmp_path / "g" / "a19", overwrite=True).close()
+
+    with xa.open_group(tmp_path / "g") as g, pytest.raises(errors.StorageError, match="replaced"):
+        xa.pack(g, tmp_path / "g.xap", progress=replace)
+    assert os.listdir(tmp_path) == ["g"]
+
+
+def test_a_group_is_removed_whole_or_not_at_all(group, tmp_path, monkeypatch):
+    group.close()
+
+    def fail(*args, **kwargs):
+        raise OSError("no more")
+
+    with xa.open_group(group.path, "r+") as g:
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", fail)
+            with pytest.raises(errors.StorageError):
+                del g["north"]
+        assert "north" not in g
+        assert "north" not in repr(g)
+        (left,) = [name for name in os.listdir(group.path) if name.endswith(".new")]
+        assert left.startswith("north.")
+        with xa.open_group(group.path / "north", "w-") as again:
+            again["fresh"] = [1]
+        assert os.path.isdir(group.path / left)
+        xa.pack(g, tmp_path / "g.xap")
+    with xa.open_group(tmp_path / "g.xap") as g:
+        assert list(g["north"]) == ["fresh"]

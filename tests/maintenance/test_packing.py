@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray.format.archive import ALIGNMENT
+from extarray.maintenance.group_files import left_folders, remove_left_folders
 
 RECORD = np.dtype([("a", "<i4"), ("b", "<f8", 2)])
 KINDS = {
@@ -351,6 +352,64 @@ def test_a_kill_leaves_nothing(tmp_path):
         if names:
             assert zipfile.ZipFile(target).testzip() is None
         seen |= names
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_what_a_kill_in_unpacking_leaves_is_found_and_removed(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["north/a"] = np.arange(1 << 20)
+        g["b"] = np.arange(1 << 22)
+        xa.pack(g, tmp_path / "g.xap")
+    code = (
+        "import os, sys, time, extarray as xa\n"
+        "def stop(done, total):\n"
+        "    print(flush=True)\n"
+        "    time.sleep(60)\n"
+        "xa.unpack(sys.argv[1], sys.argv[2], progress=stop)"
+    )
+    target = tmp_path / "h"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "g.xap", target], stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        (left,) = tmp_path.glob("h.*.new")
+        assert remove_left_folders(left_folders(str(target))) == []  # somebody is at work
+        assert left.exists()
+        process.kill()
+    assert not target.exists()
+    assert list(xa.open_group(tmp_path)) == ["g"]
+    told = subprocess.run(
+        [sys.executable, "-m", "extarray", "check", tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert left.name in told
+    assert "2 of 2 arrays" in told
+    xa.unpack(tmp_path / "g.xap", target)
+    assert sorted(os.listdir(tmp_path)) == ["g", "g.xap", "h"]
+    left.mkdir()
+    (left / "b.xta").write_bytes(b"")
+    command = [sys.executable, "-m", "extarray", "check", target, "--repair"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"{left} was removed" in told
+    assert sorted(os.listdir(tmp_path)) == ["g", "g.xap", "h"]
+
+
+def test_folders_of_others_are_not_removed(tmp_path):
+    names = [tmp_path / f"h.{n:012x}.new" for n in range(3)]
+    for name in names:
+        name.mkdir()
+    (names[0] / "notes.txt").write_text("mine")
+    with xa.create(names[1] / "a", 3):
+        assert remove_left_folders(left_folders(str(tmp_path / "h"))) == []
+        assert all(name.exists() for name in names)  # the third may be in the making
+    os.utime(names[2], (0, 0))
+    assert remove_left_folders(left_folders(str(tmp_path / "h"))) == [
+        f"{name} was removed" for name in names[1:]
+    ]
+    assert os.listdir(tmp_path) == [names[0].name]
 
 
 def test_an_error_leaves_nothing(tmp_path, monkeypatch):

@@ -1,0 +1,334 @@
+"""A group while it is open: the arrays that it has open, and what is done to its members."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import threading
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+
+from extarray.array.creation import open as open_array
+from extarray.array.group import commit, locked, moments
+from extarray.array.life import check_free
+from extarray.common.errors import (
+    AxisError,
+    ClosedError,
+    ExtArrayError,
+    FormatError,
+    ReadOnlyError,
+    ShapeError,
+    StorageError,
+)
+from extarray.common.lazy import LazyImports
+from extarray.format.archive import ATTRS_NAME
+from extarray.format.attrs import check_attrs
+from extarray.maintenance.group_files import ARRAY, GROUP, InFolder, InPacked, remove_folder
+from extarray.storage.filesystem import family, sync_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, MutableMapping
+    from pathlib import Path
+
+    from extarray.array.array import ExtArray
+    from extarray.maintenance.packing import Part, Snapshot
+    from extarray.storage.store import Present
+
+__all__ = ["Session", "is_in"]
+
+_later = LazyImports({"extarray.maintenance.packing": "Part Snapshot"})
+
+_MOST_ROWS = 200  # of a tree
+_MOST_KEPT = 16  # readers that packing keeps open: each takes descriptors
+
+
+def is_in(name: str, key: str) -> bool:
+    """Tell whether a name is that of a member, or of one in it."""
+    return not key or name == key or name.startswith(f"{key}/")
+
+
+class Session:
+    """The place of a group and of those in it, and the arrays that are open.
+
+    Members have keys: their paths from the group that was opened, which itself has "".
+    """
+
+    def __init__(
+        self, place: InFolder | InPacked, shown: str, mode: str, options: dict[str, Any]
+    ) -> None:
+        self.place, self.shown, self.mode, self.options = place, shown, mode, options
+        self.is_closed = False
+        self.lock = threading.RLock()
+        # A writer stays open until it is closed; a reader as long as somebody has it.
+        self.arrays: MutableMapping[str, ExtArray] = (
+            {} if mode == "r+" else weakref.WeakValueDictionary()
+        )
+
+    def check(self, what: str | None = None) -> None:
+        """Raise where the group is closed, or `what` would change one that is open for reading."""
+        if self.is_closed:
+            raise ClosedError(f"the group '{self.shown}' is closed; open it again with open_group")
+        if what is not None and self.mode != "r+":
+            raise ReadOnlyError(
+                f"cannot {what} in the group '{self.shown}': opened with mode 'r'; reopen with "
+                "mode='r+'"
+            )
+
+    # -- arrays ----------------------------------------------------------------------------------
+
+    def _open_one(self, key: str) -> ExtArray | None:
+        """Return an array that is open; None where it is not."""
+        array = self.arrays.get(key)
+        return None if array is None or array.closed else array
+
+    def hold(self, key: str) -> ExtArray:
+        """Return the array of a key, which is opened once."""
+        with self.lock:
+            array = self._open_one(key)
+            if array is None:
+                array = open_array(self.place.path(key), self.mode, **self.options)
+                self.arrays[key] = array
+            return array
+
+    @contextlib.contextmanager
+    def look(self, key: str) -> Iterator[ExtArray]:
+        """Give an array to look at: one that is open, or a reader for the length of a block."""
+        array = self._open_one(key)
+        if array is not None:
+            yield array
+            return
+        with open_array(self.place.path(key), **self.options) as array:
+            yield array
+
+    def keys(self, key: str) -> Iterator[str]:
+        """Yield the keys of the arrays in a group and below."""
+        for name, kind in self.place.entries(key):
+            full = f"{key}/{name}" if key else name
+            if kind == ARRAY:
+                yield full
+            else:
+                yield from self.keys(full)
+
+    def group_keys(self, key: str) -> Iterator[str]:
+        """Yield the keys of the groups in a group and below."""
+        for name, kind in self.place.entries(key):
+            if kind == GROUP:
+                full = f"{key}/{name}" if key else name
+                yield full
+                yield from self.group_keys(full)
+
+    def hold_all(self, key: str, kind: str) -> list[ExtArray]:
+        """Open an array, or all that are in a group: nobody else writes to them then."""
+        return [self.hold(full) for full in ([key] if kind == ARRAY else self.keys(key))]
+
+    def close(self, key: str, quietly: bool = False) -> None:
+        """Close the arrays that are open in a group, whatever fails."""
+        with self.lock, contextlib.ExitStack() as steps:
+            for name in [n for n in self.arrays if is_in(n, key)]:
+                array = self.arrays.pop(name)
+                if quietly:
+                    steps.enter_context(contextlib.suppress(ExtArrayError, OSError))
+                steps.callback(array.close)
+
+    # -- attributes of groups --------------------------------------------------------------------
+
+    def load_attrs(self, key: str) -> str:
+        """Return the attributes of a group, a JSON text."""
+        self.check()
+        data = self.place.load_attrs(key)
+        if data is None:
+            return "{}"
+        try:
+            values = json.loads(data)["attrs"]
+            return check_attrs(json.dumps(values, ensure_ascii=False).encode())
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise FormatError(
+                f"'{self.place.path(key) / ATTRS_NAME}' does not hold the attributes of a dataset, "
+                f"or a group: {error}"
+            ) from None
+
+    def save_attrs(self, key: str, change: Callable[[], str | None]) -> None:
+        """Save what a function makes of the attributes of a group; None: they stay."""
+        with self.lock:
+            self.check("change attributes")
+            text = change()
+            if text is not None:
+                form = {"attrs": json.loads(text)}
+                data = json.dumps(form, ensure_ascii=False, allow_nan=False, indent=1)
+                assert isinstance(self.place, InFolder)
+                self.place.save_attrs(key, f"{data}\n".encode())
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def remove(self, key: str, kind: str) -> None:
+        """Remove an array, or a group with all that is in it, which nobody else writes to."""
+        with self.lock:
+            arrays = self.hold_all(key, kind)
+            for array in arrays:
+                check_free(array, "delete")
+            if kind == ARRAY:
+                _files(arrays[0]).remove()
+            else:
+                with family("cannot remove the group '{}'", self.place.path(key)):
+                    remove_folder(os.fspath(self.place.path(key)))
+            self.close(key, quietly=True)
+
+    def move(self, key: str, kind: str, other: str, new: Path) -> None:
+        """Give a member another key, and its files the path that belongs to it."""
+        arrays = self.hold_all(key, kind)
+        for array in arrays:
+            check_free(array, "move")
+        if kind == ARRAY:
+            _files(arrays[0]).move(new, False)
+        else:
+            old = self.place.path(key)
+            with family(f"cannot move '{{}}' to '{new}'", old):
+                os.rename(old, new)
+                sync_folders([os.fspath(new), os.fspath(old)])
+        for name in [n for n in self.arrays if is_in(n, key)]:
+            array = self.arrays.pop(name)
+            self.arrays[other + name[len(key) :]] = array
+            if kind == GROUP:
+                _files(array).take_place(new / name[len(key) + 1 :])
+
+    def extend(
+        self, key: str, axis: str, by: SupportsIndex, side: Literal["end", "start"], name: str
+    ) -> None:
+        """Grow all arrays in a group and below that have an axis of a name; see `Group.extend`."""
+        self.check("extend arrays")
+        found = {}
+        dims: set[str] = set()
+        with self.lock:
+            for full in self.keys(key):
+                with self.look(full) as array:
+                    own = array.dims or ()
+                dims.update(own)
+                if axis in own:
+                    found[full] = self.hold(full)
+        if not found:
+            names = ", ".join(map(repr, sorted(dims))) or "names of axes at all"
+            raise AxisError(f"no array of {name!r} has an axis {axis!r}; they have {names}")
+        extents: dict[int, str] = {}
+        for full, array in found.items():
+            extents.setdefault(array.shape[(array.dims or ()).index(axis)], full)
+        if len(extents) > 1:
+            told = ", ".join(f"{n} in {full!r}" for n, full in extents.items())
+            raise ShapeError(
+                f"cannot extend {axis!r} in the group {name!r}: its arrays have different "
+                f"extents along it: {told}; make them equal first, by extend or shrink of each"
+            )
+        with commit(found.values()):
+            for array in found.values():
+                array.extend(axis, by, side)
+
+    # -- shown and packed ------------------------------------------------------------------------
+
+    def tree(self, key: str) -> list[tuple[int, str, str]]:
+        """Return the rows of a tree: depth, name, and facts of an array."""
+        rows: list[tuple[int, str, str]] = []
+        if not self.is_closed:
+            with contextlib.suppress(ExtArrayError):  # the folder is gone, perhaps
+                self._add_rows(key, 0, rows)
+        if len(rows) > _MOST_ROWS:
+            rows[_MOST_ROWS:] = [(0, "...", "")]
+        return rows
+
+    def _add_rows(self, key: str, depth: int, rows: list[tuple[int, str, str]]) -> None:
+        for name, kind in self.place.entries(key):
+            if len(rows) > _MOST_ROWS:
+                return
+            full = f"{key}/{name}" if key else name
+            if kind == GROUP:
+                rows.append((depth, name, ""))
+                self._add_rows(full, depth + 1, rows)
+                continue
+            try:
+                with self.look(full) as array:
+                    dims = "" if array.dims is None else "  " + ", ".join(array.dims)
+                    facts = f"{array.shape} {array.dtype}{dims}"
+            except (ExtArrayError, OSError) as error:
+                facts = f"cannot be opened: {type(error).__name__}"
+            rows.append((depth, name, facts))
+
+    def attrs_files(self, key: str) -> dict[str, bytes | None]:
+        """Return, for each group in a group, the file with its attributes; None: it is empty.
+
+        One without attributes is left out where its members tell of it.
+        """
+        found: dict[str, bytes | None] = {}
+        for full in (key, *self.group_keys(key)):
+            self.load_attrs(full)  # raises what is wrong with them
+            data = self.place.load_attrs(full)
+            if full == key:
+                data = data or b'{"attrs": {}}\n'
+            if data is not None or not self.place.entries(full):
+                found[full[len(key) :].lstrip("/")] = data
+        return found
+
+    @contextlib.contextmanager
+    def parts(self, key: str) -> Iterator[list[Part]]:
+        """Give what is packed of a group: its arrays as they were at one moment.
+
+        Writers that the group has open do not grow meanwhile.  All other arrays are looked at one
+        after the other, again and again until none has changed in between; few of them are open at
+        a time, however many there are.
+        """
+        with contextlib.ExitStack() as stack:
+            with self.lock:
+                names = list(self.keys(key))
+                found = {name: self._open_one(name) for name in names}
+            mine = {name: array for name, array in found.items() if array is not None}
+            for array in mine.values():
+                check_free(array, "pack")
+                if array.mode == "r+":
+                    array.flush()
+            writers = {name: array for name, array in mine.items() if array.mode == "r+"}
+            stack.enter_context(locked(list(writers.values())))
+            kept = dict(mine)
+
+            @contextlib.contextmanager
+            def opened(name: str) -> Iterator[ExtArray]:
+                if name in kept:
+                    yield kept[name]
+                    return
+                with open_array(self.place.path(name), engine=self.options["engine"]) as array:
+                    yield array
+
+            def look(name: str) -> Snapshot:
+                if name not in kept and len(kept) - len(mine) < _MOST_KEPT:
+                    kept[name] = stack.enter_context(opened(name))
+                with opened(name) as array:
+                    if array.mode == "r":
+                        array.refresh()
+                    with array._writers.resizing:
+                        shot: Snapshot = _later.Snapshot.of(array._store.now, array.axial)
+                    return shot
+
+            @contextlib.contextmanager
+            def present(name: str) -> Iterator[Present]:
+                with opened(name) as array:
+                    yield array._store.now
+
+            looks = {name: partial(look, name) for name in names}
+            seen = next(moments(list(looks.values())), None)
+            if seen is None:
+                raise StorageError(
+                    errno.EAGAIN,
+                    f"its {len(names)} arrays change faster than they can be looked at; pack it "
+                    "when less is written",
+                    self.shown,
+                )
+            yield [
+                _later.Part(name[len(key) :].lstrip("/"), seen[each], partial(present, name))
+                for name, each in looks.items()
+            ]
+
+
+def _files(array: ExtArray) -> Any:
+    """Return the store of an array in files."""
+    files = array._store.files
+    assert files is not None
+    return files

@@ -1,0 +1,283 @@
+"""The files of groups: members, in a folder or in a packed file; and folders in the making.
+
+A folder that is made of much gets its name when it is complete.  Until then it has a fresh one
+beside it, and a lock that tells whether somebody is still at work on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from extarray.common.errors import ArgumentError, MissingError
+from extarray.format.archive import ATTRS_NAME
+from extarray.storage import lock
+from extarray.storage.filesystem import File, family, sync_folders
+from extarray.storage.names import Packed
+from extarray.storage.report import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "ARRAY",
+    "GROUP",
+    "InFolder",
+    "InPacked",
+    "foreign_file",
+    "is_in_the_making",
+    "left_folders",
+    "making_folder",
+    "remove_folder",
+    "remove_left_folders",
+    "told_of",
+]
+
+ARRAY, GROUP = "array", "group"
+
+_ENDINGS = (".xmd", ".xta", ".new")  # of files of arrays, and of those in the making
+_FRESH = re.compile(r".+\.[0-9a-f]{12}\.new")
+# Seconds: an empty folder that has no lock yet is younger.
+_IN_THE_MAKING = 60.0
+
+
+# -- where the members are -----------------------------------------------------------------------
+
+
+class InFolder:
+    """The members of a group in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+
+    def path(self, key: str) -> Path:
+        """Return the path of a member; a link that leads out of the group is refused."""
+        path = self.root / key if key else self.root
+        for real in (path, f"{path}.xmd", f"{path}.xta"):
+            if os.path.realpath(real) != os.fspath(real) and not Path(
+                os.path.realpath(real)
+            ).is_relative_to(self.root):
+                raise ArgumentError(f"{key!r} is a link that leads out of the group '{self.root}'")
+        return path
+
+    def kind(self, key: str) -> str | None:
+        """Return the kind of the member of a name: an array, a group, or None."""
+        path = self.path(key)
+        if key and os.path.exists(f"{path}.xmd"):
+            return ARRAY
+        return GROUP if path.is_dir() and not (key and path.is_symlink()) else None
+
+    def entries(self, key: str) -> list[tuple[str, str]]:
+        """Return the names and kinds of the members of a group, sorted by name."""
+        found = {}
+        with family("cannot list the group '{}'", self.root / key):
+            for entry in os.scandir(self.path(key)):
+                if entry.name.endswith(".xmd") and len(entry.name) > 4:
+                    found[entry.name[:-4]] = ARRAY
+                elif entry.is_dir(follow_symlinks=False) and not is_in_the_making(entry.name):
+                    found.setdefault(entry.name, GROUP)
+        return sorted(found.items())
+
+    def load_attrs(self, key: str) -> bytes | None:
+        """Return the content of the file of the attributes, or None if there is no such file."""
+        with family("cannot read '{}'", self.root / key / ATTRS_NAME):
+            try:
+                return (self.path(key) / ATTRS_NAME).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def save_attrs(self, key: str, data: bytes) -> None:
+        """Replace the file of the attributes, in one step, on the disk."""
+        name = self.path(key) / ATTRS_NAME
+        fresh = f"{name}.{uuid4().hex[:12]}.new"
+        with family("cannot write '{}'", name):
+            try:
+                with open(fresh, "xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(fresh, name)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh)
+                raise
+            sync_folders([os.fspath(name)])
+
+
+class InPacked:
+    """The members of a group in a packed file, or of a part of one."""
+
+    def __init__(self, packed: Packed, inner: str) -> None:
+        self.root = Path(packed.name) / inner
+        self._prefix = f"{inner}/" if inner else ""
+        self._arrays, self._groups = packed.arrays, packed.groups
+        self._inside: dict[str, dict[str, str]] = {}
+        for names, kind in ((packed.groups, GROUP), (packed.arrays, ARRAY)):
+            for name in names:
+                folder, _, last = name.rpartition("/")
+                if name:
+                    self._inside.setdefault(folder, {})[last] = kind
+
+    def path(self, key: str) -> Path:
+        """Return the path of a member, through the file."""
+        return self.root / key
+
+    def kind(self, key: str) -> str | None:
+        """Return the kind of the member of a name: an array, a group, or None."""
+        name = f"{self._prefix}{key}".removesuffix("/")
+        return ARRAY if name in self._arrays else GROUP if name in self._groups else None
+
+    def entries(self, key: str) -> list[tuple[str, str]]:
+        """Return the names and kinds of the members of a group, sorted by name."""
+        return sorted(self._inside.get(f"{self._prefix}{key}".removesuffix("/"), {}).items())
+
+    def load_attrs(self, key: str) -> bytes | None:
+        """Return the content of the attributes' member, or None if there is no such member."""
+        member = self._groups[f"{self._prefix}{key}".removesuffix("/")]
+        if member is None:
+            return None
+        with family("cannot read '{}'", self.root), Packed.find(self.root) as packed:
+            if packed is None or packed.groups.get(member.name.rpartition("/")[0]) != member:
+                raise MissingError(
+                    errno.ENOENT, "the packed file was replaced; open it again", str(self.root)
+                )
+            return packed.read(member)
+
+
+def foreign_file(folder: str | Path) -> str | None:
+    """Return the name of a file, in a folder or below it, that is of no array and no group."""
+    for _, _, files in os.walk(folder):
+        for name in files:
+            if name != ATTRS_NAME and not name.endswith(_ENDINGS):
+                return name
+    return None
+
+
+# -- folders in the making -----------------------------------------------------------------------
+
+
+def is_in_the_making(name: str) -> bool:
+    """Tell by its name whether a folder is made, or removed, or was left when that was interrupted.
+
+    Examples
+    --------
+    >>> is_in_the_making("scene.0123456789ab.new"), is_in_the_making("scene.new")
+    (True, False)
+    """
+    return _FRESH.fullmatch(name) is not None
+
+
+def _fresh(name: str) -> str:
+    return f"{name}.{uuid4().hex[:12]}.new"
+
+
+@contextlib.contextmanager
+def making_folder(name: str) -> Iterator[str]:
+    """Make a folder for the length of a block; then it takes its name, unless the block raises.
+
+    What earlier calls for the name have left is removed first.
+    """
+    remove_left_folders(left_folders(name))
+    fresh = _fresh(name)
+    with family("cannot make the folder '{}'", name):
+        os.mkdir(fresh)
+    try:
+        with _at_work(fresh):
+            yield fresh
+            with family("cannot make the folder '{}'", name):
+                os.rename(fresh, name)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    sync_folders([name])
+
+
+def remove_folder(name: str) -> None:
+    """Remove a folder with all that is in it; who looks for it finds all of it or nothing."""
+    fresh = _fresh(name)
+    with _at_work(name):
+        os.rename(name, fresh)
+        shutil.rmtree(fresh)
+
+
+@contextlib.contextmanager
+def _at_work(folder: str) -> Iterator[None]:
+    """Hold the lock on a folder that tells that somebody is at work, where there are such."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def left_folders(name: str | None = None, folder: str = "") -> list[str]:
+    """Return the folders that were to take a name, or any name in a folder, and did not."""
+    if name is not None:
+        folder = os.path.dirname(os.path.abspath(name))
+    stem = None if name is None else os.path.basename(name)
+    found: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as entries:
+        found += [
+            entry.path
+            for entry in entries
+            if is_in_the_making(entry.name)
+            and stem in (None, entry.name.rsplit(".", 2)[0])
+            and entry.is_dir(follow_symlinks=False)
+        ]
+    return sorted(found)
+
+
+def told_of(folder: str) -> Problem:
+    """Return what a check tells of a folder that was left."""
+    return Problem(
+        "left over",
+        "left by an unpack, an import or a removal that was interrupted, or is under way",
+        folder,
+        None,
+        "warning",
+        "the next call for the name, or extarray check --repair, removes it, if nobody is at work",
+    )
+
+
+def remove_left_folders(folders: list[str]) -> list[str]:
+    """Remove folders that were left, and that nobody is at work on; return what was done."""
+    done = []
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_abandoned(folder):
+                    shutil.rmtree(folder)
+                    done.append(f"{folder} was removed")
+            finally:
+                os.close(fd)
+    return done
+
+
+def _is_abandoned(folder: str) -> bool:
+    """Tell whether a folder, whose lock we have, is nobody's, and has nothing but our files."""
+    if not os.listdir(folder):
+        return time.time() - os.stat(folder).st_mtime >= _IN_THE_MAKING
+    if foreign_file(folder) is not None:
+        return False
+    for where, _, files in os.walk(folder):
+        for name in files:
+            if name.endswith(".xmd"):
+                file = File.open(os.path.join(where, name), os.O_RDONLY | os.O_NONBLOCK)
+                try:
+                    if lock.is_held(file):
+                        return False
+                finally:
+                    file.close()
+    return True
