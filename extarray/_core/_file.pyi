@@ -1,6 +1,7 @@
 from types import TracebackType
+from typing import Self
 
-from typing_extensions import Buffer, Self, disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 def file_system_of(fd: int) -> int: ...
 

@@ -1,9 +1,9 @@
 from collections.abc import Iterable, Sequence
-from typing import Literal, SupportsIndex, TypeAlias, TypeVar
+from typing import Literal, Self, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Self, disjoint_base
+from typing_extensions import disjoint_base
 
 _H = TypeVar("_H", bound=History)
 _Mark: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]

@@ -1,6 +1,6 @@
-from typing import final
+from typing import Self, final
 
-from typing_extensions import Buffer, Self, disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 def give_back_pages() -> None: ...
 

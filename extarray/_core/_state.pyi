@@ -1,9 +1,9 @@
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, final, type_check_only
+from typing import Any, Literal, Protocol, Self, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Self, disjoint_base
+from typing_extensions import disjoint_base
 
 from extarray._core._axial import Axial
 from extarray._core._mapping import Counter, Region, Users

@@ -1,4 +1,6 @@
-from typing_extensions import Self, disjoint_base
+from typing import Self
+
+from typing_extensions import disjoint_base
 
 # Shares of a transfer: made and run by the core, as the work of one thread.
 @disjoint_base

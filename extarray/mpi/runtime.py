@@ -329,7 +329,7 @@ def _processes(comm: Any) -> frozenset[int]:
 def received(data: bytes, rank: int, comm: Any) -> BaseException:
     """Return the error of another rank that `portable` made bytes of."""
     error: BaseException = pickle.loads(data)
-    error.__notes__ = [f"raised on rank {rank}"]  # Python 3.11 shows them
+    error.__notes__ = [f"raised on rank {rank}"]
     return agreed(error, comm)
 
 

@@ -325,7 +325,7 @@ class News(Handler):
                 break
             try:
                 await asyncio.wait_for(self.site.ends.wait(), _LOOK)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 continue
         self.set_status(204)
         self.finish()

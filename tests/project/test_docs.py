@@ -52,8 +52,6 @@ def run(module) -> doctest.TestResults:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_of_a_module(name, tmp_path, monkeypatch):
-    if name == "extarray.formats.zarr":  # zarr 3 needs Python 3.11
-        pytest.importorskip("zarr")
     # Examples make files by bare names.
     monkeypatch.chdir(tmp_path)
     assert run(importlib.import_module(name)).failed == 0
