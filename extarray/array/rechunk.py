@@ -190,7 +190,7 @@ def rechunk(
             if path is not None:
                 raise ArgumentError("in_place=True replaces the source; give no path beside it")
             array: Any = _writable(src)
-            path = _place_of(array)
+            path = _path_of(array)
             opened = stack.enter_context(contextlib.ExitStack())
             if array is not src:
                 opened.enter_context(array)
@@ -272,7 +272,7 @@ def _tables(array: ExtArray | LazyView, header: Header) -> tuple[int, int]:
     return table_bytes(base.chunks, base.order), table_bytes(header.chunks, header.order)
 
 
-def _place_of(array: ExtArray) -> str:
+def _path_of(array: ExtArray) -> str:
     """Return the path of the files of an array, links followed, which are about to be replaced."""
     files = array._store.files
     assert files is not None

@@ -39,7 +39,7 @@ _USED_BY = {
 }
 
 
-def _place(text: str) -> tuple[int | str, int]:
+def _axis_at(text: str) -> tuple[int | str, int]:
     axis, _, index = text.partition("=")
     try:
         return axis_of(axis), int(index)
@@ -60,7 +60,7 @@ def _place(text: str) -> tuple[int | str, int]:
         "--at",
         "AXIS=INDEX",
         "hold an axis, at a chunk index or, of a slice, at an index; may be repeated",
-        type=_place,
+        type=_axis_at,
         multiple=True,
     ),
     option("--axes", "AXIS,AXIS", "of a slice: the axes of the plane", type=names),

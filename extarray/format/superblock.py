@@ -27,7 +27,7 @@ __all__ = [
     "LAST_SEQUENCE",
     "NO_GROUP",
     "Superblock",
-    "attrs_place",
+    "attrs_location",
     "decode_superblock",
     "encode_superblock",
     "latest_sequence",
@@ -112,7 +112,7 @@ def latest_sequence(data: bytes, places: Sequence[int]) -> int:
     return max(int.from_bytes(data[at + 8 : at + 16], "little") for at in places)
 
 
-def attrs_place(data: bytes) -> tuple[int, int, int]:
+def attrs_location(data: bytes) -> tuple[int, int, int]:
     """Return the offset, length and checksum of the attributes that a superblock names, unchecked.
 
     `data` are its bytes, torn or not.

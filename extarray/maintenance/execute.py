@@ -95,13 +95,13 @@ class Mover:
             waiting += [(j, piece) for piece in later]
             if steps[j].read > steps[j].written:
                 ready.append(self._old(j, steps, start))
-        for origin, values in ready:
+        for low, values in ready:
             if values.size:
-                box = tuple(slice(a, a + n) for a, n in zip(origin, values.shape, strict=True))
+                box = tuple(slice(a, a + n) for a, n in zip(low, values.shape, strict=True))
                 write_elements(self._target, box, values)
         # What waits along a slower axis may come from where elements of a faster one are held.
-        for j, (origin, values) in reversed(waiting):
-            self._place(j, steps, start, origin, values.shape)[...] = values
+        for j, (low, values) in reversed(waiting):
+            self._held_part(j, steps, start, low, values.shape)[...] = values
         if k is not None:
             # A step completes more than it leaves: the two parts do not overlap.
             stays = steps[k].end - steps[k].complete
@@ -113,36 +113,36 @@ class Mover:
     def _split(pieces: list[Piece], j: int, complete: int) -> tuple[list[Piece], list[Piece]]:
         """Return the parts of pieces before and from an index of an axis on."""
         before, after = [], []
-        for origin, values in pieces:
-            n = min(max(complete - origin[j], 0), values.shape[j])
+        for low, values in pieces:
+            n = min(max(complete - low[j], 0), values.shape[j])
             if n:
-                before.append((origin, _part(values, j, 0, n)))
+                before.append((low, _part(values, j, 0, n)))
             if n < values.shape[j]:
-                moved = (*origin[:j], origin[j] + n, *origin[j + 1 :])
+                moved = (*low[:j], low[j] + n, *low[j + 1 :])
                 after.append((moved, _part(values, j, n, values.shape[j])))
         return before, after
 
     def _old(self, j: int, steps: list[Step], start: Index) -> Piece:
         """Return what an axis holds, where the faster axes are complete."""
-        origin = [s.read for s in steps]
+        low = [s.read for s in steps]
         shape = [s.end - s.read for s in steps]
-        origin[j], shape[j] = steps[j].written, steps[j].read - steps[j].written
+        low[j], shape[j] = steps[j].written, steps[j].read - steps[j].written
         for i in self._faster(j):
-            origin[i], shape[i] = steps[i].written, steps[i].complete - steps[i].written
+            low[i], shape[i] = steps[i].written, steps[i].complete - steps[i].written
         index = [slice(0, n) for n in shape]
         for i in self._faster(j):
-            index[i] = slice(origin[i] - start[i], origin[i] - start[i] + shape[i])
-        return tuple(origin), self._held[j][tuple(index)]
+            index[i] = slice(low[i] - start[i], low[i] - start[i] + shape[i])
+        return tuple(low), self._held[j][tuple(index)]
 
-    def _place(
-        self, j: int, steps: list[Step], start: Index, origin: Index, shape: Index
+    def _held_part(
+        self, j: int, steps: list[Step], start: Index, low: Index, shape: Index
     ) -> NDArray[Any]:
         """Return the part of what an axis holds, from an index on."""
         zero = [s.read for s in steps]
         zero[j] = steps[j].complete
         for i in self._faster(j):
             zero[i] = start[i]
-        index = tuple(slice(a - z, a - z + n) for a, z, n in zip(origin, zero, shape, strict=True))
+        index = tuple(slice(a - z, a - z + n) for a, z, n in zip(low, zero, shape, strict=True))
         return self._held[j][index]
 
     def _faster(self, j: int) -> list[int]:

@@ -30,7 +30,7 @@ from extarray.format.records import (
 from extarray.format.superblock import (
     LAST_COMMIT,
     Superblock,
-    attrs_place,
+    attrs_location,
     encode_superblock,
     superblock_bytes,
 )
@@ -314,7 +314,7 @@ class Repair:
             at = header.superblock_offset(number)
             raw = self.survey.pair.metadata.read(superblock_bytes(header.ndim), at)
             # What a torn one says, proved by the checksum of what it names.
-            offset, length, crc = attrs_place(raw)
+            offset, length, crc = attrs_location(raw)
             if length >= 2:
                 with contextlib.suppress(CorruptError):
                     return self.survey.states.attrs_at(offset, length, crc), number

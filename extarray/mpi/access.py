@@ -19,7 +19,7 @@ from extarray.mpi import windows
 from extarray.mpi.patches import Hyperslab, Section, as_points, numbers
 from extarray.mpi.requests import as_elements, as_item, scaled, spread
 from extarray.mpi.runtime import check_rank
-from extarray.mpi.zones import as_place
+from extarray.mpi.zones import as_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ class OneSidedAccess:
         2
         """
         self._check()
-        return self._window.layout.zones.owner(as_place(index, self.shape))
+        return self._window.layout.zones.owner(as_index(index, self.shape))
 
     def locate_region(self, selection: Any = ...) -> list[tuple[int, Zone]]:
         """Return the ranks to whose zones a selection belongs, each with the part that it has.

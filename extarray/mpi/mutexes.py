@@ -219,7 +219,7 @@ class Mutexes:
         """Return the rank that keeps the end of a queue: one after the other, to spread them."""
         return int(i % self._comm.size)
 
-    def _place(self, word: int, i: int) -> int:
+    def _displacement(self, word: int, i: int) -> int:
         return _BYTES * (_WORDS * i + word)
 
     def _set(self, rank: int, word: int, i: int, value: int) -> int:
@@ -232,7 +232,7 @@ class Mutexes:
 
     def _fetch(self, rank: int, word: int, i: int, value: int, operation: Any) -> int:
         new, old = np.array(value, np.int64), np.empty((), np.int64)
-        self._window.Fetch_and_op(new, old, rank, self._place(word, i), operation)
+        self._window.Fetch_and_op(new, old, rank, self._displacement(word, i), operation)
         self._window.Flush(rank)
         return int(old)
 
@@ -241,7 +241,7 @@ class Mutexes:
         home = self._home(i)
         nobody, last = np.array(_NOBODY, np.int64), np.array(rank, np.int64)
         old = np.empty((), np.int64)
-        self._window.Compare_and_swap(nobody, last, old, home, self._place(_LAST, i))
+        self._window.Compare_and_swap(nobody, last, old, home, self._displacement(_LAST, i))
         self._window.Flush(home)
         return int(old) == rank
 

@@ -37,7 +37,7 @@ __all__ = [
     "Zone",
     "ZonedArray",
     "Zones",
-    "as_place",
+    "as_index",
     "default_process_grid",
     "extents",
     "factorizations",
@@ -210,10 +210,10 @@ def shifted(zone: Zone, axis: int, by: int) -> Zone:
     return (*zone[:axis], moved, *zone[axis + 1 :])
 
 
-def as_place(index: SupportsIndex | Sequence[SupportsIndex], shape: Index) -> Index:
+def as_index(index: SupportsIndex | Sequence[SupportsIndex], shape: Index) -> Index:
     """Return an index of one element of an array, checked; none is negative then.
 
-    >>> as_place((1, -1), (3, 4))
+    >>> as_index((1, -1), (3, 4))
     (1, 3)
     """
     given = index if isinstance(index, (tuple, list, np.ndarray)) else (index,)
@@ -449,7 +449,7 @@ class ZonedArray(ExtArray):
         >>> a.owner((7, 2))  # doctest: +SKIP
         2
         """
-        return self._zones().owner(as_place(index, self.shape))
+        return self._zones().owner(as_index(index, self.shape))
 
     def zone_of_growth(
         self,

@@ -86,7 +86,7 @@ class InOrder:
 
     def count(self, past_nan: bool) -> int | None:
         """Return how many elements count, with NaNs or past them; None: a NaN is the result."""
-        n = math.prod(self._shape)
+        n: int = math.prod(self._shape)
         if past_nan and self.n_nan < n:
             return n - self.n_nan
         return None if self.n_nan else n

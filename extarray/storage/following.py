@@ -132,7 +132,7 @@ class Follower:
         try:
             log, extents = self._read_records(axial, state)
             # They may be long, and are seldom new.
-            same = _place_of_attrs(state) == _place_of_attrs(pair.state)
+            same = _location_of_attrs(state) == _location_of_attrs(pair.state)
             attrs = pair.attrs if same else self.states.read_attrs(state)
         except FormatError as error:
             raise type(error)(f"'{pair.path}.xmd': {error}") from None
@@ -317,5 +317,5 @@ class Follower:
             other.close()
 
 
-def _place_of_attrs(state: Superblock) -> tuple[int, int, int]:
+def _location_of_attrs(state: Superblock) -> tuple[int, int, int]:
     return state.attrs_offset, state.attrs_bytes, state.attrs_crc

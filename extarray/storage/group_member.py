@@ -143,7 +143,7 @@ class GroupShare:
         members = [
             (
                 other.pair.header.uuid,
-                os.fsencode(os.path.relpath(other.pair.place, pair.folder)),
+                os.fsencode(os.path.relpath(other.pair.real_path, pair.folder)),
             )
             for other in others
         ]
@@ -172,7 +172,7 @@ class GroupShare:
             return
         for uuid, path in decode_members(pair.metadata.read(BLOCK, group)):
             if uuid not in known:
-                place = pair.place_of(path)
+                place = pair.path_of(path)
                 what = (
                     f"'{place}' may not know yet that it has changed together with '{pair.path}', "
                     "which is about to forget; open that one for writing first, or remove it"
@@ -209,7 +209,7 @@ class GroupShare:
         """Write the state that the group is to make count, and bring it to the disk."""
         pair = self.pair
         assert pair.held is not None
-        path = os.path.relpath(coordinator.pair.place, pair.folder)
+        path = os.path.relpath(coordinator.pair.real_path, pair.folder)
         with family("cannot commit '{}' with others", pair.path):
             group_block = self._commits.have_block(BlockKind.GROUP)
             state = self._outcome()

@@ -99,7 +99,7 @@ class Pair(Present):
         return os.path.dirname(os.path.realpath(self.names[0]))
 
     @property
-    def place(self) -> str:
+    def real_path(self) -> str:
         """Path without suffix by which others find the pair, free of symbolic links."""
         (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self.names)
         if suffix == ".xmd" and partner == [(stem, ".xta")]:
@@ -108,7 +108,7 @@ class Pair(Present):
         folder, name = os.path.split(self.absolute)
         return os.path.join(os.path.realpath(folder), name)
 
-    def place_of(self, path: bytes) -> str:
+    def path_of(self, path: bytes) -> str:
         """Return the path of another array that the metadata name."""
         return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
 

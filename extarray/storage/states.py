@@ -77,8 +77,8 @@ __all__ = [
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 # Places of the two pending states, and the length of what tells their numbers.
-_PENDING_PLACES = [number * BLOCK for number in range(len(PENDING_SLOTS))]
-_PENDING_HEADS = _PENDING_PLACES[-1] + 16
+_PENDING_OFFSETS = [number * BLOCK for number in range(len(PENDING_SLOTS))]
+_PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
 
 # Bytes of records that are checked at a time.
 CHECKED_BYTES = 1 << 20
@@ -318,7 +318,7 @@ class StateReader:
     def _newest_pending(self, group: int) -> int:
         """Return the greatest number that pending states claim to have, unchecked."""
         data = self.pair.metadata.read(_PENDING_HEADS, pending_offset(group, PENDING_SLOTS[0]))
-        return latest_sequence(data, _PENDING_PLACES)
+        return latest_sequence(data, _PENDING_OFFSETS)
 
     def decode_pendings(self, data: bytes) -> list[tuple[int, Pending]]:
         """Return the slots and pending states of such a block, newest first."""
@@ -354,7 +354,7 @@ class StateReader:
 
     def coordinator_of(self, pending: Pending) -> str:
         """Return the path, without suffix, of the array that decides about a pending state."""
-        return self.pair.place_of(pending.path)
+        return self.pair.path_of(pending.path)
 
     def newest_group(self) -> bytes | None:
         """Return the group that the newest whole state has decided; None where there is none."""

@@ -55,7 +55,7 @@ def _chunks(
     array = node.array
     if array.path is None:
         raise ArgumentError("an array in memory has no file to refer to; a.copy(path) writes one")
-    file, start = _place(array.path)
+    file, start = _file_and_start(array.path)
     lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
     grid = [range(-(-n // c)) for n, c in zip(shape, node.chunks, strict=True)]
     indices = list(itertools.product(*grid))
@@ -73,7 +73,7 @@ def _chunks(
         yield prefix + key, [file, start + address * size, size]
 
 
-def _place(path: Path) -> tuple[str, int]:
+def _file_and_start(path: Path) -> tuple[str, int]:
     """Return the file with the chunks of an array, and where in it they begin."""
     path = path.absolute()
     with Packed.find(path) as packed:
