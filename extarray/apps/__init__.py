@@ -14,6 +14,20 @@ Its modules, from the top down; each uses some of those below it:
     Totals of a table by several keys: items, stores and days (MOLAP).
 ``bands``
     Rows of an array that a program computes at a time.
+``hyperspectral``
+    Hyperspectral analysis: what is public of the modules below.
+``hyperspectral_classes``
+    Spectral angles and classes of pixels, and how right they are.
+``hyperspectral_unmixing``
+    Abundances of endmembers in each pixel, by least squares under constraints.
+``hyperspectral_morphology``
+    Endmembers by spectra and neighbourhoods together: AMEE.
+``hyperspectral_endmembers``
+    Endmembers among the pixels of a scene: ATGP, PPI, VCA and N-FINDR.
+``hyperspectral_components``
+    Statistics of a scene, and what follows from them: components, noise, number of endmembers.
+``hyperspectral_blocks``
+    A scene as blocks of whole spectra, which ranks share, and sums that do not depend on the ranks.
 ``scenes``
     A hyperspectral scene that arrives in pieces, and the order in which they arrive.
 

@@ -1,0 +1,54 @@
+"""Analysis of hyperspectral scenes, in bounded memory, by one process or several, as they grow.
+
+Components and statistics (`pct`, `mnf`), the number of endmembers (`hfc`, `hysime`), endmembers
+(`atgp`, `ppi`, `vca`, `nfindr`, `amee`), abundances, spectral angles and classes (`abundances`,
+`sam`, `classify`), and how right they are (`match`, `accuracy`).
+
+Every function takes an ExtArray or an array of three axes, goes through it block by block, and
+gives the same bits on any number of ranks.
+"""
+
+from extarray.apps.hyperspectral_classes import (
+    Accuracy,
+    Matching,
+    accuracy,
+    classify,
+    match,
+    sam,
+)
+from extarray.apps.hyperspectral_components import Components, hfc, hysime, mnf, pct
+from extarray.apps.hyperspectral_endmembers import (
+    Endmembers,
+    PurePixels,
+    Simplex,
+    atgp,
+    nfindr,
+    ppi,
+    vca,
+)
+from extarray.apps.hyperspectral_morphology import Eccentric, amee
+from extarray.apps.hyperspectral_unmixing import abundances
+
+__all__ = [
+    "Accuracy",
+    "Components",
+    "Eccentric",
+    "Endmembers",
+    "Matching",
+    "PurePixels",
+    "Simplex",
+    "abundances",
+    "accuracy",
+    "amee",
+    "atgp",
+    "classify",
+    "hfc",
+    "hysime",
+    "match",
+    "mnf",
+    "nfindr",
+    "pct",
+    "ppi",
+    "sam",
+    "vca",
+]

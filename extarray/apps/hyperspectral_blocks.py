@@ -1,0 +1,298 @@
+"""A scene as blocks of whole spectra, which ranks share, and sums that do not depend on the ranks.
+
+The blocks are runs of pixels in the order of rows, cut by the shape of the scene and the memory
+alone.  Each rank works on a run of blocks: its zone, cut along rows, the spectra kept whole.  What
+blocks give is merged in a binary tree whose shape is that of the blocks; ranks compute parts of the
+tree, so the result has the same bits on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+import extarray as xa
+from extarray import ArgumentError, AxisError, ExtArrayError, ShapeError
+
+__all__ = ["Block", "Floats", "Spectra", "as_spectra", "batches"]
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+#: Bytes of a block as float64: it and what is made of it stay in the caches.
+_BLOCK = 4 * 2**20
+
+
+class Block(NamedTuple):
+    """A box of pixels: whole rows, or a part of one row."""
+
+    rows: slice
+    columns: slice
+    first: int  # the number of its first pixel, counted along rows
+
+    @property
+    def pixels(self) -> int:
+        """The number of its pixels."""
+        high, wide = self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+        return int(high * wide)
+
+
+def _memory_of(max_memory: int | str | None) -> int:
+    """Return bytes: those given, as a number or such as "256 MiB", or `xa.config.max_memory`."""
+    if max_memory is None:
+        return int(xa.config.max_memory)
+    with xa.config.set(max_memory=max_memory):
+        return int(xa.config.max_memory)
+
+
+class Spectra:
+    """The pixels of a scene with their spectra, block by block.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes, real numbers.  Ranks see the same one.
+    band_axis : int
+        The axis of the bands; the two others are rows and columns, in their order.
+    comm : mpi4py.MPI.Intracomm, optional
+        The ranks that share the work.  Default: those that have `a` open together.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+    block_bytes : int
+        Bytes of a block as float64, where `max_memory` allows it.
+
+    Attributes
+    ----------
+    rows, columns, bands, pixels : int
+        Extents; `pixels` is rows times columns.
+    """
+
+    def __init__(
+        self,
+        a: Any,
+        band_axis: int = -1,
+        comm: Any = None,
+        max_memory: int | str | None = None,
+        block_bytes: int = _BLOCK,
+    ) -> None:
+        array = a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asarray(a)
+        if len(array.shape) != 3:
+            raise ShapeError(
+                f"a scene has three axes (rows, columns, bands), not the shape {array.shape}"
+            )
+        if array.dtype.kind not in "biuf":
+            raise ArgumentError(f"a scene is real numbers, not {array.dtype}")
+        if not -3 <= band_axis < 3:
+            raise AxisError(band_axis, 3)
+        self.array = array
+        self.band_axis = band_axis % 3
+        spatial = [n for axis, n in enumerate(array.shape) if axis != self.band_axis]
+        self.rows: int
+        self.columns: int
+        self.rows, self.columns = spatial
+        self.bands: int = array.shape[self.band_axis]
+        self.pixels = self.rows * self.columns
+        if not self.pixels * self.bands:
+            raise ShapeError(f"a scene of the shape {array.shape} has no pixels")
+        self.comm = getattr(array, "comm", None) if comm is None else comm
+        self.rank: int = 0 if self.comm is None else self.comm.rank
+        self.size: int = 1 if self.comm is None else self.comm.size
+        self.memory = _memory_of(max_memory)
+        self.blocks = self._cut(min(block_bytes, self.memory // 16))
+
+    def _cut(self, nbytes: int) -> list[Block]:
+        """Cut the scene into blocks of whole rows, or rows into parts where one is too large."""
+        fits = max(1, nbytes // (8 * self.bands))
+        high = max(1, fits // self.columns)
+        wide = -(-self.columns // -(-self.columns // fits))  # even parts
+        return [
+            Block(
+                slice(row, min(row + high, self.rows)),
+                slice(column, min(column + wide, self.columns)),
+                row * self.columns + column,
+            )
+            for row in range(0, self.rows, high)
+            for column in range(0, self.columns, wide)
+        ]
+
+    def share(self) -> list[Block]:
+        """Return the blocks of this rank: its zone."""
+        n = len(self.blocks)
+        return self.blocks[n * self.rank // self.size : n * (self.rank + 1) // self.size]
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def box(self, rows: slice, columns: slice) -> Floats:
+        """Read a box of pixels: (rows, columns, bands), float64, to be looked at alone."""
+        key: list[slice] = [rows, columns]
+        key.insert(self.band_axis, slice(None))
+        found = np.moveaxis(self.array[tuple(key)], self.band_axis, -1)
+        data: Floats = np.ascontiguousarray(found, dtype=np.float64)
+        if found.dtype.kind == "f" and not math.isfinite(data.sum()):
+            raise ArgumentError(
+                f"the scene has elements that are no finite numbers, in rows {rows.start} to "
+                f"{rows.stop - 1}; give them values, or leave these rows out"
+            )
+        return data
+
+    def read(self, block: Block) -> Floats:
+        """Read the spectra of a block: (pixels, bands)."""
+        return self.box(block.rows, block.columns).reshape(-1, self.bands)
+
+    def at(self, pixels: Sequence[int] | NDArray[np.int64]) -> Floats:
+        """Read the spectra of single pixels, given by their numbers: (len(pixels), bands)."""
+        spectra = np.empty((len(pixels), self.bands))
+        for k, (row, column) in enumerate(self.positions(pixels).tolist()):
+            spectra[k] = self.box(slice(row, row + 1), slice(column, column + 1))[0, 0]
+        return spectra
+
+    def positions(self, pixels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row and the column of pixels: (len(pixels), 2)."""
+        return np.stack(np.divmod(np.asarray(pixels, dtype=np.int64), self.columns), axis=1)
+
+    # -- results of all blocks -------------------------------------------------------------------
+
+    def fold(self, work: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
+        """Merge what each block gives; every rank gets the result.
+
+        `merge` joins the results of two neighbouring parts, the earlier one first.
+        """
+
+        def mine() -> list[tuple[int, int, T]]:
+            nodes: list[tuple[int, int, T]] = []
+            start = len(self.blocks) * self.rank // self.size
+            for number, block in enumerate(self.share(), start):
+                _push(nodes, (0, number, work(block)), merge)
+            return nodes
+
+        nodes: list[tuple[int, int, T]] = []
+        for part in self.together(mine):
+            for node in part:
+                _push(nodes, node, merge)
+        _, _, result = nodes.pop()
+        while nodes:  # what is left are trees of falling height
+            result = merge(nodes.pop()[2], result)
+        return result
+
+    def image(
+        self,
+        work: Callable[[Block], NDArray[Any]],
+        depth: int | None,
+        dtype: Any = np.float64,
+        path: str | Path | None = None,
+    ) -> Any:
+        """Put what each block gives, (pixels, depth) or (pixels,), into an image of the scene.
+
+        An ndarray on every rank; an ExtArray at `path`, or in a temporary file where the image
+        takes more than half of the memory.
+        """
+        tail = () if depth is None else (depth,)
+        shape = (self.rows, self.columns, *tail)
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        if path is None and nbytes <= self.memory // 2:
+            parts = self.together(partial(self._mine, work, tail, dtype))
+            return (parts[0] if len(parts) == 1 else np.concatenate(parts)).reshape(shape)
+        name = self._temporary() if path is None else path
+        options = {} if self.comm is None else {"comm": self.comm}
+        image = self._create(name, shape, dtype, options)
+
+        def write() -> None:
+            for block in self.share():
+                values = work(block)
+                high = block.rows.stop - block.rows.start
+                image[block.rows, block.columns] = values.reshape(high, -1, *tail)
+
+        self.together(write)
+        image.flush()
+        if path is None:
+            image.close()
+            image = xa.open(name, "r", **options)
+            if self.rank == 0:  # other ranks that have it open go on using the files
+                weakref.finalize(image, shutil.rmtree, Path(name).parent, ignore_errors=True)
+        return image
+
+    def _mine(
+        self, work: Callable[[Block], NDArray[Any]], tail: tuple[int, ...], dtype: Any
+    ) -> NDArray[Any]:
+        """Return what the blocks of this rank give, in one array."""
+        blocks = self.share()
+        sizes = [block.pixels for block in blocks]
+        values = np.empty((sum(sizes), *tail), dtype)
+        for block, size in zip(blocks, sizes, strict=True):
+            start = block.first - blocks[0].first
+            values[start : start + size] = work(block)
+        return values
+
+    def _temporary(self) -> Path:
+        """Return a path in a new folder: beside the files of the scene, which all ranks reach."""
+        beside = getattr(self.array, "path", None) if self.size > 1 else None
+        near = None if beside is None else Path(beside).parent
+        return Path(self.once(lambda: tempfile.mkdtemp(prefix="extarray-", dir=near)), "image")
+
+    @staticmethod
+    def _create(
+        path: str | Path, shape: tuple[int, ...], dtype: Any, options: dict[str, Any]
+    ) -> Any:
+        """Make the array of an image, in chunks of whole spectra of about 1 MiB."""
+        wide = min(shape[1], 4096)
+        row = wide * np.dtype(dtype).itemsize * math.prod(shape[2:])
+        chunks = (min(shape[0], max(1, 2**20 // row)), wide, *shape[2:])
+        return xa.create(path, shape, dtype, chunks=chunks, **options)
+
+    def together(self, call: Callable[[], T]) -> list[T]:
+        """Return what each rank's call gives, in their order; the error of one is raised by all."""
+        if self.comm is None or self.size == 1:
+            return [call()]
+        result: T | None = None
+        error: Exception | None = None
+        try:
+            result = call()
+        except (ExtArrayError, ArithmeticError, MemoryError, OSError, ValueError) as e:
+            error = e
+        pairs: list[Any] = self.comm.allgather((result, error))
+        for _, found in pairs:
+            if found is not None:
+                raise found
+        return [one for one, _ in pairs]
+
+    def once(self, call: Callable[[], T]) -> T:
+        """Return what rank 0 computes: ranks on different processors might round differently."""
+        if self.comm is None or self.size == 1:
+            return call()
+        found: Any = self.together(lambda: call() if self.rank == 0 else None)[0]
+        return cast("T", found)
+
+
+def as_spectra(
+    a: Any, band_axis: int, comm: Any, max_memory: int | str | None, block_bytes: int = _BLOCK
+) -> Spectra:
+    """Return a scene as `Spectra`, if it is none yet."""
+    if isinstance(a, Spectra):
+        return a
+    return Spectra(a, band_axis, comm, max_memory, block_bytes)
+
+
+def _push(
+    nodes: list[tuple[int, int, T]], node: tuple[int, int, T], merge: Callable[[T, T], T]
+) -> None:
+    """Put a node (height, number, value) beside those on its left, and merge what are siblings."""
+    height, number, value = node
+    while number % 2 and nodes and nodes[-1][:2] == (height, number - 1):
+        value = merge(nodes.pop()[2], value)
+        height, number = height + 1, number // 2
+    nodes.append((height, number, value))
+
+
+def batches(n: int, size: int) -> Iterator[slice]:
+    """Cut ``range(n)`` into slices of a size."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))

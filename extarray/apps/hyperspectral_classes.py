@@ -1,0 +1,313 @@
+"""Spectral angles and classes of pixels, and how right they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from extarray import ArgumentError, ShapeError
+from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
+from extarray.apps.hyperspectral_endmembers import check_spectra
+from extarray.apps.hyperspectral_unmixing import LARGE, Fit
+from extarray.common.extras import require
+
+__all__ = ["Accuracy", "Matching", "accuracy", "angles", "classify", "match", "sam"]
+
+
+# -- spectral angles and classes -------------------------------------------------------------------
+
+
+def sam(
+    a: Any,
+    endmembers: ArrayLike,
+    *,
+    band_axis: int = -1,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+    path: str | Path | None = None,
+) -> Any:
+    """Map the spectral angles between the pixels of a scene and endmembers.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes.
+    endmembers : array, (p, bands)
+        Their spectra.
+    band_axis : int
+        The axis of the bands.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+    path : path, optional
+        Of an array for the result.
+
+    Returns
+    -------
+    ndarray or ExtArray, (rows, columns, p)
+        In radians, from 0 to pi; pi / 2 where a pixel is zero in all bands.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> hyperspectral.sam([[[3.0, 3.0]]], [[1, 0], [2, 2]]).round(4).tolist()
+    [[[0.7854, 0.0]]]
+    """
+    spectra = as_spectra(a, band_axis, comm, max_memory)
+    members = np.ascontiguousarray(endmembers, dtype=np.float64)
+    check_spectra(members, spectra.bands, "endmembers")
+    return spectra.image(
+        lambda block: angles(spectra.read(block), members), len(members), path=path
+    )
+
+
+def angles(x: Floats, y: Floats) -> Floats:
+    """Return the spectral angles, (n, m), between spectra (n, bands) and (m, bands)."""
+    lengths = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(y, axis=1)
+    cosines = (x @ y.T) / np.where(lengths == 0, 1.0, lengths)
+    found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
+    return found
+
+
+def classify(
+    a: Any,
+    endmembers: ArrayLike,
+    method: str = "sam",
+    *,
+    classes: Sequence[int] | None = None,
+    threshold: float | None = None,
+    band_axis: int = -1,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+    path: str | Path | None = None,
+) -> Any:
+    """Label each pixel with the endmember that it is most like, or has most of.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes.
+    endmembers : array, (p, bands)
+        Their spectra.
+    method : {"sam", "fcls", "nnls", "scls", "ucls"}
+        By the least spectral angle, or the greatest abundance.
+    classes : sequence of int, optional
+        The label of each endmember, from 1; several may have the same.  Default: 1 to p.
+    threshold : float, optional
+        Pixels beyond it have the label 0: the greatest angle, or the least abundance.
+    band_axis : int
+        The axis of the bands.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+    path : path, optional
+        Of an array for the result.
+
+    Returns
+    -------
+    ndarray or ExtArray of int32, (rows, columns)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> scene = np.array([[[9.0, 1.0], [1.0, 2.0], [5.0, 5.0]]])
+    >>> hyperspectral.classify(scene, [[1, 0], [0, 1]], threshold=0.7).tolist()
+    [[1, 2, 0]]
+    """
+    large = 0 if method == "sam" else LARGE
+    spectra = as_spectra(a, band_axis, comm, max_memory, *([large] if large else []))
+    members = np.ascontiguousarray(endmembers, dtype=np.float64)
+    check_spectra(members, spectra.bands, "endmembers")
+    labels = np.arange(1, len(members) + 1) if classes is None else np.asarray(classes)
+    if labels.shape != (len(members),) or labels.min() < 1:
+        raise ArgumentError(f"classes are {len(members)} numbers from 1, one an endmember")
+    score: Callable[[Floats], Floats]
+    if method == "sam":
+        limit = None if threshold is None else -threshold
+
+        def score(x: Floats) -> Floats:
+            return -angles(x, members)
+    else:
+        limit, score = threshold, spectra.once(lambda: Fit.of(members, method))
+
+    def work(block: Block) -> NDArray[np.int32]:
+        scores = score(spectra.read(block))
+        best = scores.argmax(axis=1)
+        found: NDArray[np.int32] = labels[best].astype(np.int32)
+        if limit is not None:
+            found[np.take_along_axis(scores, best[:, None], axis=1)[:, 0] < limit] = 0
+        return found
+
+    return spectra.image(work, None, np.int32, path)
+
+
+# -- how right it is -------------------------------------------------------------------------------
+
+
+class Matching(NamedTuple):
+    """Pairs of spectra: ``endmembers[order[k]]`` is the one for reference k.
+
+    Attributes
+    ----------
+    order : ndarray of int, (m,)
+        For each reference the number of its endmember.
+    angles : ndarray, (m,)
+        The spectral angle of each pair, in radians.
+    """
+
+    order: NDArray[np.int64]
+    angles: Floats
+
+
+def match(endmembers: ArrayLike, references: ArrayLike) -> Matching:
+    """Pair each reference spectrum with an endmember, so that the sum of the angles is least.
+
+    Parameters
+    ----------
+    endmembers : array, (p, bands)
+        The spectra that were found.
+    references : array, (m, bands)
+        Those that are known; m is at most p.
+
+    Returns
+    -------
+    Matching
+
+    Raises
+    ------
+    ArgumentError
+        There are more references than endmembers.
+
+    Examples
+    --------
+    >>> from extarray.apps import hyperspectral
+    >>> hyperspectral.match([[0, 1], [1, 0]], [[2, 0], [0, 3]]).order.tolist()
+    [1, 0]
+    """
+    found = np.atleast_2d(np.asarray(endmembers, dtype=np.float64))
+    known = np.atleast_2d(np.asarray(references, dtype=np.float64))
+    check_spectra(found, known.shape[-1], "endmembers")
+    if len(known) > len(found):
+        raise ArgumentError(
+            f"{len(known)} references cannot be paired with {len(found)} endmembers"
+        )
+    optimize = require("scipy.optimize", "apps", "matching endmembers")
+    between = angles(known, found)
+    _, order = optimize.linear_sum_assignment(between)
+    return Matching(order, between[np.arange(len(known)), order])
+
+
+@dataclass
+class Accuracy:
+    """Agreement of labels with the truth.
+
+    Attributes
+    ----------
+    overall : float
+        Share of the labelled pixels that have the right label.
+    per_class : ndarray, (k,)
+        The same for the pixels of each class of the truth.
+    kappa : float
+        Cohen's: `overall` beyond what chance would give, 1 at best; nan where chance alone gives 1.
+    classes : ndarray of int, (k,)
+        The classes of the truth.
+    confusion : ndarray of int, (k, k + 1)
+        Pixels of each class of the truth, by their label; the last column is for all other labels.
+    """
+
+    overall: float
+    per_class: Floats
+    kappa: float
+    classes: NDArray[Any]
+    confusion: NDArray[np.int64]
+
+
+def accuracy(labels: Any, truth: Any, *, comm: Any = None) -> Accuracy:
+    """Compare labels with the truth, pixel by pixel; where the truth is 0, nothing is known.
+
+    Parameters
+    ----------
+    labels, truth : ExtArray or array of int, (rows, columns)
+        The label of each pixel.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.
+
+    Returns
+    -------
+    Accuracy
+
+    Raises
+    ------
+    ShapeError, ArgumentError
+        The shapes differ, or no pixel of the truth is labelled.
+
+    Examples
+    --------
+    >>> from extarray.apps import hyperspectral
+    >>> found = hyperspectral.accuracy([[1, 1, 2], [2, 2, 2]], [[1, 2, 2], [2, 2, 0]])
+    >>> found.overall, found.per_class.tolist(), round(found.kappa, 3)
+    (0.8, [1.0, 0.75], 0.545)
+    """
+    given, known = _LabelMap.of(labels, "labels"), _LabelMap.of(truth, "truth")
+    if given.shape != known.shape:
+        raise ShapeError(f"labels have the shape {given.shape}, the truth {known.shape}")
+    image = Spectra(known, comm=getattr(labels, "comm", None) if comm is None else comm)
+
+    def pairs(block: Block) -> dict[tuple[int, int], int]:
+        right = known[block.rows, block.columns, :].reshape(-1)
+        label = given[block.rows, block.columns, :].reshape(-1)[right != 0]
+        both = np.stack([right[right != 0].astype(np.int64), label.astype(np.int64)], axis=1)
+        kinds, counts = np.unique(both, axis=0, return_counts=True)
+        return dict(zip(map(tuple, kinds.tolist()), counts.tolist(), strict=True))
+
+    def merge(
+        one: dict[tuple[int, int], int], other: dict[tuple[int, int], int]
+    ) -> dict[tuple[int, int], int]:
+        return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
+
+    counts = image.fold(pairs, merge)
+    if not counts:
+        raise ArgumentError("the truth labels no pixel: it is 0 everywhere")
+    classes = np.unique([right for right, _ in counts])
+    places = {int(c): k for k, c in enumerate(classes)}
+    confusion = np.zeros((len(classes), len(classes) + 1), dtype=np.int64)
+    for (right, label), number in counts.items():
+        confusion[places[right], places.get(label, len(classes))] += number
+    total, hits = int(confusion.sum()), confusion.diagonal()
+    of_truth = confusion.sum(axis=1)
+    overall = float(hits.sum() / total)
+    chance = float(of_truth @ confusion[:, :-1].sum(axis=0)) / total**2
+    kappa = (overall - chance) / (1 - chance) if chance < 1 else float("nan")
+    return Accuracy(overall, hits / of_truth, kappa, classes, confusion)
+
+
+class _LabelMap:
+    """A map of labels as a scene of one band."""
+
+    def __init__(self, labels: Any) -> None:
+        self._labels = labels
+        self.dtype = labels.dtype
+        self.shape = (*labels.shape, 1)
+        self.comm = getattr(labels, "comm", None)
+
+    @classmethod
+    def of(cls, labels: Any, name: str) -> _LabelMap:
+        array = labels if hasattr(labels, "shape") else np.asarray(labels)
+        if len(array.shape) != 2 or array.dtype.kind not in "biu":
+            raise ShapeError(
+                f"{name} are integers (rows, columns), not {array.dtype} of shape {array.shape}"
+            )
+        return cls(array)
+
+    def __getitem__(self, key: tuple[slice, slice, slice]) -> NDArray[Any]:
+        found: NDArray[Any] = self._labels[key[:2]][..., None]
+        return found

@@ -1,0 +1,364 @@
+"""Statistics of a scene, and what follows from them: components, noise, number of endmembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from extarray import ArgumentError
+from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
+
+__all__ = ["Components", "Moments", "hfc", "hysime", "mnf", "moments", "pct", "principal"]
+
+
+@dataclass
+class Moments:
+    """Number, mean and scatter matrix of spectra; two of them merge without loss of digits."""
+
+    count: int
+    mean: Floats  # (bands,)
+    scatter: Floats  # (bands, bands): the sum of the products of deviations from the mean
+
+    @classmethod
+    def of(cls, spectra: Floats) -> Moments:
+        """Take the moments of spectra, (pixels, bands), of which there may be none."""
+        if not len(spectra):
+            bands = spectra.shape[1]
+            return cls(0, np.zeros(bands), np.zeros((bands, bands)))
+        mean = spectra.mean(axis=0)
+        deviations = spectra - mean
+        return cls(len(spectra), mean, deviations.T @ deviations)
+
+    def merge(self, other: Moments) -> Moments:
+        """Return the moments of both (Chan, Golub and LeVeque 1983)."""
+        if not (self.count and other.count):
+            return self if self.count else other
+        count = self.count + other.count
+        step = other.mean - self.mean
+        scatter = self.scatter + other.scatter
+        scatter += np.outer(step, step * (self.count * other.count / count))
+        return Moments(count, self.mean + step * (other.count / count), scatter)
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance of the bands, with the divisor ``count - 1``."""
+        return self.scatter / max(1, self.count - 1)
+
+    @property
+    def correlation(self) -> Floats:
+        """The mean of the products of the bands, about zero."""
+        return self.scatter / self.count + np.outer(self.mean, self.mean)
+
+
+@dataclass
+class Components:
+    """Components of a scene; the first ones have most of what tells pixels apart.
+
+    Attributes
+    ----------
+    mean : ndarray, (bands,)
+        Mean spectrum.
+    components : ndarray, (n, bands)
+        A row for each: what the deviation of a pixel from the mean is multiplied by.
+    variances : ndarray, (n,)
+        Variances of the scores, falling.  Of `mnf`: in units of the noise's, so that
+        ``variances - 1`` is the signal-to-noise ratio.
+    scores : ndarray or ExtArray, (rows, columns, n)
+        The scene in these components.
+    """
+
+    mean: Floats
+    components: Floats
+    variances: Floats
+    scores: Any
+
+
+def pct(
+    a: Any,
+    n: int | None = None,
+    *,
+    band_axis: int = -1,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+    path: str | Path | None = None,
+) -> Components:
+    """Transform a scene to its principal components.
+
+    Two passes over the scene, in bounded memory: mean and covariance, which merge without loss of
+    digits, and the projection.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes.
+    n : int, optional
+        Number of components, from 1 to the number of bands.  Default: all.
+    band_axis : int
+        The axis of the bands.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; all call this, with the same arguments, and get the same result,
+        to the bit, whatever their number.  Default: those that have `a` open together.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank, such as ``"256 MiB"``.  Default:
+        `extarray.config.max_memory`.
+    path : path, optional
+        Of an array for the scores.  Without it they are an ndarray, or an ExtArray in a temporary
+        file where they take more than half of `max_memory`.
+
+    Returns
+    -------
+    Components
+        Each component is a unit vector; its entry of the greatest magnitude is positive.
+
+    Raises
+    ------
+    ArgumentError, ShapeError, AxisError
+        There is no such number of components, or the scene is not one of finite real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> scene = np.random.default_rng(0).random((20, 30, 8))
+    >>> scene[:, :, 3] *= 10
+    >>> found = hyperspectral.pct(scene, 2)
+    >>> found.scores.shape, int(found.components[0].argmax())
+    ((20, 30, 2), 3)
+    """
+    spectra = as_spectra(a, band_axis, comm, max_memory)
+    n = _number(n, spectra.bands, "bands")
+    statistics = moments(spectra)
+    variances, components = spectra.once(lambda: principal(statistics.covariance, n))
+    return _project(spectra, statistics.mean, components, variances, path)
+
+
+def mnf(
+    a: Any,
+    n: int | None = None,
+    *,
+    band_axis: int = -1,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+    path: str | Path | None = None,
+) -> Components:
+    """Transform a scene to components in the order of their signal-to-noise ratio.
+
+    The minimum noise fraction of Green et al. (1988).  The noise is estimated by the differences
+    of pixels that touch diagonally, halved.  Two passes over the scene, and one over these.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes.
+    n : int, optional
+        Number of components.  Default: all that have noise.
+    band_axis : int
+        The axis of the bands.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+    path : path, optional
+        Of an array for the scores.
+
+    Returns
+    -------
+    Components
+        The noise of each score has the variance 1.
+
+    Raises
+    ------
+    ArgumentError
+        More components are asked for than the noise has dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> rng = np.random.default_rng(0)
+    >>> scene = rng.normal(0, 1, (40, 40, 6)) + np.linspace(0, 9, 40)[:, None, None]
+    >>> found = hyperspectral.mnf(scene)
+    >>> bool(found.variances[0] > 10), bool(found.variances[1] < 2)
+    (True, True)
+    """
+    spectra = as_spectra(a, band_axis, comm, max_memory)
+    if n is not None:
+        n = _number(n, spectra.bands, "bands")
+    if min(spectra.rows, spectra.columns) < 2:
+        raise ArgumentError(
+            "noise is estimated by neighbouring pixels: a scene needs two rows and two columns, "
+            f"and has {spectra.rows} and {spectra.columns}"
+        )
+    statistics = moments(spectra)
+    noise = spectra.fold(lambda block: Moments.of(_differences(spectra, block)), Moments.merge)
+    covariances = statistics.covariance, noise.covariance / 2
+    variances, components = spectra.once(lambda: _noise_adjusted(*covariances, n))
+    return _project(spectra, statistics.mean, components, variances, path)
+
+
+def hfc(
+    a: Any,
+    far: float = 1e-3,
+    *,
+    band_axis: int = -1,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+) -> int:
+    """Estimate the number of endmembers by the test of Harsanyi, Farrand and Chang (1993).
+
+    The virtual dimensionality: eigenvalues of the correlation that exceed those of the covariance,
+    by more than noise would in a share `far` of cases.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes.
+    far : float
+        Rate of false alarms, between 0 and 1.
+    band_axis : int
+        The axis of the bands.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentError
+        The rate is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> rng = np.random.default_rng(0)
+    >>> scene = rng.dirichlet([1, 1, 1], (50, 50)) @ rng.random((3, 30))
+    >>> hyperspectral.hfc(scene + rng.normal(0, 1e-3, scene.shape))
+    3
+    """
+    if not 0 < far < 1:
+        raise ArgumentError(f"a rate of false alarms is between 0 and 1, not {far}")
+    statistics = moments(as_spectra(a, band_axis, comm, max_memory))
+    with_mean = np.linalg.eigvalsh(statistics.correlation)
+    without = np.linalg.eigvalsh(statistics.scatter / statistics.count)
+    deviation = np.sqrt(2 * (with_mean**2 + without**2) / statistics.count)
+    threshold = -NormalDist().inv_cdf(far) * deviation
+    return int(np.count_nonzero(with_mean - without > threshold))
+
+
+def hysime(
+    a: Any, *, band_axis: int = -1, comm: Any = None, max_memory: int | str | None = None
+) -> int:
+    """Estimate the number of endmembers as the dimension of the signal (HySime).
+
+    Bioucas-Dias and Nascimento (2008): the noise of a band is what regression on the others leaves,
+    and a direction counts where leaving it out would cost more than its noise.  One pass.
+
+    Parameters
+    ----------
+    a : ExtArray or array
+        Scene of three axes.
+    band_axis : int
+        The axis of the bands.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> rng = np.random.default_rng(0)
+    >>> scene = rng.dirichlet([1, 1, 1, 1], (50, 50)) @ rng.random((4, 30))
+    >>> hyperspectral.hysime(scene + rng.normal(0, 1e-3, scene.shape))
+    4
+    """
+    whole = moments(as_spectra(a, band_axis, comm, max_memory)).correlation
+    bands = len(whole)
+    # A regression of every band on the others needs one inverse of the whole: with P of it, the
+    # coefficients for band i are -P[j, i] / P[i, i], and what is left of the bands is X @ residual.
+    ridge = 1e-12 * np.trace(whole) / bands
+    inverse = np.linalg.inv(whole + ridge * np.eye(bands))
+    residual = inverse / inverse.diagonal()
+    fitted = np.eye(bands) - residual
+    signal = fitted.T @ whole @ fitted
+    noise = np.einsum("ji,jk,ki->i", residual, whole, residual, optimize=True)
+    noise = noise + np.trace(signal) / bands * 1e-5
+    _, directions = np.linalg.eigh(signal)
+    power = np.einsum("ji,jk,ki->i", directions, whole, directions, optimize=True)
+    of_noise = (directions**2).T @ noise
+    return int(np.count_nonzero(power > 2 * of_noise))
+
+
+def moments(spectra: Spectra) -> Moments:
+    """Take the moments of all pixels, in one pass."""
+    return spectra.fold(lambda block: Moments.of(spectra.read(block)), Moments.merge)
+
+
+def principal(covariance: Floats, n: int) -> tuple[Floats, Floats]:
+    """Return the n greatest eigenvalues, falling, and their eigenvectors in rows."""
+    values, vectors = np.linalg.eigh(covariance)
+    return values[::-1][:n], _oriented(vectors.T[::-1][:n])
+
+
+def _noise_adjusted(signal: Floats, noise: Floats, n: int | None) -> tuple[Floats, Floats]:
+    """Return the ratios of signal (with its noise) to noise, falling, and their directions."""
+    values, vectors = np.linalg.eigh(noise)
+    there = values > max(0.0, values[-1]) * len(values) * np.finfo(float).eps
+    if (n or 1) > there.sum():
+        raise ArgumentError(
+            f"the noise has {there.sum()} dimensions, so there are no {n or 1} components: some "
+            "bands are constant, or depend on others; leave them out"
+        )
+    whitening = vectors[:, there] / np.sqrt(values[there])
+    ratios, directions = principal(whitening.T @ signal @ whitening, n or int(there.sum()))
+    return ratios, _oriented(directions @ whitening.T)
+
+
+def _oriented(rows: Floats) -> Floats:
+    """Give each row the sign that makes its entry of the greatest magnitude positive."""
+    peaks = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
+    return np.ascontiguousarray(rows * np.where(peaks < 0, -1.0, 1.0))
+
+
+def _differences(spectra: Spectra, block: Block) -> Floats:
+    """Subtract from the pixels of a block those to their lower right, where there are such."""
+    rows = slice(block.rows.start, min(block.rows.stop + 1, spectra.rows))
+    columns = slice(block.columns.start, min(block.columns.stop + 1, spectra.columns))
+    box = spectra.box(rows, columns)
+    return (box[:-1, :-1] - box[1:, 1:]).reshape(-1, spectra.bands)
+
+
+def _project(
+    spectra: Spectra, mean: Floats, components: Floats, variances: Floats, path: str | Path | None
+) -> Components:
+    """Give the components their scores, in one pass."""
+    offset = components @ mean
+
+    def work(block: Block) -> Floats:
+        scores: Floats = spectra.read(block) @ components.T
+        scores -= offset
+        return scores
+
+    return Components(mean, components, variances, spectra.image(work, len(components), path=path))
+
+
+def _number(n: int | None, most: int, of: str) -> int:
+    if n is None:
+        return most
+    if not 1 <= n <= most:
+        raise ArgumentError(f"there are no {n} components of {most} {of}: ask for 1 to {most}")
+    return n

@@ -1,0 +1,74 @@
+"""Every analysis of a scene by all ranks, and what it gives, to the bit: SCENE."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from dataclasses import is_dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import extarray as xa
+from extarray.apps import hyperspectral as hs
+from extarray.errors import ArgumentError
+
+comm = MPI.COMM_WORLD
+folder = Path(sys.argv[1]).parent
+found = {}
+
+
+def keep(name, result):
+    """Note the digests of a result; all ranks have the same."""
+    values = list(vars(result).values()) if is_dataclass(result) else (result,)
+    digests = [hashlib.sha256(np.ascontiguousarray(v).tobytes()).hexdigest()[:12] for v in values]
+    for others in comm.allgather(digests):
+        assert others == digests, (name, others, digests)
+    found[name] = digests
+
+
+with xa.open(sys.argv[1], "r", comm=comm) as a:
+    # Blocks of a few rows, so that each rank has some; what is large goes to files.
+    few = {"max_memory": 120_000}
+    keep("pct", hs.pct(a, 3, **few))
+    scene = hs.mnf(a, 13, **few)
+    assert isinstance(scene.scores, xa.ExtArray)
+    keep("mnf", scene)
+    scene.scores.close()
+    del scene
+    keep("numbers", np.array([hs.hfc(a, **few), hs.hysime(a, **few)]))
+    for name, one in {
+        "atgp": hs.atgp(a, 4, **few),
+        "vca": hs.vca(a, 4, seed=1, **few),
+        "nfindr": hs.nfindr(a, 4, **few),
+        "random": hs.nfindr(a, 4, seed=2, init="random", **few),
+        "ppi": hs.ppi(a, 300, p=4, min_angle=0.05, **few),
+        "amee": hs.amee(a, 4, (3, 5), **few),
+    }.items():
+        keep(name, one)
+    hs.ppi(a, 20, seed=None)  # drawn by one rank, for all
+    members = hs.atgp(a, 4).endmembers
+    for method in ("ucls", "scls", "nnls", "fcls"):
+        keep(method, hs.abundances(a, members, method, **few))
+    amounts = hs.abundances(a, members, path=folder / f"amounts-{comm.size}", **few)
+    keep("path", amounts[...])
+    amounts.close()
+    keep("sam", hs.sam(a, members, **few))
+    labels = hs.classify(a, members, **few)
+    keep("labels", labels)
+    keep("accuracy", np.array(hs.accuracy(labels, labels % 3, comm=comm).confusion))
+    keep("an array on every rank", hs.pct(a[...], 3, comm=comm, **few))
+
+    # What one rank finds wrong, all raise.
+    bad = a[...]
+    bad[-1, -1, -1] = np.nan
+    with pytest.raises(ArgumentError, match="no finite numbers"):
+        hs.pct(bad, 2, comm=comm, **few)
+    comm.Barrier()
+    if comm.rank == 0:
+        left = [name for name in os.listdir(folder) if name.startswith("extarray-")]
+        assert not left, left
+        print("\n".join(f"{name}: {' '.join(digests)}" for name, digests in found.items()))
