@@ -51,8 +51,8 @@ From the top down; each module uses some of those below it, and none above:
 ``_selection``
     The entries between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_file``
-    `File`: a counted descriptor, closed when its last user leaves, and what is asked of it; also
-    what a transfer will read and the system's cache has not got, before it is read.
+    `File`: a counted descriptor, closed when its last user leaves, and the system calls on it; also
+    read-ahead: asks the system for cold pages (not in its cache) that a transfer will read.
 ``_types``
     ``index_t``, checked arithmetic, and division that rounds down.  Declarations alone.
 

@@ -19,6 +19,7 @@ From the top down; each module uses some of those below it, and none above:
     `ExtArray`: every public method with its docstring, and the function that does the work.
 ``writers``
     The policies of an array's writers: one, several, and those who write nothing but elements.
+    They have the locks that make a change one step, for threads and for writers.
 ``growth``
     Growth and shrinking: arguments to a plan, which a transaction carries out; new axes; and
     following: blocks that arrive in an array while it is read.
@@ -35,7 +36,7 @@ From the top down; each module uses some of those below it, and none above:
 ``copies``
     The elements elsewhere: in copies, pickles and other dtypes, and in dask's graphs.
 ``resizing``
-    A change of bounds, carried out step by step or taken back whole.
+    A change of bounds: a transaction, carried out step by step or taken back whole.
 ``facts``
     Facts of an array by its store: mode, path, attributes, whether it may be used; `info`; what
     a policy of writers answers.

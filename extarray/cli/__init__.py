@@ -3,8 +3,8 @@
 A command is a function of a module of this package, made a command by `_command.command`, which
 describes its arguments; it calls the public API and prints.  A new command is such a function and
 a line in `COMMANDS`.  Only the module of the command that is called is imported; what is heavy or
-optional is imported in the function.  Click, which reads the command line, is of the extra
-``[cli]``; `main` says so where it is missing.
+optional is imported in the function.  Click, which reads the command line, is in the extra
+``[cli]``; if it is missing, `main` says so.
 
 Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
 
@@ -39,7 +39,7 @@ Its modules, from the top down; each uses some of those below it:
 ``_output``
     Output of commands: tables and JSON, and texts that any terminal takes.
 ``_command``
-    Commands: their arguments and options, and calls of them that make no sense.
+    Commands: their arguments and options, and errors for wrong calls.
 
 May use: apps, the face, view, plot, formats, and the rooms below them.
 """

@@ -17,14 +17,14 @@ From the top down; each module uses some of those below it, and none above:
 ``config``
     Settings of the process, and of a part of it for a while.
 ``arguments``
-    Checks of arguments: an int, an axis by number or name, a flag, a number of bytes, one of a few
-    texts.
+    Checks of arguments: an int, an axis by number or name (`as_axis`), a flag, a number of bytes,
+    one of a few texts.
 ``formatting``
     Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
 ``on_error``
     Blocks that are undone where they raise.
 ``limits``
-    Limits at which work is cut into pieces, shared or given up, which tests change.
+    Limits at which work is divided, shared or given up, which tests change.
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 

@@ -1,4 +1,4 @@
-"""Limits at which work is cut into pieces, shared or given up: one object, which tests change."""
+"""Limits at which work is divided, shared or given up: one object, which tests change."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ From the top down; each module uses some of those below it, and none above:
 ``fresh``
     A whole ``.xmd``, as it is made.
 ``groups``
-    Commits of several arrays: states that wait for a decision, and who took part.
+    Commits of several arrays: states that wait for a decision, and the list of the arrays.
 ``labels``
     Names of axes and labels of elements, which the attributes hold.
 ``writers``
@@ -16,14 +16,13 @@ From the top down; each module uses some of those below it, and none above:
     Attributes: a mutable mapping of names and values, kept as JSON; each change is a
     commit.
 ``values``
-    Values of attributes as JSON: what JSON has stands for itself, and the rest has a tag.
+    Values of attributes as JSON: values that JSON has as they are, and others with a tag.
 ``superblock``
-    Superblocks: the committed states, and whether what they say can be true.
+    Superblocks: the committed states, and checks of what they say.
 ``checksum_table``
     The table of the checksums of chunks.
 ``directory``
-    The directory of optional blocks: what only some arrays have, from when they first use
-    it.
+    The directory of optional blocks, which an array gets when it first uses one.
 ``records``
     The growth log: records of segments, in extents.
 ``header``

@@ -15,7 +15,8 @@ From the top down; each module uses some of those below it, and none above:
 ``bounds``
     The plan of a growth or a cut: new bounds, segments, elements that are new or cut off.
 ``order``
-    Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
+    Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").  A new one
+    goes here; `format.header` has the letters.
 ``policy``
     Growth policies: how many chunks a growth allocates beyond those that it needs.
 ``tiles``

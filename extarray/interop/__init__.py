@@ -10,14 +10,13 @@ Its modules, from the top down; each uses some of those below it:
 ``xarray_write``
     From xarray to new files: everything is checked, and then it is written.
 ``xarray_update``
-    Arrays that are there: appended to, and written to in a region.
+    Existing arrays: appended to, and written to in a region.
 ``xarray_options``
-    What is asked: options that are possible together.
+    Options of the accessors: those that are not possible together are refused.
 ``xarray_chunks``
     Arrays inside xarray's objects: loaded and stored, and tasks of dask for all else.
 ``xarray_encode``
-    Variables as they are stored: encoded by the CF conventions, or like those that are
-    there.
+    Variables as they are stored: encoded by the CF conventions, or like those stored before.
 ``xarray_store``
     Stored arrays as xarray's variables: one array with its coordinates, or a folder of
     arrays.

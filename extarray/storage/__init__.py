@@ -5,8 +5,8 @@ From the top down; each module uses some of those below it, and none above:
 ``memory``
     The store of an array in memory.
 ``sharing``
-    The policies of several writers of a pair of files: their table, turns, and lock of commits; and
-    of those who write nothing but elements.
+    The policies for several writers of a pair of files: their table, turns, and lock of commits;
+    and for those who write nothing but elements.
 ``file_store``
     The store of an array in a pair of files, which holds the parts below; the policy of one
     writer.
@@ -21,11 +21,13 @@ From the top down; each module uses some of those below it, and none above:
 ``space``
     Disk space of the chunks: what growth takes, and what cuts give back.
 ``commits``
-    The commits of a writer, and what of them is on the disk; checksums brought up to date.
+    The commits of a writer: what they write in which order, and what of it is on the disk;
+    checksums brought up to date.
 ``following``
     How a pair of files takes up what a writer commits later.
 ``lock``
-    The locks of writers: advisory, on the open file description of ``.xmd``.
+    The locks of writers: advisory, on the open file description of ``.xmd``; the policies in
+    ``file_store`` and ``sharing`` take them.
 ``states``
     The state that counts, of those in a pair of files, whole or half-written; the growth log.
 ``pair``

@@ -20,7 +20,8 @@ From the top down; each module uses some of those below it, and none above:
     Elementwise operations: box by box over operands of any mix, into NumPy arrays or arrays
     of ours.
 ``blocks``
-    Streaming: an operation runs over boxes of elements, each in memory for a moment.
+    Streaming: an operation runs over boxes of elements, each in memory for a moment.  Decides how
+    large a box may be (`box_bytes`) and how many threads work.
 ``limits``
     Limits of what a function may bring into memory without being asked.
 ``mapped_pages``
