@@ -150,21 +150,42 @@ def test_cubical_growth_does_not_count_what_the_bounds_have_left():
     assert array.grid[1] == 6
 
 
-def random_growths(growth, n=1000):
-    """Extend axes at random by one or two chunks; return the segments, and the share in use."""
-    random = np.random.default_rng(1)
-    array = xa.create(None, (1, 1, 1), "u1", chunks=1, growth=growth)
-    for axis, by in zip(random.integers(0, 3, n), random.integers(1, 3, n), strict=True):
+def random_growths(growth, chunks=(1, 1, 1), most=2, seed=1, n=1000):
+    """Extend axes at random by 1 to `most` elements; return the segments, and the share in use."""
+    random = np.random.default_rng(seed)
+    array = xa.create(None, chunks, "u1", chunks=chunks, growth=growth)
+    for axis, by in zip(random.integers(0, 3, n), random.integers(1, most + 1, n), strict=True):
         array.extend(int(axis), int(by))
-        assert growth != "cubical" or array.grid == (max(array.shape),) * 3
+        in_chunks = (-(-m // chunk) for m, chunk in zip(array.shape, chunks, strict=True))
+        assert growth != "cubical" or array.grid == (max(in_chunks),) * 3
     facts = array.info()
-    return facts["segments"], round(facts["utilisation"], 2)
+    array.close()
+    return facts["segments"], facts["utilisation"]
 
 
 def test_random_growths():
-    assert random_growths("exact") == (661, 1.0)
-    assert random_growths("doubling") == (30, 0.12)
-    assert random_growths("cubical") == (1048, 0.88)
+    found = {growth: random_growths(growth) for growth in ("exact", "doubling", "cubical")}
+    assert {growth: (n, round(used, 2)) for growth, (n, used) in found.items()} == {
+        "exact": (661, 1.0),
+        "doubling": (30, 0.12),
+        "cubical": (1048, 0.88),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chunks", "most", "segments", "used"),
+    [((1, 1, 1), 2, 1043, 0.88), ((2, 2, 2), 6, 960, 0.88), ((3, 4, 4), 8, 896, 0.57)],
+)
+def test_what_cubical_growth_leaves_unused_depends_on_the_shape_of_the_chunks(
+    chunks, most, segments, used
+):
+    """Means of 20 runs; axes that need chunks at unequal rates use less of the cube."""
+    found = np.array([random_growths("cubical", chunks, most, seed) for seed in range(20)])
+    assert found.mean(axis=0).round(2).tolist() == [pytest.approx(segments, abs=0.5), used]
+    # 882 segments and 59 % are a run like others with chunks that are no cubes, and with no others.
+    off = np.abs(found.mean(axis=0) - (882, 0.59)) / found.std(axis=0)
+    assert (off.max() < 1) == (chunks == (3, 4, 4))
 
 
 @given(
