@@ -60,6 +60,7 @@ __all__ = [
     "add_axis",
     "append",
     "as_source",
+    "check_kind",
     "extend",
     "follow",
     "grow",
@@ -191,11 +192,11 @@ def length_of(array: Resizable, values: Any, axis: int) -> int:
             f"cannot append data of shape {given} along axis {axis} of an array of shape {shape}: "
             f"{text} is needed"
         )
-    _check_kind(array, values)
+    check_kind(array, values)
     return int(given[axis])
 
 
-def _check_kind(array: Resizable, values: Any) -> None:
+def check_kind(array: Resizable, values: Any) -> None:
     """Raise where values are of another kind than the elements, or texts that do not fit.
 
     What is read block by block tells its dtype alone; its texts are looked at as they come.
@@ -208,7 +209,8 @@ def _check_kind(array: Resizable, values: Any) -> None:
         )
     if not (own.kind in "US" and dtype.kind in "US" and isinstance(values, np.ndarray)):
         return
-    longest = int(np.strings.str_len(values).max(initial=0))
+    texts = values.compressed() if isinstance(values, np.ma.MaskedArray) else values
+    longest = int(np.strings.str_len(texts).max(initial=0))
     if longest > _text_length(own):
         wider = np.dtype((own.type, longest)).str
         place = "" if array.path is None else ", in_place=True"
@@ -240,7 +242,7 @@ def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> No
         wanted = tuple(s.stop - s.start for s in part)
         if block.shape != wanted:
             raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
-        _check_kind(array, block)
+        check_kind(array, block)
         block = unmasked(block, array.dtype, array.fill_value)
         low = [n + s.start for n, s in zip(start, part, strict=True)]
         high = [n + s.stop for n, s in zip(start, part, strict=True)]
@@ -267,6 +269,8 @@ def as_source(
         return x._verified()
     if isinstance(x, np.ma.MaskedArray):
         to = x.dtype if dtype is None else dtype
+        if x.dtype.kind in "US" and to.kind in "US":
+            to = np.promote_types(x.dtype, to)  # whole, whose length is looked at
         # What cannot be cast is refused as it is.
         return unmasked(x, to, fill()) if np.can_cast(x.dtype, to, "same_kind") else np.asarray(x)
     if isinstance(x, (np.ndarray, np.generic)):

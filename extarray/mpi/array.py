@@ -17,11 +17,11 @@ import numpy as np
 from extarray._core._history import mark_of, roll_back
 from extarray.array import life, together
 from extarray.array.array import ExtArray
-from extarray.array.growth import as_source, length_of
+from extarray.array.growth import as_source, check_kind, length_of
 from extarray.array.resizing import count, is_start
 from extarray.array.writers import Alone
 from extarray.common.arguments import as_axis, as_int
-from extarray.common.errors import ArgumentError, CastingError, ShapeError
+from extarray.common.errors import ArgumentError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
 from extarray.mpi.parallel_io import ParallelIO
@@ -256,11 +256,7 @@ class ParallelArray(ParallelIO):
                 f"local data of shape {values.shape} do not fit the zone of this rank in the new "
                 f"part: {wanted} is needed, see zone_of_growth"
             )
-        if not np.can_cast(values.dtype, self.dtype, "same_kind"):
-            raise CastingError(
-                f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
-                "'same_kind'; cast it first, with astype"
-            )
+        check_kind(self, values)
         return values
 
     def resize(

@@ -23,11 +23,12 @@ import numpy as np
 
 from extarray._core._array import check_destination
 from extarray.array.array import ExtArray
-from extarray.array.growth import write_values
+from extarray.array.growth import check_kind, write_values
 from extarray.array.together import check_out, grown_at_start, values_of
 from extarray.common.config import config
 from extarray.common.errors import ShapeError
 from extarray.common.limits import limits
+from extarray.common.masked_arrays import unmasked
 from extarray.grid.chunking import grain
 from extarray.grid.tiles import tiles
 from extarray.mpi.file_parts import FileLayout, box_jobs, query_jobs
@@ -377,9 +378,13 @@ def _cast_blocks(
     for box, place in parts:
         own = grain(values, array.chunks)
         for part in tiles(extents(box), own, array.itemsize, limit=limit, split=False):
-            block = np.asarray(values[_within(part, place)])
+            block = values[_within(part, place)]
+            if not isinstance(block, np.ndarray):
+                block = np.asarray(block)
             if block.shape != (wanted := extents(part)):
                 raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+            check_kind(array, block)
+            block = unmasked(block, array.dtype, array.fill_value)
             yield _within(part, box), block.astype(array.dtype, casting="same_kind", copy=False)
 
 

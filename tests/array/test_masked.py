@@ -88,3 +88,29 @@ def test_records_are_not_masked_in_part():
         array["b"] = np.ma.masked_equal([1.0, 2.0], 1.0)
     array["b"] = np.ma.array([8.0, 9.0])
     assert array[...].tolist() == [(1, 8.0), (3, 9.0)]
+
+
+class Labels:
+    """A source of masked texts, block by block."""
+
+    def __init__(self, labels):
+        self.labels, self.shape, self.dtype = labels, labels.shape, labels.dtype
+
+    def __getitem__(self, key):
+        return self.labels[key]
+
+
+@pytest.mark.parametrize("source", [np.ma.asarray, Labels])
+@pytest.mark.parametrize("code", ["U", "S"])
+def test_appended_texts_are_not_cut_unless_they_are_masked(source, code):
+    array = xa.create(None, (1,), f"{code}4", fill_value="none")
+    labels = np.ma.array(["longer", "b", "band"], f"{code}9")
+    labels[0] = np.ma.masked
+    array.append(source(labels))
+    assert array[...].tolist() == np.array(["none", "none", "b", "band"], f"{code}4").tolist()
+    array.append(source(labels.astype(f"{code}1")[:2]))
+    assert array[4:].tolist() == np.array(["none", "b"], f"{code}4").tolist()
+    labels.mask = [False, True, False]
+    with pytest.raises(xa.CastingError, match="texts of 6 characters"):
+        array.append(source(labels))
+    assert array.shape == (6,)

@@ -191,6 +191,39 @@ a.append(Late())
 model = np.concatenate([model, Late()[...]])
 assert np.array_equal(a.read(), model)
 
+
+class Texts:
+    """Texts that are read part by part: the last one is long."""
+
+    shape, dtype = (60,), np.dtype("U9")
+
+    def __getitem__(self, key):
+        return np.array([*["band"] * 59, "longer"], self.dtype)[key]
+
+
+class Masked(Texts):
+    """Texts of which the last one is masked."""
+
+    def __getitem__(self, key):
+        return np.ma.array(["band"] * 60, "U9", mask=[False] * 59 + [True])[key]
+
+
+labels = create(path=path + "-labels", shape=(3,), dtype="U4", chunks=(2,), fill_value="none")
+labels.write(slice(None), "old")
+for source in (Texts(), np.array(Texts()[:]), np.array(Texts()[:]).tolist()):
+    with raises(xa.CastingError, "cannot append texts of 6 characters"):
+        labels.append(source)
+    assert labels.read().tolist() == ["old"] * 3
+(new,) = labels.zone_of_growth(0, 60)
+zone = slice(new.start - 3, new.stop - 3)
+with raises(xa.CastingError, "cannot append texts of 6 characters"):
+    labels.append_zone(Texts()[zone], 0, 60)
+assert labels.read().tolist() == ["old"] * 3
+labels.append_zone(np.array(["band"] * 60, "U9")[zone], 0, 60)
+labels.append(Masked())
+assert labels.read().tolist() == ["old"] * 3 + ["band"] * 119 + ["none"]
+labels.close()
+
 # No room: on rank 0, which makes it.
 old = resource.getrlimit(resource.RLIMIT_FSIZE)
 if comm.rank == 0:
