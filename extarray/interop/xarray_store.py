@@ -38,6 +38,7 @@ from extarray.format.labels import (
 )
 from extarray.format.values import from_json, to_json
 from extarray.interop.xarray_lazy import LazyArray
+from extarray.interop.xarray_tasks import BEING_FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +69,7 @@ strings: Any = require("xarray.coding.strings", "xarray")
 #: The file of a folder with the attributes of the dataset.
 DATASET = "dataset.json"
 #: Attributes of an array that are not those of the variable.
-RESERVED = ("dims", "name", "coords", DATASET_ORIGIN)
+RESERVED = ("dims", "name", "coords", DATASET_ORIGIN, BEING_FILLED)
 # Attributes that name other variables.
 _NAMING = ("coordinates", "bounds")
 
@@ -102,6 +103,7 @@ class Entry(NamedTuple):
                 name = attrs.pop("name")
             if isinstance(attrs.get("coords"), dict):
                 coords = attrs.pop("coords")
+            attrs.pop(BEING_FILLED, None)
             dataset_origin = known_origin(attrs.get(DATASET_ORIGIN), a.ndim)
             if dataset_origin is not None:
                 del attrs[DATASET_ORIGIN]

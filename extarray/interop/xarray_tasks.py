@@ -7,6 +7,7 @@ runs, and wait for nobody.
 from __future__ import annotations
 
 import pickle
+import secrets
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,18 @@ from extarray.common.extras import require
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Part", "is_late", "runs_elsewhere", "write_later", "write_now"]
+__all__ = [
+    "BEING_FILLED",
+    "Part",
+    "is_late",
+    "new_token",
+    "runs_elsewhere",
+    "write_later",
+    "write_now",
+]
+
+#: The attribute of an array that has grown and that tasks fill: what tells their write from others.
+BEING_FILLED = "being_filled"
 
 
 class Part(NamedTuple):
@@ -25,6 +37,12 @@ class Part(NamedTuple):
     array: xa.ExtArray
     place: tuple[slice, ...]
     variable: Any
+    token: str | None = None  # of the array's attribute while the tasks may write
+
+
+def new_token() -> str:
+    """Return what tells the tasks of one write from those of all others."""
+    return secrets.token_hex(8)
 
 
 class _Target:
@@ -35,10 +53,14 @@ class _Target:
     array : ExtArray
         In files, open for writing; another process opens it to write elements, when its first task
         runs: not when the task arrives, since a worker that cannot read a message is lost.
+    token : str, optional
+        Nothing is written unless the array's attribute `BEING_FILLED` is this one: a write that
+        was taken back may have been followed by another, of the same elements.
     """
 
-    def __init__(self, array: xa.ExtArray) -> None:
+    def __init__(self, array: xa.ExtArray, token: str | None = None) -> None:
         self._array: xa.ExtArray | None = array
+        self._token = token
         self._pickled = b""
         self._origin = array.origin
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
@@ -54,6 +76,13 @@ class _Target:
         array = self._array
         if array is None:
             array = self._array = pickle.loads(self._pickled)
+        if self._token is not None:
+            array.refresh()
+            if array.attrs.get(BEING_FILLED) != self._token:
+                raise xa.errors.ArgumentError(
+                    f"elements {key} of {array.path} are not written: the append that was to write "
+                    "them has ended, or was taken back"
+                )
         # Where it is opened in another process, the array may have moved at its start.  What a
         # write that failed has added is gone, and an index before the start would count from the
         # end.
@@ -107,7 +136,7 @@ def write_now(parts: Sequence[Part]) -> None:
 def _stored(parts: Sequence[Part], compute: bool) -> Any:
     return require("dask.array", "dask").store(
         [part.variable.data for part in parts],
-        [_Target(part.array) for part in parts],
+        [_Target(part.array, part.token) for part in parts],
         regions=[part.place for part in parts],
         lock=False,
         compute=compute,

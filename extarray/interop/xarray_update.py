@@ -24,7 +24,15 @@ from extarray.interop.xarray_store import (
     arrays_in,
     fixed_attrs,
 )
-from extarray.interop.xarray_tasks import Part, is_late, runs_elsewhere, write_later, write_now
+from extarray.interop.xarray_tasks import (
+    BEING_FILLED,
+    Part,
+    is_late,
+    new_token,
+    runs_elsewhere,
+    write_later,
+    write_now,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -223,7 +231,9 @@ class _Growth(NamedTuple):
         return Part(self.array, tuple(place), self.source)
 
 
-def _append(growths: list[_Growth], attrs: Mapping[str, Any], late: bool) -> list[Part]:
+def _append(
+    growths: list[_Growth], attrs: Mapping[str, Any], late: bool, token: str | None
+) -> list[Part]:
     """Let arrays grow by one commit; returns what tasks are to write.  The first has attributes."""
     parts = []
     with xa.commit([growth.array for growth in growths]):
@@ -231,7 +241,9 @@ def _append(growths: list[_Growth], attrs: Mapping[str, Any], late: bool) -> lis
             growths[0].array.attrs.update(attrs)
         for growth in growths:
             if late and is_late(growth.source):
-                parts.append(growth.extend())
+                parts.append(growth.extend()._replace(token=token))
+                if token is not None:
+                    growth.array.attrs[BEING_FILLED] = token
             else:
                 growth.append()
     return parts
@@ -241,14 +253,24 @@ def _fill(
     parts: list[Part], growths: list[_Growth], gains: list[int], attrs: Mapping[str, Any]
 ) -> None:
     """Let the workers of dask fill what has grown; on an error the arrays are as before."""
+    arrays = [growth.array for growth in growths]
     try:
         write_now(parts)
+        with xa.commit(arrays):
+            _end(parts)
     except BaseException:
-        with xa.commit([growth.array for growth in growths]):
+        # Tasks that have not begun find that it is no longer their turn.
+        with xa.commit(arrays):
+            _end(parts)
             growths[0].array.attrs.update(attrs)
             for growth, by in zip(growths, gains, strict=True):
                 growth.array.shrink(growth.axis, by, growth.side)
         raise
+
+
+def _end(parts: list[Part]) -> None:
+    for part in parts:
+        part.array.attrs.pop(BEING_FILLED, None)
 
 
 def _grow(
@@ -260,8 +282,8 @@ def _grow(
     """Append to arrays, and return what is to be written later; attributes of the first change."""
     late = not options.compute or runs_elsewhere(growth.source for growth in growths)
     gains = [growth.by for growth in growths]
-    parts = _append(growths, after, late)
-    if options.compute:
+    parts = _append(growths, after, late, new_token() if options.compute else None)
+    if options.compute and parts:
         _fill(parts, growths, gains, before)
     return parts
 
@@ -391,7 +413,7 @@ def _write_region(
 
 def _write(part: Part) -> None:
     """Write elements block by block."""
-    a, place, new = part
+    a, place, new, _ = part
     firsts = [s.start for s in place]
     for box in boxes(new):
         own = (slice(s.start + n, s.stop + n) for s, n in zip(box, firsts, strict=True))

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -441,3 +442,48 @@ def test_a_late_task_of_a_write_that_was_taken_back_writes_nothing(tmp_path, sid
         with pytest.raises(xa.errors.BoundsError, match="taken back"):
             late[key] = 22
         np.testing.assert_array_equal(a[...], np.arange(6))
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.parametrize("side", ["start", "end"])
+def test_a_late_task_does_not_write_into_the_next_attempt(cluster, tmp_path, side, monkeypatch):
+    """A task of an append that was taken back finds another one's elements in its place."""
+    path = tmp_path / "a"
+    first = xr.DataArray(np.zeros((2, 3)), dims=("y", "x"))
+    first.extarray.to_extarray(path, 2)
+    messages, seen = [], []
+    write_now = xarray_tasks._stored
+
+    def noted(parts, compute):
+        messages.append(pickle.dumps(xarray_tasks._Target(parts[0].array, parts[0].token)))
+        with xa.open(path) as a:  # as readers see it
+            seen.append((a.shape, xarray_tasks.BEING_FILLED in a.attrs))
+        seen.append(xr.open_dataarray(path).attrs)
+        if len(messages) == 1:
+            raise RuntimeError("no more")
+        # Here the second attempt is under way, in the place that the first one had.
+        for message, value in zip(messages, (22, 33), strict=True):
+            key = (slice(0, 1) if side == "start" else slice(2, 3), slice(0, 3))
+            refused = pytest.raises(xa.errors.ArgumentError, match="taken back")
+            with refused if value == 22 else nullcontext():
+                pickle.loads(message)[key] = value
+        with xa.open(path) as a:
+            seen.append(a[key].tolist())
+        return write_now(parts, compute)
+
+    monkeypatch.setattr(xarray_tasks, "_stored", noted)
+    more = (first + 1).chunk(y=1)
+    with pytest.raises(RuntimeError, match="no more"):
+        more.extarray.to_extarray(path, append_dim="y", side=side)
+    with xa.open(path) as a:
+        assert (a.shape, set(a.attrs)) == ((2, 3), {"dims", "_FillValue"})
+    more.extarray.to_extarray(path, append_dim="y", side=side)
+    assert seen == [((4, 3), True), {}, ((4, 3), True), {}, [[33.0] * 3]]
+    with xa.open(path) as a:
+        assert a[...].sum() == 6
+        assert set(a.attrs) == {"dims", "_FillValue"}
+        for message in messages:
+            with pytest.raises(xa.errors.ArgumentError, match="has ended"):
+                pickle.loads(message)[tuple(slice(0, n) for n in a.shape)] = 1
