@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from extarray.maintenance.check import check
     from extarray.maintenance.packing import unpack
     from extarray.numpy_api.c_order import ndenumerate
+    from extarray.plot.accessor import Plots
     from extarray.storage.report import Problem, Report
 
 _later = LazyImports(
@@ -113,8 +114,9 @@ def _together() -> Together:
     return Together(_mpi.create_together, _mpi.open_together, _mpi.rechunk_together)
 
 
-def _pictures(array: ExtArray) -> Any:
-    return _plots.Plots(array, _zones)
+def _pictures(array: ExtArray) -> "Plots":
+    plots: Plots = _plots.Plots(array, _zones)
+    return plots
 
 
 def _zones(array: ExtArray, n: int, kind: str, block: Any, process_grid: Any) -> Any:

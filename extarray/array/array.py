@@ -362,7 +362,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         return facts.html(self)
 
     @property
-    def plot(self) -> Any:
+    def plot(self) -> facts.Pictures:
         """Pictures by matplotlib: `growth`, `slice`, `layout`, `zones`, `plan`.
 
         See `extarray.plot.Plots`.  They need the extra ``[plot]``.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from extarray.storage.memory import MemoryStore
 
 __all__ = [
+    "Pictures",
     "Shown",
     "Stored",
     "Writers",
@@ -327,16 +328,46 @@ def html_of_view(view: Any, array: Shown, index: str) -> str:
     return shown
 
 
-_make: list[Callable[[Any], Any]] = []
+Box = tuple[slice, ...]
 
 
-def provide_pictures(make: Callable[[Any], Any]) -> None:
+class Pictures(Protocol):
+    """The pictures of an array; `extarray.plot.Plots` says what they show."""
+
+    def __call__(self, ax: Any = None, **options: Any) -> Any: ...
+    def growth(self, ax: Any = None, **options: Any) -> Any: ...
+    def slice(self, ax: Any = None, **options: Any) -> Any: ...
+    def layout(self, selection: Any = None, ax: Any = None, **options: Any) -> Any: ...
+    def zones(
+        self,
+        n: int,
+        ax: Any = None,
+        *,
+        kind: str = "block",
+        block: Any = 1,
+        process_grid: Sequence[int] | None = None,
+        **options: Any,
+    ) -> Any: ...
+    def boxes(
+        self,
+        n: int,
+        kind: str = "block",
+        block: Any = 1,
+        process_grid: Sequence[int] | None = None,
+    ) -> Sequence[Sequence[Box]]: ...
+    def plan(self, plan: Any, ax: Any = None, **options: Any) -> Any: ...
+
+
+_make: list[Callable[[Any], Pictures]] = []
+
+
+def provide_pictures(make: Callable[[Any], Pictures]) -> None:
     """Set the function that makes the pictures of an array; its room is above this one."""
     _make[:] = [make]
 
 
-def pictures(array: Shown) -> Any:
-    """Return the function that draws an array."""
+def pictures(array: Shown) -> Pictures:
+    """Return the pictures of an array."""
     return _make[0](array)
 
 

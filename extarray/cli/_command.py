@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError
 from extarray.common.extras import require
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
 click: Any = require("click", "cli", "the command line")
 
 _SUFFIX = ".xmd"
+# What messages advise to give, in Python: ``overwrite=True``, ``timeout=``.
+_KEYWORD = re.compile(r"\b([a-z_]+)=(?:True\b)?(?![\w'\"(\[])")
 
 
 class WrongCall(Exception):  # noqa: N818 -- the exit status says so
@@ -217,8 +220,29 @@ def run(whole: Any, words: Sequence[str]) -> int:
         error.show()
         return int(error.exit_code)
     except WrongCall as error:
-        print(f"{whole.name} {words[0]}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{whole.name} {words[0]}: {_as_typed(error, whole, words[0])}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        raise
+    except (ExtArrayError, OSError) as error:
+        print(f"{whole.name} {words[0]}: {_as_typed(error, whole, words[0])}", file=sys.stderr)
+        return 1
+
+
+def _as_typed(error: Exception, whole: Any, name: str) -> str:
+    """Return an error as a line, in which arguments of Python are options of the command."""
+    there = {
+        text
+        for parameter in getattr(whole.commands.get(name), "params", ())
+        for text in parameter.opts
+    }
+
+    def typed(match: re.Match[str]) -> str:
+        text = f"--{match[1].replace('_', '-')}"
+        return text if text in there else match[0]
+
+    line = " ".join(str(error).split()) or type(error).__name__
+    return _KEYWORD.sub(typed, line)
 
 
 def _complete(whole: Any, instruction: str) -> int:

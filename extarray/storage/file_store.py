@@ -554,6 +554,10 @@ class FileStore:
         pair = self.now
         names = absolute_names(path)
         with family(f"cannot move '{{}}' to '{path}'", pair.path):
+            folder = os.path.dirname(names[0])
+            if not os.path.isdir(folder):
+                what = "there is no such folder; make it first"
+                raise FileNotFoundError(errno.ENOENT, what, folder)
             files = pair.metadata, pair.data
             move_pair(files, pair.names, names, pair.header.uuid, overwrite)
         pair.path, pair.names = path, names

@@ -605,6 +605,18 @@ class TestFiles:
         np.testing.assert_array_equal(elements(tmp_path / "other"), want)
         assert os.listdir(tmp_path / "folder") == []
 
+    def test_errors_name_the_folder_that_is_missing_and_options_of_the_command(
+        self, scene, tmp_path, run, done
+    ):
+        assert "no such folder" in run("mv", scene, tmp_path / "nowhere" / "b").err
+        done("pack", scene, tmp_path / "a.xap")
+        found = run("pack", scene, tmp_path / "a.xap")
+        assert found.status == 1
+        assert "give --overwrite to replace" in found.err
+        # An option that the command does not have is named as it is in Python.
+        found = run("show", tmp_path / "a.xap" / "nothing")
+        assert "--" not in found.err
+
     def test_rm(self, folder, run, done):
         done("rm", folder / "a", folder / "sub/deep/b.xmd")
         assert os.listdir(folder / "sub" / "deep") == []
@@ -739,20 +751,37 @@ class TestWork:
         assert not json.loads(bad.out)["ok"]
 
 
-@pytest.mark.parametrize("words", [["copy"], ["import"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["copy", "big", "new", "--chunks", "32"],
+        ["import", "big.npy", "new", "--chunks", "32"],
+        ["export", "big", "new.npy"],
+        ["export", "group", "new.h5"],
+        ["pack", "big", "new"],
+        ["pack", "group", "new"],
+        ["unpack", "big.xap", "new"],
+        ["unpack", "group.xap", "new"],
+    ],
+    ids=" ".join,
+)
 def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
     """The signal comes while elements are copied; nothing has the name, and nothing is left."""
-    big = np.zeros((1 << 12, 1 << 13), "u1")
+    big = np.ones((1 << 11, 1 << 13), "u1")
     np.save(tmp_path / "big.npy", big)
-    xa.from_array(big, path=tmp_path / "big", chunks=64).close()
+    with xa.from_array(big, path=tmp_path / "big", chunks=64) as a:
+        xa.pack(a, tmp_path / "big.xap")
+    with xa.open_group(tmp_path / "group", "w") as g:
+        g["inner/big"] = big
+        xa.pack(g, tmp_path / "group.xap")
     before = set(os.listdir(tmp_path))
-    source = tmp_path / ("big.npy" if words == ["import"] else "big")
     code = (
         "import os, signal, sys\n"
         "from extarray import cli\n"
         "from extarray.common.progress import Progress\n"
         "Progress.add = lambda self, n: os.kill(os.getpid(), signal.SIGINT)\n"
-        f"status = cli.main({[*words, str(source), str(tmp_path / 'new'), '--chunks', '32']!r})\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        f"status = cli.main({words!r})\n"
         "assert status == 130, status\n"
     )
     script(code)
