@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from extarray.cli._output import plain, print_json, print_text
 from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, opened, opened_group
+from extarray.common.progress import Progress
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["append", "attrs", "create", "extend", "set_", "shrink"]
 
@@ -141,8 +145,35 @@ def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> No
 )
 def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
     """Append the elements of a file."""
-    with elements_in(data) as values, _opened_for_writing(path, timeout) as a, wrong_calls():
-        a.append(values, axis, side)
+    with (
+        elements_in(data) as values,
+        _opened_for_writing(path, timeout) as a,
+        wrong_calls(),
+        _Counted(values) as counted,
+    ):
+        a.append(counted, axis, side)
+
+
+class _Counted:
+    """Elements that are read by boxes, and tell how far the reading has come."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
+        total = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        self._progress = Progress(max(1, total), "append", True)
+
+    def __enter__(self) -> Self:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.__exit__(*error)
+
+    def __getitem__(self, box: Any) -> Any:
+        values = self._values[box]
+        self._progress.add(values.nbytes)
+        return values
 
 
 @command(

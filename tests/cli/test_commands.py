@@ -756,6 +756,8 @@ class TestWork:
     [
         ["copy", "big", "new", "--chunks", "32"],
         ["import", "big.npy", "new", "--chunks", "32"],
+        ["append", "grown", "big.npy"],
+        ["append", "grown", "big"],
         ["export", "big", "new.npy"],
         ["export", "group", "new.h5"],
         ["pack", "big", "new"],
@@ -774,6 +776,7 @@ def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
     with xa.open_group(tmp_path / "group", "w") as g:
         g["inner/big"] = big
         xa.pack(g, tmp_path / "group.xap")
+    xa.create(tmp_path / "grown", (0, big.shape[1]), "u1").close()
     before = set(os.listdir(tmp_path))
     code = (
         "import os, signal, sys\n"
@@ -786,6 +789,8 @@ def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
     )
     script(code)
     assert set(os.listdir(tmp_path)) == before
+    with xa.open(tmp_path / "grown") as a:
+        assert a.shape[0] == 0
 
 
 def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(script, tmp_path):
