@@ -218,12 +218,12 @@ cdef int file_part(
     cdef index_t limit = PIECE if job.write and L.base == NULL else STAGE
     cdef index_t n, i = 0, m = 1
     cdef int axis = slowest_axis(job, count), failure = 0
-    cdef bint has_no_gaps = span == size
+    cdef bint is_dense = span == size
     cdef char *stage
-    if axis < 0 or (has_no_gaps and (span <= limit or not job.write) and is_run(job, count)):
+    if axis < 0 or (is_dense and (span <= limit or not job.write) and is_run(job, count)):
         # One run on both sides.
         return move_bytes(L, user, size, offset, job.write)
-    if span <= limit and (has_no_gaps or (
+    if span <= limit and (is_dense or (
             not job.write and (span <= GAP_BYTES or span <= GAP_FACTOR * size))):
         stage = stage_of(w, span)
         if stage == NULL:
@@ -235,7 +235,7 @@ cdef int file_part(
             xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
         return failure
     n = count[axis]
-    if has_no_gaps or not job.write:
+    if is_dense or not job.write:
         m = step_that_fits(span, n, size, limit)
     while i < n and failure == 0:
         count[axis] = min(m, n - i)
