@@ -17,7 +17,7 @@ import numpy as np
 
 import extarray as xa
 from extarray.common.formatting import Info
-from extarray.grid.policy import Growth
+from extarray.grid.policy import GrowthPolicy
 
 POLICIES = (
     "exact",
@@ -33,12 +33,12 @@ CUBES = ((2, 300), (3, 40))
 CHUNK = 8
 
 
-def shown(policy: Growth) -> str:
+def shown(policy: GrowthPolicy) -> str:
     return policy if isinstance(policy, str) else f"{policy[0]} {policy[1]}"
 
 
 @contextmanager
-def grown(policy: Growth, ndim: int, steps: int) -> Iterator[xa.ExtArray]:
+def grown(policy: GrowthPolicy, ndim: int, steps: int) -> Iterator[xa.ExtArray]:
     """An array in sparse files that has grown from one chunk by `steps` on each axis, in turn."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a")

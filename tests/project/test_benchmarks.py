@@ -18,7 +18,13 @@ from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
 from benchmarks.report import beside, table, verdicts
 from benchmarks.sizes import NUMPY, OTHERS, OURS, SCALES, Unsupported
-from benchmarks.suites import bench_checksums, bench_packed, bench_policy, bench_zarr_store
+from benchmarks.suites import (
+    bench_checksums,
+    bench_packed,
+    bench_policy,
+    bench_view,
+    bench_zarr_store,
+)
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
@@ -246,3 +252,13 @@ def test_formats_are_measured(name, tmp_path, capsys):
     assert row[0] == name
     assert len(row) == 7 or "not installed" in " ".join(row)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_of_100_gb_reads_what_it_shows(tmp_path):
+    """An upper bound that pictures need not come near: the array has 6,000 times as much."""
+    pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
+    case = bench_view.CASES["a plane of a cube"]
+    taken = bench_view.measure(case, str(tmp_path), 1)
+    assert taken.steps == [1, 1]
+    shown = 4 * case.rows[1] * case.columns[1]
+    assert shown // 2 < taken.nbytes < 3 * shown
