@@ -85,6 +85,30 @@ def test_a_netcdf_file_is_written(array, tmp_path, memory, compute, monkeypatch)
         xr.testing.assert_identical(got, xr.DataArray(VALUES, None, ("y", "x"), "v", da.attrs))
 
 
+def test_a_netcdf_file_of_an_array_with_coordinates(tmp_path):
+    """The attribute is a dict, which netCDF has not: coordinates are made of it, or it is left."""
+    pytest.importorskip("scipy")
+    path, target = tmp_path / "a", tmp_path / "a.nc"
+    labels = [450.0, 550.0]
+    attrs = {"units": "K", "coords": {"band": labels}}
+    xa.from_array(VALUES[:, :2], path, dims=("y", "band"), attrs=attrs).close()
+    plain = xr.DataArray(VALUES[:, :2], dims=("y", "band"), name="a", attrs={"units": "K"})
+    with xr.open_dataarray(path, engine="extarray") as da:
+        da.to_netcdf(target, engine="scipy")
+    with xr.open_dataarray(target, engine="scipy") as got:
+        xr.testing.assert_identical(got, plain.assign_coords(band=labels))
+    with xa.open(path) as a:
+        held = xr.DataArray(a, name="a")
+        with pytest.raises(TypeError, match="coords"):
+            held.to_netcdf(target, engine="scipy")
+        held.drop_attrs().to_netcdf(target, engine="scipy")
+        with xr.open_dataarray(target, engine="scipy") as got:
+            xr.testing.assert_identical(got, plain.drop_attrs())
+        xr.DataArray(a, name="a", attrs={"units": "K"}).to_netcdf(target, engine="scipy")
+    with xr.open_dataarray(target, engine="scipy") as got:
+        xr.testing.assert_identical(got, plain)
+
+
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4, 5)])
 @pytest.mark.parametrize("memory", [1, 200, 1 << 20])
 def test_boxes_reach_every_element_of_a_target(shape, memory, monkeypatch):
