@@ -16,6 +16,8 @@ Its modules, from the top down; each uses some of those below it:
     Rows of an array that a program computes at a time.
 ``hyperspectral``
     Hyperspectral analysis: what is public of the modules below.
+``hyperspectral_growing``
+    A scene that grows: its statistics and endmembers, kept up without reading it again.
 ``hyperspectral_classes``
     Spectral angles and classes of pixels, and how right they are.
 ``hyperspectral_unmixing``

@@ -26,6 +26,7 @@ from extarray.apps.hyperspectral_endmembers import (
     ppi,
     vca,
 )
+from extarray.apps.hyperspectral_growing import Growing
 from extarray.apps.hyperspectral_morphology import Eccentric, amee
 from extarray.apps.hyperspectral_unmixing import abundances
 
@@ -34,6 +35,7 @@ __all__ = [
     "Components",
     "Eccentric",
     "Endmembers",
+    "Growing",
     "Matching",
     "PurePixels",
     "Simplex",

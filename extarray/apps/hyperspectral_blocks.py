@@ -201,9 +201,8 @@ class Spectra:
         if path is None and nbytes <= self.memory // 2:
             parts = self.together(partial(self._mine, work, tail, dtype))
             return (parts[0] if len(parts) == 1 else np.concatenate(parts)).reshape(shape)
-        name = self._temporary() if path is None else path
-        options = {} if self.comm is None else {"comm": self.comm}
-        image = self._create(name, shape, dtype, options)
+        name = self.temporary_path() if path is None else path
+        image = self.create(name, shape, dtype)
 
         def write() -> None:
             for block in self.share():
@@ -213,11 +212,11 @@ class Spectra:
 
         self.together(write)
         image.flush()
-        if path is None:
+        if path is None:  # to be read, so that it need not be closed
             image.close()
+            options = {} if self.comm is None else {"comm": self.comm}
             image = xa.open(name, "r", **options)
-            if self.rank == 0:  # other ranks that have it open go on using the files
-                weakref.finalize(image, shutil.rmtree, Path(name).parent, ignore_errors=True)
+            self.remove_with(image, Path(name))
         return image
 
     def _mine(
@@ -232,21 +231,27 @@ class Spectra:
             values[start : start + size] = work(block)
         return values
 
-    def _temporary(self) -> Path:
+    def create(self, path: str | Path, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+        """Make an array of all ranks, in chunks of whole spectra of about 1 MiB."""
+        wide = min(shape[1], 4096)
+        row = wide * np.dtype(dtype).itemsize * math.prod(shape[2:])
+        chunks = (min(shape[0], max(1, 2**20 // row)), wide, *shape[2:])
+        options = {} if self.comm is None else {"comm": self.comm}
+        return xa.create(path, shape, dtype, chunks=chunks, **options)
+
+    def temporary_path(self) -> Path:
         """Return a path in a new folder: beside the files of the scene, which all ranks reach."""
         beside = getattr(self.array, "path", None) if self.size > 1 else None
         near = None if beside is None else Path(beside).parent
         return Path(self.once(lambda: tempfile.mkdtemp(prefix="extarray-", dir=near)), "image")
 
-    @staticmethod
-    def _create(
-        path: str | Path, shape: tuple[int, ...], dtype: Any, options: dict[str, Any]
-    ) -> Any:
-        """Make the array of an image, in chunks of whole spectra of about 1 MiB."""
-        wide = min(shape[1], 4096)
-        row = wide * np.dtype(dtype).itemsize * math.prod(shape[2:])
-        chunks = (min(shape[0], max(1, 2**20 // row)), wide, *shape[2:])
-        return xa.create(path, shape, dtype, chunks=chunks, **options)
+    def remove_with(self, owner: object, path: Path) -> None:
+        """Remove the folder of a temporary path when its owner on the first rank goes.
+
+        Other ranks that have files open go on using them.
+        """
+        if self.rank == 0:
+            weakref.finalize(owner, shutil.rmtree, path.parent, ignore_errors=True)
 
     def together(self, call: Callable[[], T]) -> list[T]:
         """Return what each rank's call gives, in their order; the error of one is raised by all."""

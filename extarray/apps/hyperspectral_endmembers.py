@@ -15,7 +15,20 @@ from extarray import ArgumentError
 from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, batches
 from extarray.apps.hyperspectral_components import moments, principal
 
-__all__ = ["Endmembers", "PurePixels", "Simplex", "atgp", "nfindr", "ppi", "purest", "vca"]
+__all__ = [
+    "Endmembers",
+    "PurePixels",
+    "Simplex",
+    "atgp",
+    "check_spectra",
+    "enlarge",
+    "nfindr",
+    "ppi",
+    "projected",
+    "purest",
+    "vca",
+    "vertices_to_begin_with",
+]
 
 Ints = NDArray[np.int64]
 Rows = Callable[[Block], Floats]
@@ -239,7 +252,7 @@ def vca(
     spectra = as_spectra(a, band_axis, comm, max_memory)
     _check_number(p, spectra.bands, 2)
     rng = _generator(spectra, seed)
-    reduced, rows = _projected(spectra, p)
+    reduced, rows = _as_vca_does(spectra, p)
     found = np.zeros((p, p))
     found[0, -1] = 1
     pixels = np.empty(p, dtype=np.int64)
@@ -308,15 +321,11 @@ def nfindr(
         raise ArgumentError(f"init must be 'atgp', 'vca' or 'random', not {init!r}")
     spectra = as_spectra(a, band_axis, comm, max_memory)
     _check_number(p, spectra.bands + 1, 2)
-    reduced = _centred(spectra, p - 1)
+    statistics = moments(spectra)
+    _, directions = spectra.once(lambda: principal(statistics.covariance, p - 1))
+    reduced = projected(spectra, directions, directions @ statistics.mean)
     pixels = _first_pixels(spectra, reduced, p, seed, init)
-    vertices = _homogeneous(reduced.at(pixels))
-    while True:
-        inverse = np.linalg.inv(vertices)
-        candidates = reduced.fold(partial(_enlarging, reduced, inverse), _larger)
-        if not _replace(vertices, pixels, candidates):
-            break
-    volume = abs(float(np.linalg.det(vertices))) / math.factorial(p - 1)
+    volume = enlarge(reduced, pixels)
     return Simplex(spectra.at(pixels), spectra.positions(pixels), volume)
 
 
@@ -438,7 +447,7 @@ def purest(spectra: Spectra, scores: NDArray[Any], p: int | None, min_angle: flo
 # -- VCA and N-FINDR -------------------------------------------------------------------------------
 
 
-def _projected(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
+def _as_vca_does(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
     """Project a scene to p dimensions as VCA does; return it, and what reads rows of a block."""
     statistics = moments(spectra)
     mean, whole = statistics.mean, statistics.correlation
@@ -448,7 +457,7 @@ def _projected(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
     # The ratio of signal to noise, against 15 dB and 10 log p.
     if kept - p / spectra.bands * power < 10**1.5 * p * (power - kept):
         # Much noise: the plane through the mean, at a distance that sees all pixels from afar.
-        reduced = _reduced(spectra, directions[: p - 1], mean)
+        reduced = projected(spectra, directions[: p - 1], directions[: p - 1] @ mean)
         far = math.sqrt(_best(reduced, reduced.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
 
         def rows(block: Block) -> Floats:
@@ -457,7 +466,7 @@ def _projected(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
 
         return reduced, rows
     _, directions = spectra.once(lambda: principal(whole, p))
-    reduced = _reduced(spectra, directions, np.zeros(spectra.bands))
+    reduced = projected(spectra, directions, np.zeros(p))
     middle = directions @ mean
 
     def scaled(block: Block) -> Floats:
@@ -469,15 +478,8 @@ def _projected(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
     return reduced, scaled
 
 
-def _centred(spectra: Spectra, n: int) -> Spectra:
-    """Return the scores of the first n principal components, as a scene of n bands."""
-    statistics = moments(spectra)
-    _, directions = spectra.once(lambda: principal(statistics.covariance, n))
-    return _reduced(spectra, directions, statistics.mean)
-
-
-def _reduced(spectra: Spectra, directions: Floats, origin: Floats) -> Spectra:
-    offset = directions @ origin
+def projected(spectra: Spectra, directions: Floats, offset: Floats) -> Spectra:
+    """Return ``directions @ x - offset`` of each pixel x, as a scene."""
 
     def work(block: Block) -> Floats:
         scores: Floats = spectra.read(block) @ directions.T - offset
@@ -491,19 +493,35 @@ def _homogeneous(x: Floats) -> Floats:
     return np.hstack([np.ones((len(x), 1)), x])
 
 
+def enlarge(reduced: Spectra, pixels: Ints) -> float:
+    """Exchange pixels, the vertices of a simplex, until none makes it larger; return its volume."""
+    vertices = _homogeneous(reduced.at(pixels))
+    while True:
+        inverse = np.linalg.inv(vertices)
+        candidates = reduced.fold(partial(_enlarging, reduced, inverse), _larger)
+        if not _replace(vertices, pixels, candidates):
+            break
+    return abs(float(np.linalg.det(vertices))) / math.factorial(len(pixels) - 1)
+
+
+def vertices_to_begin_with(reduced: Spectra, p: int) -> Ints:
+    """Return the pixels of ATGP on principal components, seen from afar."""
+    far = math.sqrt(_best(reduced, reduced.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
+
+    def rows(block: Block) -> Floats:
+        x = reduced.read(block)
+        return np.hstack([np.full((len(x), 1), far), x])
+
+    return _targets(reduced, rows, p)[0]
+
+
 def _first_pixels(spectra: Spectra, reduced: Spectra, p: int, seed: Any, init: str) -> Ints:
     """Return the pixels with which N-FINDR begins: a simplex that has a volume."""
     if init == "vca":
         pixels: Ints = vca(spectra, p, seed).positions @ np.array([spectra.columns, 1])
         return pixels
     if init == "atgp":
-        far = math.sqrt(_best(reduced, reduced.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
-
-        def rows(block: Block) -> Floats:
-            x = reduced.read(block)
-            return np.hstack([np.full((len(x), 1), far), x])
-
-        return _targets(reduced, rows, p)[0]
+        return vertices_to_begin_with(reduced, p)
     rng = _generator(spectra, seed)
     for _ in range(100):
         pixels = np.sort(rng.choice(spectra.pixels, p, replace=False))

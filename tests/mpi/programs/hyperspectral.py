@@ -62,6 +62,19 @@ with xa.open(sys.argv[1], "r", comm=comm) as a:
     keep("accuracy", np.array(hs.accuracy(labels, labels % 3, comm=comm).confusion))
     keep("an array on every rank", hs.pct(a[...], 3, comm=comm, **few))
 
+    data = a[...]
+    with xa.create(folder / f"growing-{comm.size}", (9, 23, 10), chunks=(8, 7, 5), comm=comm) as b:
+        b.write(... if comm.rank == 0 else slice(0), data[:9, :, :10] if comm.rank == 0 else 0.0)
+        with hs.Growing(b, 4, **few) as live:
+            for shape, axis in (((31, 23, 10), 0), ((31, 23, 16), 2)):
+                new = [slice(n) for n in shape]
+                new[axis] = slice(b.shape[axis], None)
+                b.append(data[tuple(new)], axis=axis)
+                assert live.update()
+            keep("growing", np.hstack([live.mean[:, None], live.covariance]))
+            keep("its endmembers", np.hstack([live.positions, live.endmembers]))
+            assert not list(live.follow(timeout=0))
+
     # What one rank finds wrong, all raise.
     bad = a[...]
     bad[-1, -1, -1] = np.nan
