@@ -13,7 +13,7 @@ import pytest
 # Last in the path: the extarray under test may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
-from benchmarks import accesses, formats, rechunk, schemes, suites
+from benchmarks import accesses, acquisition, cold, formats, rechunk, schemes, suites
 from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
 from benchmarks.report import beside, table, verdicts
@@ -262,3 +262,38 @@ def test_a_picture_of_100_gb_reads_what_it_shows(tmp_path):
     assert taken.steps == [1, 1]
     shown = 4 * case.rows[1] * case.columns[1]
     assert shown // 2 < taken.nbytes < 3 * shown
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_acquisition_tells_latencies_and_what_is_missing(tmp_path, capsys):
+    figures = tmp_path / "figures.json"
+    only = ["plain", "extarray, sparse", "acquire-zarr"]
+    acquisition.main(
+        ["--frames", "20", "--shape", "48", "64", "--rounds", "1", "--only", *only]
+        + ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+    )
+    found = json.loads(figures.read_text())
+    assert len(found) == 4
+    for name, rounds in found.items():
+        if "acquire" in name and isinstance(rounds[0], dict):
+            assert "not installed" in rounds[0]["text"]
+        else:
+            assert len(rounds[0]) == 20, name
+    assert "Appends by milliseconds" in capsys.readouterr().out
+    assert [*tmp_path.iterdir()] == [figures]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_cold_reads_tell_what_the_disk_delivers(tmp_path, capsys):
+    figures = tmp_path / "figures.json"
+    cold.main(
+        ["--side", "32", "--chunk", "8", "--rounds", "1", "--own", "--only", "extarray", "np.load"]
+        + ["--case", "scattered", "axis 1", "--folder", os.fspath(tmp_path), "--json"]
+        + [os.fspath(figures)]
+    )
+    found = json.loads(figures.read_text())
+    assert [len(times) for times in found.values()] == [3, 3]
+    assert "Megabytes delivered" in capsys.readouterr().out
+    assert [*tmp_path.iterdir()] == [figures]

@@ -1,0 +1,76 @@
+"""Functions that run in processes of their own, so that no library disturbs another."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+#: Seconds until a candidate that does not answer is given up.
+PATIENCE = 600.0
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why there is no figure: a package that is not there, or an error."""
+
+    text: str
+
+
+def apart(function: Callable[..., Any], *arguments: Any, patience: float = PATIENCE) -> Any:
+    """Return what a function of a module returns in a fresh process, or why it does not."""
+    context = mp.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(there, function, *arguments))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(patience) else Missing(f"no answer in {patience:.0f} s")
+    except EOFError:
+        process.join()
+        return Missing(f"the process ended with status {process.exitcode}")
+    finally:
+        if process.is_alive():
+            process.join(10)
+            process.kill()
+        process.join()
+        here.close()
+
+
+def _answer(there: Connection, function: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        there.send(function(*arguments))
+    except ImportError as error:
+        there.send(Missing(f"not installed: {error.name or error}"))
+    except BaseException as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        there.send(Missing(f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"))
+    there.close()
+
+
+def versions(*names: str) -> str:
+    """Return the versions of packages, as far as they are installed."""
+    import importlib.metadata
+
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{name} –")
+    return ", ".join(found)
+
+
+def load() -> str:
+    """Return what the machine is busy with: a figure means little without it."""
+    return f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """Return a table."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
