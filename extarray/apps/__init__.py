@@ -14,6 +14,8 @@ Its modules, from the top down; each uses some of those below it:
     Totals of a table by several keys: items, stores and days (MOLAP).
 ``bands``
     Rows of an array that a program computes at a time.
+``scene_pictures``
+    Pictures of a scene that has arrived in pieces: its colours, its materials, where they are.
 ``hyperspectral``
     Hyperspectral analysis: what is public of the modules below.
 ``hyperspectral_growing``

@@ -107,6 +107,7 @@ class Spectra:
         self.rank: int = 0 if self.comm is None else self.comm.rank
         self.size: int = 1 if self.comm is None else self.comm.size
         self.memory = _memory_of(max_memory)
+        self.moments: Any = None  # once they were taken
         self.blocks = self._cut(min(block_bytes, self.memory // 16))
 
     def _cut(self, nbytes: int) -> list[Block]:

@@ -304,8 +304,11 @@ def hysime(
 
 
 def moments(spectra: Spectra) -> Moments:
-    """Take the moments of all pixels, in one pass."""
-    return spectra.fold(lambda block: Moments.of(spectra.read(block)), Moments.merge)
+    """Take the moments of all pixels, in one pass, once for each object."""
+    if spectra.moments is None:
+        spectra.moments = spectra.fold(lambda block: Moments.of(spectra.read(block)), Moments.merge)
+    found: Moments = spectra.moments
+    return found
 
 
 def principal(covariance: Floats, n: int) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from extarray.apps.scene_pictures import Unmixing
 from extarray.apps.scenes import AXES, Arrival, Scene
 from extarray.cli._checks import Checker
 from extarray.common.formatting import format_bytes
@@ -20,6 +21,7 @@ __all__ = [
     "print_start",
     "print_storage",
     "print_times",
+    "print_unmixing",
 ]
 
 
@@ -88,6 +90,16 @@ def print_storage(info: dict[str, Any]) -> None:
         f"utilisation {100 * info['utilisation']:.1f} %"
     )
     print(f"  metadata {metadata}, both files {files}")
+
+
+def print_unmixing(found: Unmixing) -> None:
+    """Print how the materials of the scene were found."""
+    ranks = "one process" if found.ranks == 1 else f"{found.ranks} ranks"
+    print(
+        f"Unmixed  by {ranks} in {found.seconds:.1f} s, as it is stored: {len(found.endmembers)} "
+        f"endmembers by N-FINDR (HySime: {found.estimate}), abundances by constrained least "
+        f"squares, which leave {100 * found.error:.1f} %"
+    )
 
 
 def print_times(growths: Sequence[Growth]) -> None:

@@ -18,13 +18,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray.apps.scene_pictures import draw_composite, draw_unmixing, unmix
 from extarray.apps.scenes import AXES, Arrival, Mosaic, Scene, load, schedule
 from extarray.cli import _report
 from extarray.cli._checks import Checker, CheckError
 from extarray.cli._command import WrongCall, click, command, integers, option
 from extarray.cli._progress import Progress
 from extarray.cli._reader import Reader
-from extarray.common.errors import ExistsError, ExtArrayError
+from extarray.common.errors import ArgumentError, ExistsError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.limits import limits
 
@@ -89,11 +90,18 @@ def _seconds(text: str) -> float:
         type=_seconds,
         default="60",
     ),
+    option(
+        "--ranks",
+        "N",
+        "processes that unmix the scene in the end (default: 2 where MPI is there, else 1)",
+        type=click.IntRange(min=1, max=256),
+    ),
     details="A hyperspectral scene arrives in swaths and blocks of bands, in a random order.  An "
     "array on disk grows with it along all three axes while a second process reads it, and both "
     "check all that they see against the scene.  Prints the growth history, the use of storage and "
     "the time against rewriting a conventional file at each growth, and draws the scene and the "
-    "growth map.",
+    "growth map.  In the end the purest pixels are found, and what each pixel has of them, by "
+    "processes that share the work.",
 )
 def demo(**options: Any) -> None:
     """Run the demo; an `ExtArrayError` tells what went wrong."""
@@ -138,6 +146,8 @@ def _run(args: SimpleNamespace) -> None:
         _report.print_storage(a.info())
         _report.print_times(growths)
         pictures = _draw(a, stored, scene, bands, args.out)
+        pieces = a.attrs["pieces"]
+    pictures += _unmix(path, pieces, scene, args)
     print(f"Pictures {', '.join(map(str, pictures))}")
     print(f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}")
 
@@ -333,26 +343,10 @@ def _draw(
     out: Path,
 ) -> list[Path]:
     """Draw the composite, as stored and as it is, and the growth map."""
-    from extarray.plot import composite, growth_map
+    from extarray.plot import growth_map
 
-    figures = require("matplotlib.figure", "demo", "extarray demo")
-    mosaic = Mosaic(a.attrs["pieces"])
-    places = [int(np.flatnonzero(mosaic.indices(2) == band)[0]) for band in bands[0]]
-    colours = stored[:, :, places]
-    rows, columns = (np.argsort(mosaic.indices(axis)) for axis in (0, 1))
-
-    height, width = colours.shape[:2]
-    figure = figures.Figure(
-        figsize=(11.0, min(11.0, 1.0 + 5.0 * height / width)), layout="constrained"
-    )
-    left, right = figure.subplots(1, 2)
-    composite(colours, (0, 1, 2), left, title="in the order of arrival, as stored")
-    composite(colours[rows][:, columns], (0, 1, 2), right, title="in the order of the scene")
-    figure.suptitle(f"{scene.title}: {bands[1]}", fontsize=11)
-    if scene.credit:
-        figure.supxlabel(scene.credit, fontsize=6.5, color="#555555")
     pictures = [out / "composite.png", out / "growth-map.png"]
-    figure.savefig(pictures[0], dpi=110)
+    draw_composite(stored, Mosaic(a.attrs["pieces"]), scene, *bands, pictures[0])
     growth_map(
         a,
         names=AXES,
@@ -360,3 +354,19 @@ def _draw(
         path=pictures[1],
     )
     return pictures
+
+
+def _unmix(path: Path, pieces: Any, scene: Scene, args: SimpleNamespace) -> list[Path]:
+    """Unmix the scene as it is stored, and draw its materials, where it can be unmixed."""
+    pictures = [args.out / "endmembers.png", args.out / "abundances.png"]
+    try:
+        found = unmix(path, args.ranks, args.limit)
+    except ArgumentError as error:
+        if args.ranks is not None and "ranks need" in str(error):
+            raise
+        print(f"Unmixed  no: {error}")
+        for picture in pictures:  # of an earlier scene
+            picture.unlink(missing_ok=True)
+        return []
+    _report.print_unmixing(found)
+    return draw_unmixing(found, Mosaic(pieces), scene, args.out)

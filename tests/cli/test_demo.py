@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import hyperscenes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,10 +20,10 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray import cli
-from extarray.apps import scenes
+from extarray.apps import scene_pictures, scenes
 from extarray.cli import _checks, _progress, _reader, demo
 from extarray.common.limits import limits
-from extarray.errors import ArgumentError, MissingError, MissingExtraError
+from extarray.errors import ArgumentError, ExtArrayError, MissingError, MissingExtraError
 
 pytest.importorskip("matplotlib")
 
@@ -44,7 +45,7 @@ def run(tmp_path, scene_file, capsys):
 
     def run(*options, scene=scene_file):
         # Few chunks: drawing the growth map would be most of the time.
-        few = ["--chunks", "8"]
+        few = ["--chunks", "8", "--ranks", "1"]
         argv = ["demo", "--out", str(tmp_path / "out"), "--scene", str(scene), *few, *options]
         status = cli.main([str(option) for option in argv])
         captured = capsys.readouterr()
@@ -102,18 +103,22 @@ class TestMainJob:
             "start address",
             "utilisation 93.4 %",
             "rewriting",
+            "endmembers by N-FINDR",
             "Pictures demo-out/composite.png, demo-out/growth-map.png",
+            ", demo-out/endmembers.png, demo-out/abundances.png",
         ):
             assert phrase in done.stdout
         out = tmp_path / "demo-out"
         assert sorted(p.name for p in out.iterdir()) == [
+            "abundances.png",
             "composite.png",
+            "endmembers.png",
             "growth-map.png",
             "scene.xmd",
             "scene.xta",
         ]
         np.testing.assert_array_equal(restored(out / "scene"), np.load(path))
-        for name in ("composite.png", "growth-map.png"):
+        for name in ("composite.png", "growth-map.png", "endmembers.png", "abundances.png"):
             data = (out / name).read_bytes()
             assert data.startswith(b"\x89PNG\r\n")
             assert len(data) > 20_000
@@ -190,6 +195,44 @@ class TestMainJob:
         status, _, err = run()
         assert (status, err) == (0, "")
         assert restored(run.out / "scene").tobytes() == scene.tobytes()
+
+    def test_a_scene_that_cannot_be_unmixed_has_no_such_pictures(self, run, scene_file):
+        assert run()[0] == 0
+        assert (run.out / "abundances.png").exists()
+        np.save(scene_file, np.full((5, 6, 7), np.nan))
+        status, out, err = run()
+        assert (status, err) == (0, "")
+        assert "Unmixed  no: " in out and "Pictures" in out
+        assert not (run.out / "abundances.png").exists()
+
+    @pytest.mark.slow
+    def test_ranks_share_the_unmixing(self, run, mpiexec):
+        status, out, err = run("--ranks", "2")
+        assert (status, err) == (0, "")
+        assert "Unmixed  by 2 ranks" in out
+
+    def test_ranks_without_mpi(self, run, monkeypatch):
+        monkeypatch.setattr(scene_pictures, "_launcher", lambda: None)
+        status, _, err = run("--ranks", "2")
+        assert status == 1 and "2 ranks need mpi4py" in err
+
+    def test_ranks_that_fail(self, run, tmp_path, monkeypatch):
+        launcher = tmp_path / "mpiexec"
+        launcher.write_text("#!/bin/sh\necho no slots >&2\nexit 3\n")
+        launcher.chmod(0o755)
+        monkeypatch.setattr(scene_pictures, "_launcher", lambda: str(launcher))
+        status, _, err = run("--ranks", "2")
+        assert status == 1 and "failed: no slots" in err
+        launcher.write_text("#!/bin/sh\nexec sleep 60\n")
+        with pytest.raises(ExtArrayError, match="no end in 0.1 s"):
+            scene_pictures.unmix(run.out / "scene", 2, 0.1)
+
+    def test_materials_are_found(self, tmp_path):
+        made = hyperscenes.make(30, 40, 25, 4)
+        xa.from_array(made.data, tmp_path / "scene").close()
+        found = scene_pictures.unmix(tmp_path / "scene", 1)
+        assert found.estimate == 4 and found.error < 0.01
+        assert sorted(found.positions.tolist()) == sorted(made.positions.tolist())
 
     def test_all_pieces_are_counted(self, run):
         _, out, _ = run()
