@@ -62,7 +62,8 @@ html_static_path = ["_static"]
 html_css_files = ["extarray.css"]
 html_show_sourcelink = False
 # Pages without neighbours need no list of them.
-html_sidebars = {name: [] for name in ("changelog", "design", "glossary", "references")}
+_ALONE = ["changelog", "design", "glossary", "references", "stability"]
+html_sidebars = {name: [] for name in _ALONE}
 html_theme_options = {
     "logo": {"text": "extarray"},
     "show_nav_level": 2,

@@ -424,3 +424,7 @@ def test_source_that_is_not_built_says_so(tmp_path):
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1].startswith("ImportError: the extarray in ")
     assert "pip install -e ." in done.stderr
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {xa.__version__}\n" in (ROOT / "CITATION.cff").read_text()

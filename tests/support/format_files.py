@@ -1,0 +1,151 @@
+"""Example files of the file format, one archive for each version, opened by tests for ever.
+
+    python tests/support/format_files.py
+
+makes ``data/format-MAJOR.MINOR.zip`` of the version that the package writes, once: files of a
+version that was released never change, so an archive that is there is left alone.  What arrays
+hold is said here in NumPy's words alone.  Add entries when the format learns something new; take
+none away.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import extarray as xa
+from extarray.format.header import VERSION
+
+DATA = Path(__file__).parent / "data"
+RECORD = np.dtype([("name", "S4"), ("at", "<f8", (2,)), ("ok", "?")])
+
+
+@dataclass
+class Example:
+    """An array of an archive: what it holds, and how it was made."""
+
+    values: np.ndarray
+    attrs: dict[str, Any] = field(default_factory=dict)
+    dims: tuple[str, ...] | None = None
+    how: dict[str, Any] = field(default_factory=dict)
+
+
+def _cube(dtype: str) -> np.ndarray:
+    return np.arange(3 * 5 * 4, dtype=dtype).reshape(3, 5, 4)
+
+
+def _grown() -> np.ndarray:
+    """What `_grow` leaves: 7 elements at the start, the middle, the fill value 9, and the ends."""
+    values = np.full((6, 7), 9, "<i4")
+    values[1:4, 1:5] = np.arange(12).reshape(3, 4)
+    values[0] = 7
+    values[4:, 2] = [-1, -2]
+    return values
+
+
+def _grow(path: Path, example: Example) -> None:
+    how = {"attrs": example.attrs, "dims": example.dims, **example.how}
+    a = xa.create(path, (3, 4), "<i4", fill_value=9, **how)
+    a[...] = np.arange(12).reshape(3, 4)
+    a.extend(1, 4)
+    a.extend(0, 1, side="start")
+    a.extend(1, 1, side="start")
+    a[0] = 7
+    a.extend(0, 4)
+    a[4:6, 2] = [-1, -2]
+    a.shrink(0, 2)
+    a.shrink(1, 2)
+    a.close()
+
+
+TYPES = {
+    "big-endian": np.array([[1.5, -np.inf], [np.nan, 2.0**-1074]], ">f8"),
+    "bool": np.array([True, False, True]),
+    "complex": np.array([1 + 2j, -0.0j, np.nan], "<c8"),
+    "dates": np.array(["1970-01-01", "2026-11-24", "NaT"], "<M8[s]"),
+    "half": np.array([65504, 2.0**-24, -1], "<f2"),
+    "records": np.array([(b"left", [1.0, -2.0], True), (b"", [np.inf, 0.0], False)], RECORD),
+    "text": np.array([["", "ä"], ["日本", "\U0001f600x"]], "<U3"),
+    "unsigned": np.array([0, 2**64 - 1], "<u8"),
+}
+EXAMPLES = {
+    "grown": Example(
+        _grown(),
+        {"unit": "mm", "range": [0, 2.5], "when": np.datetime64("2026-11-24"), "ä": None},
+        ("y", "x"),
+        {"chunks": (2, 3)},
+    ),
+    **{
+        f"order-{order}": Example(_cube("<u2"), how={"order": order, "chunks": (2, 2, 4)})
+        for order in "CFZH"
+    },
+    "sums": Example(_cube("<f4"), how={"checksum": True, "chunks": (2, 3, 2)}),
+    "doubling": Example(_cube("<i2"), how={"growth": "doubling", "chunks": (1, 2, 2)}),
+    "sparse": Example(np.eye(40, dtype="|u1"), how={"sparse": True, "chunks": (8, 8)}),
+    "scalar": Example(np.array(42, "<i8")),
+    "empty": Example(np.zeros((0, 3), "<f8"), {"note": "nothing yet"}),
+    **{f"type-{name}": Example(values) for name, values in TYPES.items()},
+}
+#: Arrays of a group, which were extended by one commit; their axis "time" has 3 entries.
+GROUP = {
+    "time": np.array([10, 20, 30], "<i8"),
+    "masts/wind": np.arange(6, dtype="<f4").reshape(3, 2),
+}
+#: As a writer leaves it that is killed: the state is not sealed, and `.xta` may have more.
+UNSEALED = np.arange(10, dtype="<i4").reshape(5, 2)
+
+
+def make(folder: Path) -> None:
+    """Write all examples to a folder."""
+    for name, example in EXAMPLES.items():
+        if name == "grown":
+            _grow(folder / name, example)
+            continue
+        values = example.values
+        a = xa.create(folder / name, values.shape, values.dtype, attrs=example.attrs, **example.how)
+        a[...] = values
+        a.close()
+    with xa.open_group(folder / "group", "w") as g:
+        g.attrs["title"] = "two arrays"
+        g.create("time", 0, "<i8", chunks=4, dims=["time"])
+        g.create("masts/wind", (0, 2), "<f4", chunks=(2, 2), dims=["time", "mast"])
+        g.extend("time", 3)
+        for name, values in GROUP.items():
+            g[name][...] = values
+    with xa.open_group(folder / "group") as g:
+        xa.pack(g, folder / "packed.xap")
+    a = xa.create(folder / "alive", (0, 2), "<i4", chunks=(2, 2))
+    a.append(UNSEALED)
+    a.flush()
+    for suffix in (".xmd", ".xta"):
+        shutil.copyfile(folder / f"alive{suffix}", folder / f"unsealed{suffix}")
+    a.close()
+    for suffix in (".xmd", ".xta"):
+        (folder / f"alive{suffix}").unlink()
+
+
+def main() -> str | None:
+    """Make the archive of the version that the package writes."""
+    archive = DATA / f"format-{VERSION[0]}.{VERSION[1]}.zip"
+    if archive.exists():
+        return f"{archive} is there: files of a version never change"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder)
+        # Metadata are zeros for the most part.
+        with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
+            for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+                out.write(file, file.relative_to(folder).as_posix())
+    print(f"{archive}: {archive.stat().st_size} bytes")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
