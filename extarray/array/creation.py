@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike
 
+    from extarray.common.progress import Reported
     from extarray.grid.policy import GrowthPolicy
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -64,6 +65,7 @@ NOT_GIVEN: Any = _NotGiven()
 
 _later = LazyImports(
     {
+        "extarray.common.progress": "Progress check_progress",
         "extarray.maintenance.transform": "fill",
         "extarray.storage.filesystem": "resolve_path",
     }
@@ -594,6 +596,7 @@ def from_array(
     dims: Sequence[str] | None = None,
     checksum: bool = NOT_GIVEN,
     like: Any = None,
+    progress: Reported = True,
 ) -> ExtArray:
     """Make an array with the shape, the dtype and the elements of another.
 
@@ -617,6 +620,10 @@ def from_array(
     like : array, optional
         As for `create`, but for the shape, which is that of `x`.  Values are cast to its dtype by
         the rule ``same_kind``.
+    progress : bool or callable
+        Show how far the work has come, on a terminal or in a notebook; or a function, which is
+        called with the bytes that are done, and with those in all.  Elements in memory are
+        written at once.
 
     Returns
     -------
@@ -666,11 +673,16 @@ def from_array(
             f"cannot make an array of {options['dtype']} of elements of {dtype} by the rule "
             "'same_kind'; cast them first, by astype"
         )
+    if progress is not True:
+        _later.check_progress(progress)
+    is_ours = isinstance(source, (ExtArray, LazyView))
     with filled(path, overwrite=overwrite, **options) as new:
-        if isinstance(source, (ExtArray, LazyView)):
-            _later.fill(new, source)
-        elif isinstance(source, (np.ndarray, Source)):
+        if isinstance(source, (np.ndarray, Source)) and not is_ours:
             new[...] = source
-        else:
-            write_values(new, source, (0,) * new.ndim, new.shape)
+            return new
+        with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
+            if is_ours:
+                _later.fill(new, source, line.add)
+            else:
+                write_values(new, source, (0,) * new.ndim, new.shape, line.add)
     return new

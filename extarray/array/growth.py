@@ -226,8 +226,17 @@ def _text_length(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize // np.dtype((dtype.type, 1)).itemsize
 
 
-def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> None:
-    """Write what `as_source` gave to a box; anything but an array in memory goes block by block."""
+def write_values(
+    array: Resizable,
+    values: Any,
+    start: Index,
+    stop: Index,
+    tell: Callable[[int], object] = lambda nbytes: None,
+) -> None:
+    """Write what `as_source` gave to a box; anything but an array in memory goes block by block.
+
+    `tell` is called with the bytes of each block, when it is written.
+    """
     if isinstance(values, np.ndarray):
         array._write_box(start, stop, values)
         return
@@ -247,6 +256,7 @@ def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> No
         low = [n + s.start for n, s in zip(start, part, strict=True)]
         high = [n + s.stop for n, s in zip(start, part, strict=True)]
         array._write_box(low, high, block)
+        tell(block.size * array.itemsize)
 
 
 def as_source(

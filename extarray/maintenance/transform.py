@@ -39,7 +39,7 @@ from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -100,12 +100,15 @@ def passes_between(
     return plan_passes(task, budget, most, tables)
 
 
-def fill(new: Any, source: Any) -> None:
-    """Bring the elements of an array or view into a fresh array of its shape, in one pass."""
+def fill(new: Any, source: Any, tell: Callable[[int], None]) -> None:
+    """Bring the elements of an array or view into a fresh array of its shape, in one pass.
+
+    `tell` is called with the bytes that were moved since it was called before.
+    """
     in_memory, source = new.path is None, hold(source, verified=True)
     for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
         crew = Crew(p, source, new, config.max_memory)
-        crew.move(p.templates(), lambda _: None)
+        crew.move(p.templates(), lambda moved: tell(moved * new.itemsize))
 
 
 @dataclass

@@ -474,3 +474,23 @@ def test_repr(factory):
 @pytest.mark.parametrize("chunks", [np.int64(2), np.array(2)])
 def test_one_extent_of_a_chunk_serves_all_axes(chunks):
     assert xa.zeros((5, 6), chunks=chunks).chunks == (2, 2)
+
+
+def test_from_array_tells_how_far_it_has_come():
+    class Blocks:
+        """Elements that are there block by block, as those of other libraries."""
+
+        shape, dtype = (64, 64), np.dtype("f8")
+
+        def __getitem__(self, key):
+            return np.ones(self.shape)[key]
+
+    for source in (Blocks(), xa.ones((64, 64), chunks=16), xa.ones((64, 64)).lazy[:, ::-1]):
+        told = []
+        with xa.config.set(max_memory=1 << 14):
+            made = xa.from_array(source, chunks=16, progress=lambda *done: told.append(done))
+        assert (made[...] == 1).all()
+        assert told == sorted(told)
+        assert {total for _, total in told} == {made.nbytes} == {told[-1][0]}
+    with pytest.raises(xa.ArgumentTypeError, match="progress must be True"):
+        xa.from_array([1.0], progress="loud")
