@@ -6,15 +6,18 @@ import contextvars
 import itertools
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Self
 
-__all__ = ["run_in_shares", "run_together"]
+__all__ = ["Crew", "run_in_shares", "run_together"]
 
 
 def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit: int = 1) -> None:
@@ -131,3 +134,97 @@ def _goes_on(ends: list[threading.Event], takers: dict[int, int]) -> bool:
 
 def _nothing() -> None:
     """Do nothing: there is nothing that could come to an early end."""
+
+
+class Crew:
+    """Threads that make calls while the owner's thread goes on: as many calls as threads at a time.
+
+    They see the settings of the owner.  At the end of the block all calls have ended; where it
+    fails, those that have not begun are left out.  What a call raises, the owner's next one does.
+
+    Parameters
+    ----------
+    threads : int
+        Where it is 0, or the system gives none, the owner's thread makes the calls.
+
+    Examples
+    --------
+    >>> with Crew(1) as crew:
+    ...     crew.call(partial(sum, [1, 2])) + crew.call(partial(sum, [3, 4])) + crew.rest()
+    [3, 7]
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._open = 0
+        self._is_over = False
+        self._threads: list[threading.Thread] = []
+        for _ in range(threads):
+            context = contextvars.copy_context()
+            thread = threading.Thread(target=context.run, args=(self._work,), daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError):  # no more threads
+                break
+            self._threads.append(thread)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        interrupt: BaseException | None = None
+        self._is_over = kind is not None
+        for _ in self._threads:
+            self._calls.put(None)
+        while any(thread.is_alive() for thread in self._threads):
+            try:
+                for thread in self._threads:
+                    thread.join()
+            except BaseException as again:  # noqa: BLE001 -- raised when all have ended
+                interrupt, self._is_over = again, True
+        if interrupt is not None:
+            raise interrupt
+
+    def call(self, function: Callable[[], Any]) -> list[Any]:
+        """Let a thread make a call, as soon as one is free; return what those that ended gave."""
+        if not self._threads:
+            return [function()]
+        found = []
+        while self._open >= len(self._threads):
+            found.append(self._ended())
+        self._open += 1
+        self._calls.put(function)
+        return found
+
+    def rest(self) -> list[Any]:
+        """Wait for all calls, and return what those gave that `call` has not returned."""
+        return [self._ended() for _ in range(self._open)]
+
+    def _ended(self) -> Any:
+        """Wait for a call to end; raise what it raised, or return what it gave."""
+        value, error = self._done.get()
+        self._open -= 1
+        if error is not None:
+            raise error
+        return value
+
+    def _work(self) -> None:
+        """Make calls until there are no more."""
+        while True:
+            function = self._calls.get()
+            if function is None:
+                return
+            if self._is_over:
+                continue
+            try:
+                found: tuple[Any, BaseException | None] = function(), None
+            except BaseException as error:  # noqa: BLE001 -- raised by the owner's thread
+                found = None, error
+            self._done.put(found)
+            del function, found

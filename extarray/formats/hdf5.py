@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -26,20 +26,17 @@ from extarray.formats.files import (
     check_shape_is,
     file_name,
     of_library,
-    part_of,
     unknown_part,
 )
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
     ENUM,
-    chunked,
-    contiguous,
     copy_attrs,
     encoded,
     fill_value,
     fixed_text,
+    in_place,
     labels,
-    lies_open,
     plain_dtype,
     put_attrs,
     read_attrs,
@@ -50,6 +47,7 @@ from extarray.formats.hdf5_parts import (
     text_dtype,
     unsaid,
     write_attrs,
+    writes_chunks,
 )
 from extarray.formats.template import (
     WholeSink,
@@ -317,13 +315,8 @@ def source_of(dataset: Any, text: Any = None) -> Source:
             values = values[rest]
         return values if decode is None else decode(values)
 
-    if decode is None and not inner and lies_open(dataset, kind):
-        elements, whole = contiguous(dataset, kind), chunked(dataset, kind)
-        if elements is not None:
-            return Source(given, partial(part_of, elements), mapped=True, lost=lost)
-        if whole is not None:
-            return Source(given, lambda box: whole(box, read), single=True, lost=lost)
-    return Source(given, read, lost=lost)
+    found = in_place(dataset, kind, given, read) if decode is None and not inner else None
+    return replace(found or Source(given, read), lost=lost)
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -440,14 +433,11 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
 
         single = stored.encode is None and takes_chunks(dataset, given.dtype)
 
-        def write_chunk(box: Box, values: NDArray[Any]) -> None:
-            if values.shape == dataset.chunks:  # what is cut off at the edge is not whole
-                dataset.id.write_direct_chunk(tuple(b.start for b in box), values)
-            else:
-                write(box, values)
-
         sink = Made(
-            write_chunk if single else write, chunks=dataset.chunks, single=single, lost=lost
+            writes_chunks(dataset) if single else write,
+            chunks=dataset.chunks,
+            single=single,
+            lost=lost,
         )
         sink.dataset = dataset
         sink.scales = list(_scales_of(given, _parent(group, name), name, lost))

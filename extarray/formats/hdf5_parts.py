@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate
-from extarray.formats.files import mapped
+from extarray.formats.files import mapped, part_of
+from extarray.formats.transfer import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +36,7 @@ __all__ = [
     "encoded",
     "fill_value",
     "fixed_text",
+    "in_place",
     "labels",
     "lies_open",
     "plain_dtype",
@@ -46,6 +49,7 @@ __all__ = [
     "text_dtype",
     "unsaid",
     "write_attrs",
+    "writes_chunks",
 ]
 
 #: The attribute that says which dtype elements have that are stored as another one.
@@ -471,6 +475,32 @@ def chunked(
         return chunk[tuple(slice(0, b.stop - b.start) for b in box)]
 
     return whole
+
+
+def in_place(
+    dataset: Any, kind: np.dtype[Any], given: Description, read: Callable[[Box], NDArray[Any]]
+) -> Source | None:
+    """Return a source of elements that are mapped where they lie; None: the library reads them."""
+    if not lies_open(dataset, kind):
+        return None
+    elements, whole = contiguous(dataset, kind), chunked(dataset, kind)
+    if elements is not None:
+        return Source(given, partial(part_of, elements), mapped=True)
+    if whole is not None:
+        return Source(given, lambda box: whole(box, read), single=True)
+    return None
+
+
+def writes_chunks(dataset: Any) -> Callable[[Box, NDArray[Any]], None]:
+    """Return what writes boxes into a dataset that takes whole chunks as they are."""
+
+    def write(box: Box, values: NDArray[Any]) -> None:
+        if values.shape == dataset.chunks:  # what is cut off at the edge is not whole
+            dataset.id.write_direct_chunk(tuple(b.start for b in box), values)
+        else:
+            dataset[box] = values
+
+    return write
 
 
 def takes_chunks(dataset: Any, kind: np.dtype[Any]) -> bool:

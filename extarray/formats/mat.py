@@ -13,6 +13,7 @@ import os
 import re
 import struct
 import zlib
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +29,15 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.formats.description import Description
-from extarray.formats.files import beside, file_name, flat_file, of_library, unknown_part
+from extarray.formats.files import (
+    beside,
+    file_name,
+    flat_file,
+    mapped,
+    of_library,
+    part_of,
+    unknown_part,
+)
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 
@@ -363,7 +372,13 @@ def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
             return values.reshape(extents, order="F")
 
         axes = tuple(reversed(range(len(matrix.shape))))
-        yield Source(Description(matrix.shape, kind), read, sequential=axes)
+        given, place = Description(matrix.shape, kind), readers[0].place
+        if len(parts) > 1 or place is None or kind != readers[0].dtype:
+            yield Source(given, read, sequential=axes)
+            return
+        with of_library(where, _TITLE):
+            elements = mapped(where, kind, matrix.shape, place, "F")
+        yield Source(given, partial(part_of, elements), mapped=True, sequential=axes)
 
 
 class _Numbers:
@@ -378,6 +393,9 @@ class _Numbers:
             if j < part and small is None:
                 self._data.skip(nbytes + -nbytes % 8)
         self.dtype, self._small = np.dtype(order + _STORED[kind]), small
+        is_open = small is None and not matrix.is_compressed
+        #: First byte in the file; None: they do not lie there as they are.
+        self.place = stream.tell() if is_open else None
 
     def next(self, n: int) -> NDArray[Any]:
         """Return the next n numbers, in the type in which they are stored."""

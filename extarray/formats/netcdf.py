@@ -9,7 +9,9 @@ import contextlib
 import errno
 import os
 import shutil
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -33,7 +35,15 @@ from extarray.formats.files import (
     of_library,
     unknown_part,
 )
-from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM, fixed_text, text_dtype
+from extarray.formats.hdf5_parts import (
+    DTYPE_NOTE,
+    ENUM,
+    fixed_text,
+    in_place,
+    takes_chunks,
+    text_dtype,
+    writes_chunks,
+)
 from extarray.formats.netcdf_parts import (
     as_it_is,
     attrs_that_fit,
@@ -299,10 +309,29 @@ def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source
     """Open a variable for reading."""
     with opened(file, "r") as dataset:
         variable = find(dataset, name, file)
-        with as_it_is(variable):
+        with as_it_is(variable), contextlib.ExitStack() as stack:
             with of_library(file, _TITLE):
                 source = source_of(variable, text)
+                if dataset is not file:
+                    source = stack.enter_context(_in_place(variable, source))
             yield source
+
+
+@contextlib.contextmanager
+def _in_place(variable: Any, source: Source) -> Iterator[Source]:
+    """Give a source that maps elements where they lie in a file of HDF5, if h5py finds them so."""
+    root, given = _root_of(variable), source.description
+    found = None
+    with contextlib.ExitStack() as stack:
+        if root.data_model.startswith("NETCDF4") and find_spec("h5py") is not None:
+            h5py: Any = require("h5py", "hdf5", "HDF5")
+            with contextlib.suppress(OSError, RuntimeError, ValueError, KeyError):
+                file = stack.enter_context(h5py.File(root.filepath(), "r"))
+                dataset = file[f"{variable.group().path}/{variable.name}"]
+                # A shape is another one where another variable has more of an unlimited dimension.
+                if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
+                    found = in_place(dataset, given.dtype, given, source.read)
+        yield source if found is None else replace(found, lost=source.lost)
 
 
 def source_of(variable: Any, text: Any = None) -> Source:
@@ -408,9 +437,46 @@ def _sink(
             raise ArgumentError(f"{where!r} is a file of {dataset.data_model}, not {format}")
         with of_library(where, _TITLE):
             sink = _variable_sink(dataset, name, given, growing, options)
+        if mode == "w" and _is_plain(dataset, name, given):
+            if growing:  # the library sees to all that an unlimited dimension has
+                last = tuple(n - 1 for n in given.shape)
+                with of_library(where, _TITLE):
+                    dataset[name][last] = np.zeros((), given.dtype)
+            stack.close()
+            sink = stack.enter_context(_by_h5py(fresh, name, given, sink))
         yield sink
         with of_library(where, _TITLE):
             stack.close()
+
+
+def _is_plain(dataset: Any, name: str, given: Description) -> bool:
+    """Tell whether h5py may write the elements of a new variable, as they lie in the file."""
+    if not dataset.data_model.startswith("NETCDF4") or find_spec("h5py") is None:
+        return False
+    variable = dataset[name]
+    filters = {**(variable.filters() or {}), "complevel": 0}
+    return (
+        0 not in given.shape
+        and given.dtype.kind in "iuf"
+        and variable.dtype == given.dtype
+        and isinstance(variable.chunking(), list)
+        and not any(filters.values())
+        and variable.quantization() is None
+        and dimension(variable.group(), variable.name) is None  # the file has another name for it
+    )
+
+
+@contextlib.contextmanager
+def _by_h5py(fresh: str, name: str, given: Description, sink: Sink) -> Iterator[Sink]:
+    """Give a sink that writes whole chunks of a new variable as they are."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    with of_library(fresh, _TITLE):
+        file = h5py.File(fresh, "r+")
+    with file:
+        dataset = file[name]
+        single = takes_chunks(dataset, given.dtype)
+        write = writes_chunks(dataset) if single else dataset.__setitem__
+        yield replace(sink, write=write, single=single)
 
 
 def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:

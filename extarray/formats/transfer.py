@@ -3,7 +3,8 @@
 A `Format` makes them.
 Elements go box by box, in the memory that ``config.max_memory`` allows.  A box is of whole pieces
 of the file, since these may be compressed, and of whole chunks of the array as well where memory
-allows.
+allows.  While the library of the format reads or writes a box, in the thread of the caller, another
+thread writes or reads one of the array.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
 from extarray.common.progress import Progress, check_progress
+from extarray.common.threads import Crew
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
 from extarray.formats.files import of_library
@@ -243,6 +245,11 @@ def _boxes(
     return boxes_of(shape, theirs, ours, itemsize, max(limit, min(piece, most)))
 
 
+def _threads(given: Description, most: int) -> int:
+    """Return how many threads help the caller's with a transfer."""
+    return min(most, config.threads) if config.threads > 1 and given.nbytes > _STEP_BYTES else 0
+
+
 # -- into an array -------------------------------------------------------------------------------
 
 
@@ -322,17 +329,25 @@ def load(
         itemsize = stored.itemsize + (dtype.itemsize if packing is not None else 0)
         boxes = _boxes(shape, extents, itemsize, source)
         passing = Passing()
-        with Progress(max(1, given.nbytes), what, progress) as line:
+
+        def put(box: Box, values: NDArray[Any]) -> int:
+            place: tuple[Any, ...] = (*box, ...)
+            new[place] = values
+            return math.prod(b.stop - b.start for b in box) * stored.itemsize
+
+        # What is mapped costs nothing to read, and so everything is done by those who write.
+        crew = Crew(_threads(given, config.threads if source.mapped or source.single else 1))
+        with Progress(max(1, given.nbytes), what, progress) as line, crew:
             for box in boxes:
                 with guard():
                     values = source.read(box)
                     if packing is not None:
                         values = packing.unpack(values)
-                place: tuple[Any, ...] = (*box, ...)
-                new[place] = values
-                nbytes = math.prod(b.stop - b.start for b in box) * stored.itemsize
+                for nbytes in crew.call(partial(put, box, values)):
+                    line.add(nbytes)
+                    passing.add(nbytes)
+            for nbytes in crew.rest():
                 line.add(nbytes)
-                passing.add(nbytes)
     return new
 
 
@@ -373,20 +388,33 @@ def save(
     itemsize = given.dtype.itemsize
     with open_sink(given) as sink:
         _tell([*lost, *sink.lost], f"{what}: the file does not have ")
-        buffer = np.empty(0, given.dtype)
+        boxes = _boxes(given.shape, tuple(view.chunks), itemsize, sink)
+        threads = _threads(given, 1)
+        buffers = [np.empty(0, given.dtype)] * (1 + threads)  # used again: fresh ones cost more
         passing = Passing()
-        with Progress(max(1, given.nbytes), what, progress) as line:
-            for box in _boxes(given.shape, tuple(view.chunks), itemsize, sink):
-                extents = tuple(b.stop - b.start for b in box)
-                size = math.prod(extents)
-                if size > len(buffer):  # used again: a fresh one costs more than what it takes
-                    buffer = np.empty(size, given.dtype)
-                values = _shaped(buffer[:size], extents, sink.sequential)
-                view.read((*box, ...), out=values)
-                with guard():
-                    sink.write(box, values)
-                line.add(size * itemsize)
-                passing.add(size * itemsize)
+
+        def take(number: int, box: Box) -> tuple[Box, NDArray[Any]]:
+            extents = tuple(b.stop - b.start for b in box)
+            size = math.prod(extents)
+            which = number % len(buffers)
+            if size > len(buffers[which]):
+                buffers[which] = np.empty(size, given.dtype)
+            values = _shaped(buffers[which][:size], extents, sink.sequential)
+            view.read((*box, ...), out=values)
+            return box, values
+
+        with Progress(max(1, given.nbytes), what, progress) as line, Crew(threads) as crew:
+
+            def put(taken: list[tuple[Box, NDArray[Any]]]) -> None:
+                for box, values in taken:
+                    with guard():
+                        sink.write(box, values)
+                    line.add(values.nbytes)
+                    passing.add(values.nbytes)
+
+            for number, box in enumerate(boxes):
+                put(crew.call(partial(take, number, box)))
+            put(crew.rest())
 
 
 def _shaped(

@@ -111,6 +111,18 @@ def test_whole_numbers_are_stored_as_integers(file):
     assert a.dtype == "f8" and np.array_equal(a[...], x)
 
 
+@pytest.mark.parametrize("is_compressed", [False, True])
+@pytest.mark.parametrize("kind", ["f8", "i2", "c16", "?"])
+def test_large_matrices(file, tmp_path, kind, is_compressed):
+    x = (np.random.default_rng(0).random((300, 200, 40)) * 99).astype(kind)
+    sio.savemat(file, {"first": 1.0, "x": x}, do_compression=is_compressed)
+    a = xa.from_mat(file, "x", path=tmp_path / "a", chunks=(64, 64, 16))
+    assert np.array_equal(a[...], x)
+    xa.to_mat(a, tmp_path / "copy.mat", "x")
+    assert np.array_equal(sio.loadmat(tmp_path / "copy.mat")["x"], x)
+    a.close()
+
+
 def test_what_a_file_cannot_be(file):
     for dtype in ("f2", "S3", "M8[s]", [("a", "i4")], "g"):
         with pytest.raises(xa.DTypeError, match="astype"):

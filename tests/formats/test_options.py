@@ -211,6 +211,51 @@ def test_labels_that_are_texts(file, model, width, recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.parametrize("with_h5py", [True, False])
+@pytest.mark.parametrize("unlimited", [None, "y", True])
+@pytest.mark.parametrize("kind", ["<f8", ">f8", "i4"])
+def test_chunks_of_netcdf_go_as_they_are(file, tmp_path, monkeypatch, with_h5py, unlimited, kind):
+    nc, h5py = pytest.importorskip("netCDF4"), pytest.importorskip("h5py")
+    if not with_h5py:
+        monkeypatch.setattr("extarray.formats.netcdf.find_spec", lambda name: None)
+    x = np.random.default_rng(0).integers(0, 99, (200, 500)).astype(kind)
+    attrs = {"coords": {"x": {"dims": ["x"], "data": np.arange(500.0)}}, "units": "m"}
+    a = xa.create(None, x.shape, kind, chunks=(128, 300), dims=["y", "x"], fill_value=7)
+    a[...] = x
+    a.attrs.update(attrs)
+    xa.to_netcdf(a, file, "run/v", unlimited=unlimited)
+    with nc.Dataset(file, "r+") as d:
+        v = d["run/v"]
+        v.set_auto_mask(False)
+        assert v.chunking() == [128, 300] and np.array_equal(v[...], x) and v.units == "m"
+        assert v.endian() == ("big" if kind[0] == ">" else "little")
+        assert d["run/x"][-1] == 499
+        growing = [n for n, dim in d["run"].dimensions.items() if dim.isunlimited()]
+        assert growing == {None: [], "y": ["y"], True: ["y", "x"]}[unlimited]
+        if unlimited:
+            v[250] = 1
+            assert (v[249] == 7).all() and v.shape == (251, 500)
+    b = xa.from_netcdf(file, "run/v", path=tmp_path / "b")
+    assert b.dtype == kind and b.chunks == (128, 300) and np.array_equal(b[:200], x)
+    b.close()
+    with nc.Dataset(file) as d:
+        assert np.array_equal(xa.from_netcdf(d, "run/v")[:200], x)
+    with h5py.File(file) as f:
+        assert f["run/v"].dims[1][0] == f["run/x"]
+
+
+def test_a_record_that_another_variable_of_netcdf_has(file):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(file, "w") as d:
+        d.createDimension("t", None)
+        d.createDimension("x", 40000)
+        v = d.createVariable("v", "f8", ("t", "x"), chunksizes=(1, 40000), fill_value=-1)
+        v[0] = 3
+        d.createVariable("w", "i2", ("t",))[:] = [1, 2, 3]
+    a = xa.from_netcdf(file, "v")
+    assert a.shape == (3, 40000) and a[:, 5].tolist() == [3, -1, -1]
+
+
 def test_labels_that_are_characters(file):
     nc = pytest.importorskip("netCDF4")
     with nc.Dataset(file, "w") as d:
