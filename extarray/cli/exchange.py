@@ -37,9 +37,6 @@ __all__ = ["elements_in", "export", "import_"]
 
 _STDIN = "the standard input"
 
-#: Formats whose files become groups as wholes.
-_WHOLE = ("hdf5", "netcdf", "zarr")
-
 _FORMAT = option("--format format_name", "NAME", "format of the file (default: by its suffix)")
 _OPTIONS = option(
     "-o --option options",
@@ -206,7 +203,7 @@ def import_(
             raise usage_error("--all is for files, whose arrays keep their chunks")
         found, file, part = _located(source, format_name)
         with wrong_calls(), _known_options(found):
-            _whole("from", found)(
+            _whole(found, found.load_group)(
                 file,
                 part,
                 path=path,
@@ -235,13 +232,12 @@ def import_(
         ).close()
 
 
-def _whole(way: str, found: Format) -> Any:
-    """Return the function of a format that reads or writes whole files, as groups."""
-    import extarray as xa
-
-    if found.name not in _WHOLE:
-        raise WrongCall(f"{found.title} has no groups; {', '.join(_WHOLE)} have")
-    return getattr(xa, f"{way}_{found.name}")
+def _whole(found: Format, function: Any) -> Any:
+    """Return the function of a format that reads or writes whole files, if there is one."""
+    if function is None:
+        there = ", ".join(f.name for f in file_formats().values() if f.load_group is not None)
+        raise WrongCall(f"{found.title} has no groups; {there} have")
+    return function
 
 
 @contextlib.contextmanager
@@ -286,7 +282,9 @@ def export(
             raise usage_error("a folder is written to a file, and as a whole")
         found, file, part = _located(target, format_name)
         with opened_group(path) as group, wrong_calls(), _known_options(found):
-            _whole("to", found)(group, file, part, overwrite=overwrite, **_settings(options))
+            _whole(found, found.save_group)(
+                group, file, part, overwrite=overwrite, **_settings(options)
+            )
         return
     with opened(path) as a, wrong_calls():
         if target == "-":

@@ -678,4 +678,6 @@ HDF5 = Format(
     extra="hdf5",
     names=_names,
     edit=_edit,
+    load_group=from_hdf5,
+    save_group=to_hdf5,
 )

@@ -232,7 +232,7 @@ def fixed_text(values: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArra
 # -- attributes ----------------------------------------------------------------------------------
 
 
-def read_attrs(h5py: Any, attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+def read_attrs(h5py: Any, attrs: Any, lost: list[str]) -> dict[str, Any]:
     """Return the attributes of an object of h5py, but those that HDF5 has for itself."""
     result: dict[str, Any] = {}
     own = _own_names(attrs)
@@ -260,7 +260,7 @@ def read_attrs(h5py: Any, attrs: Mapping[str, Any], lost: list[str]) -> dict[str
     return result
 
 
-def _own_names(attrs: Mapping[str, Any]) -> frozenset[str]:
+def _own_names(attrs: Any) -> frozenset[str]:
     """Return the names of attributes that HDF5 and netCDF have for themselves."""
     try:
         is_scale = attrs.get("CLASS", b"") in (b"DIMENSION_SCALE", "DIMENSION_SCALE")

@@ -501,8 +501,8 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
                 raise _no_numbers(name, "a sparse matrix")
             if not isinstance(dataset, h5py.Dataset) or said not in {*_NAMES.values(), "logical"}:
                 is_plain = not said and isinstance(dataset, h5py.Dataset)
-                kind = "of no class of MATLAB's" if is_plain else f"of MATLAB's class {said!r}"
-                raise _no_numbers(name, kind if said or is_plain else "a struct")
+                words = f"of MATLAB's class {said!r}" if said else "a struct"
+                raise _no_numbers(name, "of no class of MATLAB's" if is_plain else words)
             kind = dataset.dtype
             if kind.names == ("real", "imag"):
                 kind = np.result_type(kind["real"], np.complex64)

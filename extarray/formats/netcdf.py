@@ -684,4 +684,6 @@ NETCDF = Format(
     extra="netcdf",
     names=_names,
     edit=_edit,
+    load_group=from_netcdf,
+    save_group=to_netcdf,
 )

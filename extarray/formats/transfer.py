@@ -333,7 +333,7 @@ def load(
         def put(box: Box, values: NDArray[Any]) -> int:
             place: tuple[Any, ...] = (*box, ...)
             new[place] = values
-            return math.prod(b.stop - b.start for b in box) * stored.itemsize
+            return stored.itemsize * math.prod(values.shape)
 
         # What is mapped costs nothing to read, and so everything is done by those who write.
         crew = Crew(_threads(given, config.threads if source.mapped or source.single else 1))
@@ -464,6 +464,11 @@ class Format:
         ``edit(file, name, old, new)`` gives a context manager, which has the `Edit` of the array of
         that name, and refuses one that has not the shape `old`.  It has the shape `new` where the
         block ends well, and is what it was where the block fails.  None: no such array can change.
+    load_group : callable, optional
+        ``load_group(file, None, path=..., mask_and_scale=..., overwrite=..., **options)`` makes a
+        group of all that is in a file, in the folder `path`.  None: the format has no groups.
+    save_group : callable, optional
+        ``save_group(group, file, None, overwrite=..., **options)`` writes one, likewise.
 
     Examples
     --------
@@ -481,6 +486,8 @@ class Format:
     extra: str | None = None
     names: Callable[[Any], list[str]] | None = field(default=None, repr=False)
     edit: Callable[..., AbstractContextManager[Edit]] | None = field(default=None, repr=False)
+    load_group: Callable[..., Any] | None = field(default=None, repr=False)
+    save_group: Callable[..., Any] | None = field(default=None, repr=False)
 
     def load(
         self,

@@ -517,5 +517,14 @@ def _whole_sink(
 
 
 ZARR = Format(
-    "zarr", _TITLE, (".zarr",), _source, _sink, part="an array", extra="zarr", names=_names
+    "zarr",
+    _TITLE,
+    (".zarr",),
+    _source,
+    _sink,
+    part="an array",
+    extra="zarr",
+    names=_names,
+    load_group=from_zarr,
+    save_group=to_zarr,
 )

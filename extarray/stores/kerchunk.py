@@ -45,6 +45,11 @@ def references(source: Any, name: str | None = None, zarr_format: int = 2) -> di
             refs[f"{prefix}.zattrs"] = json.dumps(node)
         else:
             refs[f"{prefix}zarr.json"] = json.dumps(group_metadata(node))
+    if ".zgroup" in refs:
+        # All at once: zarr does not find groups in groups through the file system of references.
+        names = (".zgroup", ".zattrs", ".zarray")
+        found = {k: json.loads(v) for k, v in refs.items() if k.rpartition("/")[2] in names}
+        refs[".zmetadata"] = json.dumps({"zarr_consolidated_format": 1, "metadata": found})
     return {"version": 1, "refs": refs}
 
 

@@ -271,6 +271,7 @@ def test_labels_that_are_characters(file):
 PACKAGE = """
 import contextlib
 import numpy as np
+import extarray as xa
 from extarray.formats import Description, Format, Sink, Source
 
 @contextlib.contextmanager
@@ -284,7 +285,13 @@ def sink(file, name, given, *, overwrite=False):
     yield Sink(x.__setitem__, lost=given.said())
     np.savetxt(file, x)
 
-TABLE = Format("table", "text tables", (".tab",), source, sink)
+def load_group(file, name=None, *, path, mask_and_scale=False, overwrite=False):
+    with source(file) as x, xa.open_group(path, "w") as g:
+        for j in range(x.description.shape[1]):
+            g[f"column{j}"] = x.read((slice(None), j))
+    return xa.open_group(path, "r+")
+
+TABLE = Format("table", "text tables", (".tab",), source, sink, load_group=load_group)
 NPY = Format("npy", "another .npy", (".npy",), source)
 """
 ENTRIES = """[extarray.formats]
@@ -293,7 +300,7 @@ npy = tables:NPY
 broken = no_such_module:FORMAT
 """
 PROGRAM = """
-import sys, warnings
+import importlib.util, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import numpy as np, extarray as xa
 from extarray.formats.registry import format_of
@@ -309,6 +316,13 @@ table.save(xa.from_array([[1.0, 2.0], [3.0, 4.0]]), sys.argv[1] + "/x.tab")
 a = table.load(sys.argv[1] + "/x.tab", path=sys.argv[1] + "/a", sep=" ")
 assert a[1].tolist() == [3, 4] and a.dims == ("row", "column")
 a.close()
+from extarray.cli import main
+if importlib.util.find_spec("click"):
+    line = ["import", sys.argv[1] + "/x.tab", sys.argv[1] + "/all", "--all"]
+    assert main(line) == 0
+    with xa.open_group(sys.argv[1] + "/all") as g:
+        assert sorted(g) == ["column0", "column1"] and g["column1"][...].tolist() == [2, 4]
+    assert main(["export", sys.argv[1] + "/all", sys.argv[1] + "/y.tab"]) == 2
 print("fine")
 """
 

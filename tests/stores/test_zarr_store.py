@@ -344,6 +344,17 @@ def test_references_lead_to_the_chunks(tmp_path, order, zarr_format, packed):
         assert z.metadata.dimension_names == ("y", "x")
 
 
+def test_xarray_finds_groups_in_groups_of_references(tmp_path):
+    xr = pytest.importorskip("xarray")
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("time", 4, "i8", dims=["time"])[:] = [1, 2, 4, 8]
+        g.create("north/wind", (4, 3), "f8", dims=["time", "x"], chunks=2)[...] = 5
+        options = {"fo": g.to_kerchunk()}
+    with xr.open_datatree("reference://", engine="zarr", storage_options=options) as tree:
+        assert tree.time.values.tolist() == [1, 2, 4, 8]
+        assert tree["north"].wind.values.sum() == 60
+
+
 def test_references_of_memory_are_refused(tmp_path):
     with pytest.raises(xa.errors.ArgumentError, match="in memory"):
         filled(None).to_kerchunk()
