@@ -27,7 +27,7 @@ from extarray.cli._command import (
 from extarray.cli._output import plain, print_json, print_text
 from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
-from extarray.cli.look import is_folder, opened, opened_group
+from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.progress import Progress
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def attrs(
         ):
             _change(a.attrs, changes, delete)
         return
-    with opened_group(path) if is_folder(path) else opened(path) as a:
+    with opened_group(path) if is_group(path) else opened(path) as a:
         known = a.attrs.asdict()
     missing = [name for name in names if name not in known]
     if missing:

@@ -25,7 +25,7 @@ from extarray.cli._command import (
     wrong_calls,
 )
 from extarray.cli._selection import parse_selection, parse_value
-from extarray.cli.look import is_folder, opened, opened_group
+from extarray.cli.look import is_group, opened, opened_group
 from extarray.common.errors import ArgumentError, ExtArrayError, FormatError
 from extarray.common.limits import limits
 from extarray.formats.description import Description
@@ -277,7 +277,7 @@ def export(
 ) -> None:
     """Write an array into a file, or into a pipe."""
     index = None if selection is None else parse_selection(selection)
-    if is_folder(path):
+    if is_group(path):
         if target == "-" or index is not None:
             raise usage_error("a folder is written to a file, and as a whole")
         found, file, part = _located(target, format_name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +28,7 @@ from extarray.cli._command import (
     wrong_calls,
 )
 from extarray.cli._output import print_json, print_table, print_text
-from extarray.cli.look import is_folder, opened, opened_group
+from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes
 from extarray.maintenance.group_files import is_in_the_making
@@ -281,14 +283,21 @@ def mv(source: str, target: str, overwrite: bool) -> None:
     array_path("source", "SRC"),
     argument("target", "FILE"),
     OVERWRITE,
-    details="The file is a ZIP file, usually named .xap, and has its name when it is complete.",
+    details="The file is a ZIP file, usually named .xap, and has its name when it is complete.  - "
+    "stands for the standard output.",
 )
 def pack(source: str, target: str, overwrite: bool) -> None:
     """Pack an array or a group."""
     import extarray as xa
 
-    with opened_group(source) if is_folder(source) else opened(source) as whole, wrong_calls():
-        xa.pack(whole, target, overwrite=overwrite)
+    with opened_group(source) if is_group(source) else opened(source) as whole, wrong_calls():
+        if target != "-":
+            xa.pack(whole, target, overwrite=overwrite)
+            return
+        with tempfile.TemporaryDirectory(prefix="extarray-pack-") as folder:
+            xa.pack(whole, os.path.join(folder, "packed.xap"))
+            with open(os.path.join(folder, "packed.xap"), "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
 
 
 @command(
@@ -297,12 +306,18 @@ def pack(source: str, target: str, overwrite: bool) -> None:
     argument("source", "FILE"),
     array_path("target", "DST"),
     flag("--overwrite", "replace an array that is there; a folder is never replaced"),
+    details="- stands for the standard input.",
 )
 def unpack(source: str, target: str, overwrite: bool) -> None:
     """Unpack a file, comparing its sums."""
     import extarray as xa
 
-    with wrong_calls():
+    with contextlib.ExitStack() as stack, wrong_calls():
+        if source == "-":
+            folder = tempfile.TemporaryDirectory(prefix="extarray-unpack-")
+            source = os.path.join(stack.enter_context(folder), "standard input")
+            with open(source, "xb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
         xa.unpack(source, target, overwrite=overwrite)
 
 

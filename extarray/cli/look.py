@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 from extarray.grid.drawing import axis_titles, segments
+from extarray.maintenance.group_files import packed_names
 
 __all__ = [
     "HISTORY",
@@ -35,6 +37,7 @@ __all__ = [
     "history_rows",
     "info",
     "is_folder",
+    "is_group",
     "opened",
     "opened_group",
     "show",
@@ -49,6 +52,14 @@ HISTORY = ("segment", "axis", "by", "first index", "start address", "chunks")
 def is_folder(path: str) -> bool:
     """Tell whether a path names a folder, and no array beside one."""
     return os.path.isdir(path) and not any(map(os.path.lexists, (f"{path}.xmd", f"{path}.xta")))
+
+
+def is_group(path: str) -> bool:
+    """Tell whether a path names a folder, or a group in a packed file."""
+    return is_folder(path) or (
+        not any(map(os.path.lexists, (f"{path}.xmd", f"{path}.xta")))
+        and packed_names(Path(path)) is not None
+    )
 
 
 def opened_group(path: str, mode: str = "r", timeout: float = 0.0) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from typing import Any
 
 from extarray.cli._command import (
@@ -52,7 +53,11 @@ def _axis_at(text: str) -> tuple[int | str, int]:
     "draw an array: its growth, a plane of elements, the layout of its file, zones, a plan",
     array_path(),
     click.Argument(["kind"], metavar="[KIND]", type=click.Choice(_KINDS), default="growth"),
-    option("-o --output", "FILE", "the picture, in the format of its suffix (.png, .svg, .pdf)"),
+    option(
+        "-o --output",
+        "FILE",
+        "the picture, in the format of its suffix (.png, .svg, .pdf); - for a PNG on stdout",
+    ),
     flag("--text", "draw with characters, in the terminal"),
     option("--title", "TEXT", "title of the picture"),
     option("--axis", "AXIS", "of growth and zones: the axis of the panels", type=axis_of),
@@ -95,7 +100,8 @@ def plot(
             print_text(_text(a, kind, given))
             return
         try:
-            getattr(a.plot, kind)(**given, title=title, path=output)
+            place = sys.stdout.buffer if output == "-" else output
+            getattr(a.plot, kind)(**given, title=title, path=place)
         except ValueError as error:
             if "not supported" in str(error):  # of matplotlib, for the suffix
                 raise WrongCall(str(error)) from None

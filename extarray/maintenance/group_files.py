@@ -36,6 +36,7 @@ __all__ = [
     "is_in_the_making",
     "left_folders",
     "making_folder",
+    "packed_names",
     "remove_folder",
     "remove_left_folders",
     "told_of",
@@ -150,6 +151,21 @@ class InPacked:
                     errno.ENOENT, "the packed file was replaced; open it again", str(self.root)
                 )
             return packed.read(member)
+
+
+def packed_names(path: Path) -> list[str] | None:
+    """Return the names of the arrays of a group in a packed file; None where a path names none."""
+    with Packed.find(Path(os.path.abspath(path))) as packed:
+        if packed is None or packed.alone is not None:
+            return None
+        inner = packed.inner(Path(os.path.abspath(path)))
+        if inner not in packed.groups:
+            return None
+        return sorted(
+            name[len(inner) :].lstrip("/")
+            for name in packed.arrays
+            if not inner or name.startswith(f"{inner}/")
+        )
 
 
 def foreign_file(folder: str | Path) -> str | None:

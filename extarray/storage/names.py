@@ -210,8 +210,7 @@ def what_is_there(path: Path) -> str:
     some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
     return (
         f"it is a folder, with the array{'s' if len(names) > 1 else ''} {some}; open one, as "
-        f"{os.fspath(path / names[0])!r}, or all by xarray.open_dataset({os.fspath(path)!r}, "
-        "engine='extarray')"
+        f"{os.fspath(path / names[0])!r}, or all by extarray.open_group({os.fspath(path)!r})"
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
-from extarray.maintenance.group_files import is_in_the_making
+from extarray.maintenance.group_files import is_in_the_making, packed_names
 from extarray.view.coordinates import Coordinate, coordinate_of
 from extarray.view.encoding import PARTS, Choice, choices_of, text_of
 
@@ -64,7 +64,7 @@ class Gallery:
     Parameters
     ----------
     path : path
-        An array, or a folder.
+        An array, or a group: a folder, or one in a packed file.
 
     Raises
     ------
@@ -75,8 +75,9 @@ class Gallery:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = os.fspath(path)
         self.title = str(path)
-        self.is_folder = os.path.isdir(text) and not _is_pair(text)
         self._root = Path(text)
+        self._packed = None if _is_pair(text) else packed_names(self._root)
+        self.is_folder = self._packed is not None or (os.path.isdir(text) and not _is_pair(text))
         self._open: dict[str, Exhibit] = {}  # the one that was used last is the last
         self._used: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -93,6 +94,8 @@ class Gallery:
         """Return the names of the arrays, in order."""
         if not self.is_folder:
             return [self._alone]
+        if self._packed is not None:
+            return self._packed[:_MOST_LISTED]
         root = self._root.resolve()
         found = set()
         for where, folders, files in os.walk(root):  # follows no links

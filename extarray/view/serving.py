@@ -38,7 +38,8 @@ def serve(
     Parameters
     ----------
     path : path
-        An array, with or without ``.xmd``, or a folder: all arrays in it and in its folders.
+        An array, with or without ``.xmd``, or a folder: all arrays in it and in its folders; also
+        in a packed file.
     port : int
         Of the loopback interface; 0: a free one.
     browser : bool

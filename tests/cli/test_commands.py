@@ -680,6 +680,45 @@ class TestGroups:
         done("unpack", file, tmp_path / "back")
         np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
 
+    def test_a_packed_group_is_a_group_to_commands(self, group, tmp_path, done):
+        file = tmp_path / "all.xap"
+        done("attrs", group, "title=masts")
+        done("pack", group, file)
+        assert done("attrs", file, "title") == "masts\n"
+        done("pack", file, tmp_path / "again.xap")
+        assert (
+            done("tree", tmp_path / "again.xap").splitlines()[1:]
+            == (done("tree", group).splitlines()[1:])
+        )
+        pytest.importorskip("h5py", reason="writes HDF5")
+        done("export", file, tmp_path / "all.h5")
+        done("import", "--all", tmp_path / "all.h5", tmp_path / "back")
+        np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
+
+    @pytest.mark.process
+    @pytest.mark.slow
+    def test_packed_files_go_through_pipes(self, group, scene, tmp_path, script):
+        def command(*words, data=b"", status=0):
+            ran = subprocess.run(
+                [sys.executable, "-m", "extarray", *map(str, words)],
+                env=script.environment,
+                input=data,
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            assert ran.returncode == status, ran.stderr
+            return ran
+
+        for source, target in (group, tmp_path / "g"), (scene, tmp_path / "s"):
+            packed = command("pack", source, "-").stdout
+            command("unpack", "-", target, data=packed)
+        np.testing.assert_array_equal(elements(tmp_path / "g" / "other"), range(3))
+        np.testing.assert_array_equal(elements(tmp_path / "s"), elements(scene))
+        told = command("unpack", "-", tmp_path / "t", data=packed[:-1], status=1).stderr
+        assert b"standard input" in told
+        assert not list(tmp_path.glob("t*"))
+
     def test_pack_and_unpack_an_array(self, scene, tmp_path, run, done):
         file = tmp_path / "one.xap"
         done("pack", scene, file)

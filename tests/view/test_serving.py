@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -56,6 +57,22 @@ def test_an_address_with_a_token_and_an_end_by_ctrl_c(array):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{40,}", server.url)
         assert urlsplit(server.url).fragment != urlsplit(other.url).fragment
         assert b"scene" in ask(server.url, "arrays")
+
+
+def test_the_arrays_of_a_packed_group(tmp_path):
+    with xa.open_group(tmp_path / "group", "w") as g:
+        g["north/level"] = [1, 2]
+        g.create("wind", (2, 3))
+        xa.pack(g, tmp_path / "group.xap")
+    with Server(tmp_path / "group.xap", "--no-browser") as server:
+        listed = ask(server.url, "arrays")
+        assert b"north/level" in listed and b"wind" in listed
+        assert b'"dtype"' in ask(server.url, "array?name=north/level")
+        for name in ("../group/wind", "group.xap/wind", "level"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                ask(server.url, f"array?name={name}")
+    with Server(tmp_path / "group.xap" / "north", "--no-browser") as server:
+        assert b'"level"' in ask(server.url, "arrays")
 
 
 def test_ctrl_c_while_a_page_waits_for_news(array):
