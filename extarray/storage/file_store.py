@@ -369,6 +369,8 @@ class FileStore:
                     if self.now.has_name:
                         break
             except (PartnerError, TruncatedError):
+                if self.now.metadata.closed:  # a packed file lacks the partner
+                    raise
                 replaced = not self.now.has_name
                 self.now.close()
                 # Between the naming of the two files, an overwritten pair fits for no reader.

@@ -183,6 +183,17 @@ def test_what_is_no_packed_array_says_what_it_is(tmp_path):
         xa.unpack(tmp_path / "missing", tmp_path / "x")
 
 
+def test_an_array_without_its_partner_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "g.xap", "w") as file:
+        file.writestr("a.xmd", b"")
+        file.writestr("dataset.json", b"{}")
+    for path in ("g.xap", "g.xap/a", "g.xap/b"):
+        with pytest.raises(xa.errors.PartnerError, match="partner of 'a.xmd' is missing"):
+            xa.open(tmp_path / path)
+    with pytest.raises(xa.errors.PartnerError):
+        xa.open_group(tmp_path / "g.xap")
+
+
 def test_a_file_that_is_not_aligned_is_read_by_calls(tmp_path):
     with grown(tmp_path / "a") as a:
         expected = a[...]
