@@ -216,13 +216,17 @@ def _branches(grown: list[Any], indent: str = "") -> Iterator[str]:
     array_path("target", "DST"),
     option("--chunks", "N,...", "chunk shape (default: the present one)", type=integers),
     choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk"),
+    flag("--checksum", "keep a checksum of each chunk (default: if SRC does)"),
     details="The copy has its name when it is complete.  DST may be a folder.",
 )
-def copy(source: str, target: str, chunks: tuple[int, ...] | None, order: str | None) -> None:
+def copy(
+    source: str, target: str, chunks: tuple[int, ...] | None, order: str | None, checksum: bool
+) -> None:
     """Copy an array."""
     with opened(source) as a, wrong_calls():
         shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
-        a.copy(_target(a, target), shape, order=order or "K").close()
+        path = _target(a, target)
+        a.copy(path, shape, order=order or "K", checksum=checksum or None).close()
 
 
 def _target(a: Any, target: str) -> str:

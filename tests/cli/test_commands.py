@@ -587,7 +587,8 @@ class TestFiles:
         np.testing.assert_array_equal(elements(tmp_path / "other"), elements(scene))
         assert run("copy", scene, tmp_path / "other").status == 1
         (tmp_path / "folder").mkdir()
-        done("copy", scene, tmp_path / "folder")
+        done("copy", scene, tmp_path / "folder", "--checksum")
+        assert json.loads(done("info", tmp_path / "folder" / "scene", "--json"))["checksum"]
         np.testing.assert_array_equal(elements(tmp_path / "folder" / "scene"), elements(scene))
 
     def test_mv(self, scene, tmp_path, run, done):
