@@ -26,7 +26,7 @@ cdef class Transfers(ArrayState):
     ) except -1
     cdef int _look_for_signals(self, bint write) except -1
     cdef int _run_large(self, Frame frame, job_t *job, index_t size) except -1
-    cdef int _run_cold(self, job_t *job, const int *zeros) except -1
+    cdef int _run_cold(self, job_t *job, const int *zeros, index_t size) except -1
     cdef int _ask(
         self, job_t *job, ahead_t *ahead, const int *low, const int *high, asked_t *asked
     ) except -1

@@ -116,7 +116,8 @@ cdef class Transfers(ArrayState):
                 &job, &frame.vectors.state, &frame.now.layout, s, pieces, values.data, stride)
             job.write = write
             job.stream = size >= STREAM_BYTES
-            if size < RELEASE_BYTES and frame.now.layout.base != NULL:
+            if size < RELEASE_BYTES and frame.now.layout.base != NULL and (
+                    write or size < ASK_BYTES or not looks_cold(frame.region, &job, size)):
                 job.layout.base = job.layout.pages
                 failure = run(&job, NULL, NULL)
             else:
@@ -178,7 +179,7 @@ cdef class Transfers(ArrayState):
         job.axial = &state
         try:
             if not job.write and size >= ASK_BYTES and looks_cold(frame.region, job, size):
-                return self._run_cold(job, zeros)
+                return self._run_cold(job, zeros, size)
             if size > PART_BYTES:
                 return self._run_parts(job, zeros, job.n_pieces)
             if shares > 1 and job.layout.ndim > 0:
@@ -189,7 +190,7 @@ cdef class Transfers(ArrayState):
         finally:
             frame.vectors.unpin()
 
-    cdef int _run_cold(self, job_t *job, const int *zeros) except -1:
+    cdef int _run_cold(self, job_t *job, const int *zeros, index_t size) except -1:
         """Run a job whose elements are on the disk: each part is asked for while the one before it is
         moved."""
         cdef ahead_t ahead
@@ -198,8 +199,8 @@ cdef class Transfers(ArrayState):
         ahead.fd = job.layout.fd
         ahead.start = ahead.stop = 0
         asked.is_there = False
-        ahead.brings_blocks = job.layout.base != job.layout.blocks
-        job.layout.base = job.layout.blocks
+        ahead.brings_blocks = size >= RELEASE_BYTES and job.layout.base != job.layout.blocks
+        job.layout.base = job.layout.blocks if ahead.brings_blocks else job.layout.pages
         failure = self._ask(job, &ahead, zeros, job.n_pieces, &asked)
         return failure if failure else self._run_asked(job, &asked)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -92,6 +93,20 @@ def test_nothing_else_is_brought(tmp_path, model, name, engine):
             array[selection]
         # The metadata, and the pages of code that are met for the first time, are among it.
         assert brought() - before <= 1.5 * needed + (1 << 18)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count page faults otherwise")
+def test_pages_of_small_boxes_are_asked_for_together(tmp_path, model):
+    with xa.create(tmp_path / "a", SHAPE, "f4", chunks=CHUNKS) as array:
+        array[...] = model
+    forget(tmp_path / "a.xta")
+    with xa.open(tmp_path / "a", engine="mmap") as array:
+        array[0, 0, 0]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        for i in range(4, 180, 40):
+            array[i : i + 10, 70:80, 100:110]
+        # Each of the boxes lies in 10 pages or more, none of which a load has to bring.
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before < 25
 
 
 # -- appends -------------------------------------------------------------------------------------
