@@ -191,32 +191,45 @@ class Cube:
 
         Notes
         -----
-        Axes grow by the new labels of the table, each in one commit, those of one table in their
-        own order.  The cells come after: a reader meets the axes before their sums.
+        Axes grow by the new labels of the table, in their own order, all by one commit.  The sums
+        come after: a reader meets the labels before what belongs to them.
         """
-        codes = [self._codes(name, np.asarray(table[name])) for name in self.axes]
         values = np.asarray(table[quantity])
         if not len(values):
             return
-        cells, first = np.unique(np.ravel_multi_index(codes, self.shape), return_inverse=True)
+        columns = {
+            name: np.asarray(table[name]).astype(self._array(name).dtype) for name in self.axes
+        }
+        self._grow(columns)
+        codes = [self._codes(name, column) for name, column in columns.items()]
+        cells, rows = np.unique(np.ravel_multi_index(codes, self.shape), return_inverse=True)
         sums = np.zeros(len(cells), self.cells.dtype)
-        np.add.at(sums, first, values)
+        np.add.at(sums, rows, values)
         places = np.unravel_index(cells, self.shape)
         self.cells[places] = self.cells[places] + sums
 
+    def _grow(self, columns: Mapping[str, Array]) -> None:
+        """Make the axes longer by the labels that are new."""
+        new = {
+            name: [label for label in np.unique(column).tolist() if label not in self._places[name]]
+            for name, column in columns.items()
+        }
+        if not any(new.values()):
+            return
+        with xa.commit([self.cells, *map(self._array, new)]):
+            for axis, (name, labels) in enumerate(new.items()):
+                if labels:
+                    self.cells.extend(axis, len(labels))
+                    self._array(name).append(np.array(labels, columns[name].dtype))
+        for name, labels in new.items():
+            places = self._places[name]
+            places |= {label: at for at, label in enumerate(labels, len(places))}
+
     def _codes(self, axis: str, column: Array) -> Array:
-        """Return the place of each label of a column; the axis grows by those that are new."""
+        """Return the place of each label of a column."""
+        labels, rows = np.unique(column, return_inverse=True)
         places = self._places[axis]
-        own = self._array(axis)
-        labels, rows = np.unique(column.astype(own.dtype), return_inverse=True)
-        keys = labels.tolist()
-        new = [number for number, key in enumerate(keys) if key not in places]
-        if new:
-            start = len(places)
-            self.group.extend(axis, len(new))
-            own[start:] = labels[new]
-            places.update((keys[number], start + at) for at, number in enumerate(new))
-        found: Array = np.array([places[key] for key in keys], np.intp)[rows]
+        found: Array = np.array([places[label] for label in labels.tolist()], np.intp)[rows]
         return found
 
     def roll_up(
