@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import math
 import tempfile
 import time
@@ -126,15 +127,19 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=2048, help="a power of two (default: 2048)")
     parser.add_argument("--memory", default="256 MiB", help="of a rank (default: 256 MiB)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where files go (default: the temporary one)")
+    parser.add_argument("--json", type=Path, help="write the figures, in seconds, to this file")
     options = parser.parse_args()
     if options.side < 1 or options.side & (options.side - 1):
         parser.error("--side must be a power of two")
     comm = MPI.COMM_WORLD
-    with tempfile.TemporaryDirectory(prefix="extarray-bench-") as own:
+    with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=options.folder) as own:
         folder = Path(comm.bcast(own))
         measured = rows(comm, folder, options.side, options.memory, options.rounds)
         if not comm.rank:
             print(table(measured, options.side, comm.size))
+            if options.json:
+                options.json.write_text(json.dumps(measured))
         comm.Barrier()
 
 

@@ -1,0 +1,115 @@
+"""Run the experiments of the papers again, and leave a page with plots and verdicts.
+
+``python -m benchmarks.papers --scale small`` runs all of them.  With names of experiments only
+these run, and the others that the page has already stay on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+# One thread each: NumPy, and every library that asks the environment.  Before they are imported.
+for variable in ("OMP", "OPENBLAS", "MKL", "BLOSC", "NUMEXPR", "EXTARRAY"):
+    os.environ[f"{variable}_NUM_THREADS"] = "1"
+
+from ..compare import file_system, processor
+from ..sizes import Unsupported
+from . import EXPERIMENTS
+from .harness import SCALES, Report, Work
+from .page import load, write
+
+GIB = 2**30
+#: What an experiment's files take at most, in GiB, by scale.
+DISK = {"tiny": 0.1, "small": 3.0, "full": 200.0}
+
+
+def measure(experiment: ModuleType, scale: str, parent: Path) -> Report:
+    """Run an experiment in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="extarray-papers-", dir=parent) as folder:
+        work = Work(scale, Path(folder))
+        report: Report = experiment.run(work)
+    return replace(report, notes=[*report.notes, *work.notes])
+
+
+def described(scale: str, folder: Path, reports: Mapping[str, Report]) -> list[str]:
+    """The head of the page: what the figures depend on."""
+    minutes = sum(report.seconds for report in reports.values()) / 60
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    what = (
+        "The experiments of the works on extendible arrays ([references](references.md)), with "
+        "extarray in place of theirs, beside what they were compared with. `python -m "
+        f"benchmarks.papers --scale {scale}` has written this page: it measures, draws and "
+        "judges; no figure is typed in."
+    )
+    where = (
+        f"Measured on {os.cpu_count()} cores of {processor()}, {memory:.0f} GiB of memory, "
+        f"{file_system(folder)}, Python {sys.version.split()[0]}, which others used at the same "
+        f"time (load {os.getloadavg()[0]:.1f}). Compare the lines of a plot with each other, and "
+        "trust neither absolute times nor the second digit of a ratio. Candidates take turns, and "
+        "the least time of each counts; the page cache is warm unless it is said, nothing calls "
+        "fsync, nothing is compressed, and everybody has one thread. "
+        f"All took {minutes:.0f} minutes."
+    )
+    return ["# The papers' experiments, run again", "", what, "", where]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, show progress, write the page; return 1 if an experiment failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
+    add = parser.add_argument
+    add("only", nargs="*", metavar="EXPERIMENT", help=f"of {', '.join(EXPERIMENTS)} (default: all)")
+    add("--scale", choices=SCALES, default="small", help="sizes (default: %(default)s)")
+    add(
+        "--folder", type=Path, help="where files go while measuring (default: the temporary folder)"
+    )
+    add("--page", type=Path, default=Path("papers.md"), help="to be written (default: %(default)s)")
+    add("--pictures", type=Path, help="their folder (default: papers beside the page)")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.only) - set(EXPERIMENTS))
+    if unknown:
+        parser.error(
+            f"no such experiment: {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}"
+        )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that files are removed
+    parent = options.folder or Path(tempfile.gettempdir())
+    free = shutil.disk_usage(parent).free / GIB
+    if free < DISK[options.scale]:
+        parser.error(f"{parent} has {free:.1f} GiB free; {DISK[options.scale]} may be needed")
+    page = options.page.resolve()
+    pictures = (options.pictures or page.with_suffix("")).resolve()
+    names = [name for name in EXPERIMENTS if not options.only or name in options.only]
+    reports = load(pictures) if options.only else {}
+    failed = False
+    for number, name in enumerate(names, 1):
+        experiment = importlib.import_module(f"{__package__}.{name}")
+        print(f"[{number:2}/{len(names)}] {experiment.TITLE} ... ", end="", flush=True)
+        start = time.monotonic()
+        try:
+            report = measure(experiment, options.scale, parent)
+        except Unsupported as error:
+            report = Report(notes=[f"Not measured: {error}."])
+        except Exception as error:
+            traceback.print_exc()
+            report = Report(notes=[f"It failed: {error}"])
+            failed = True
+        reports[name] = replace(report, scale=options.scale, seconds=time.monotonic() - start)
+        print(f"{reports[name].seconds:.1f} s", flush=True)
+        write(page, pictures, described(options.scale, parent, reports), reports)
+    print(f"{page} ({sum(reports[name].seconds for name in names) / 60:.1f} minutes)")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Claim 11: formula 5.2.2 predicts how many chunks a query touches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+import extarray as xa
+
+from .harness import Chart, Report, Work, columns, each, generator, verdict
+
+TITLE = "Claim 11: the chunks that queries touch, and the best chunk shape"
+PAPER = (
+    "Section 5.2 of the thesis: a query of shape A touches on average the product of (A_i - 1) "
+    '/ c_i + 1 chunks of shape c (5.2.2, "exact"), more than the product of ceil(A_i / c_i) '
+    '(5.2.1, "average"); the chunk shape is chosen to minimise the former.'
+)
+SIDE = {"tiny": 64, "small": 2048, "full": 8192}
+COUNT = {"tiny": 30, "small": 400, "full": 2000}
+#: Chunks of the same number of elements, and the queries, as shares of the side.
+SHAPES = [(1024, 4), (256, 16), (64, 64), (16, 256), (4, 1024)]
+QUERIES = [((256, 16), 0.6), ((16, 64), 0.4)]
+
+
+def run(work: Work) -> Report:
+    side = work.choose(SIDE)
+    scale = max(1, 2048 // side) if side < 2048 else 1
+    shapes = [tuple(max(1, n // scale) for n in shape) for shape in SHAPES]
+    queries = [(tuple(max(1, n // scale) for n in query), weight) for query, weight in QUERIES]
+    rng = generator()
+    boxes = list(drawn(side, queries, work.choose(COUNT), rng))
+    found, times = [], []
+    for shape in shapes:
+        counted = float(np.mean([touched(box, shape) for box in boxes]))
+        found.append(
+            {"counted": counted, "5.2.2": exact(queries, shape), "5.2.1": average(queries, shape)}
+        )
+        with xa.create(work.new() / "a", (side, side), chunks=shape) as array:
+            array[...] = 1.0
+            run = partial(each, [partial(array.read, box) for box in boxes])
+            times.append({"a query": 1e6 * work.least({"": run}, 3 * work.rounds)[""] / len(boxes)})
+    names = [" x ".join(map(str, shape)) for shape in shapes]
+    counts = Chart("chunks that a query touches", "chunk", names, "chunks", columns(found))
+    clock = Chart("by the clock, warm", "chunk", names, "µs a query", columns(times))
+    error = max(abs(one["5.2.2"] / one["counted"] - 1) for one in found)
+    rough = max(abs(one["5.2.1"] / one["counted"] - 1) for one in found)
+    by_formula = min(range(len(shapes)), key=lambda i: found[i]["5.2.2"])
+    by_clock = min(range(len(shapes)), key=lambda i: times[i]["a query"])
+    cells = math.prod(shapes[0])
+    advice = xa.advise_chunks((side, side), access=queries, block_bytes=8 * cells)
+    loss = times[by_formula]["a query"] / times[by_clock]["a query"]
+    why = (
+        f"5.2.2 is within {100 * error:.0f} % of what {len(boxes)} random queries touch, 5.2.1 "
+        f"within {100 * rough:.0f} %. Of these shapes the formula chooses {names[by_formula]}, "
+        f"the clock {names[by_clock]}; the former takes {loss:.2f} times the time of the "
+        "latter. `xa.advise_chunks`, which tries all shapes, gives "
+        f"{' x '.join(map(str, advice))}."
+    )
+    return Report([counts, clock], [verdict(11, [error < 0.1, loss < 1.15], why)])
+
+
+def drawn(side, queries, n, rng):
+    """Boxes at random places, as often as their weights say."""
+    kinds = rng.choice(len(queries), n, p=[weight for _, weight in queries])
+    for kind in kinds:
+        query = queries[kind][0]
+        starts = [int(rng.integers(0, side - extent + 1)) for extent in query]
+        yield tuple(slice(i, i + extent) for i, extent in zip(starts, query, strict=True))
+
+
+def touched(box: Sequence[slice], chunk: Sequence[int]) -> int:
+    return math.prod((s.stop - 1) // c - s.start // c + 1 for s, c in zip(box, chunk, strict=True))
+
+
+def exact(queries, chunk: Sequence[int]) -> float:
+    """Formula 5.2.2."""
+    return sum(
+        p * math.prod((a - 1) / c + 1 for a, c in zip(q, chunk, strict=True)) for q, p in queries
+    )
+
+
+def average(queries, chunk: Sequence[int]) -> float:
+    """Formula 5.2.1."""
+    return sum(p * math.prod(-(-a // c) for a, c in zip(q, chunk, strict=True)) for q, p in queries)

@@ -1,0 +1,137 @@
+"""Claim 20: mapping HDF5 and netCDF in and out is cheap enough to grow their arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+import extarray as xa
+
+from ..sizes import Unsupported
+from .harness import Chart, Report, Work, seconds, verdict
+
+TITLE = "Claim 20: HDF5 and netCDF mapped, extended, written back"
+PAPER = (
+    "Chapter 7 of the thesis: a dataset of HDF5 or netCDF is mapped into an extendible array, "
+    "extended on any axis, and written back, since both are said to extend only their first "
+    "axis, or slowly. Nothing was measured."
+)
+SIDE = {"tiny": 32, "small": 128, "full": 768}
+BY = 8
+
+
+def run(work: Work) -> Report:
+    n = work.choose(SIDE)
+    steps: dict[str, dict[str, float]] = {}
+    for name, module, measure in (("HDF5", "h5py", hdf5), ("netCDF-4", "netCDF4", netcdf)):
+        if find_spec(module) is None:
+            work.note(f"{name} takes no part: {module} is not installed.")
+            continue
+        steps[name] = measure(work, n)
+    if not steps:
+        raise Unsupported("neither h5py nor netCDF4 is installed")
+    parts = ["map", "extend", "write back", "extended in place"]
+    lines = {name: [found[part] for part in parts] for name, found in steps.items()}
+    chart = Chart(f"{n}^3 float64, {BY} planes more on the last axis", "", parts, "seconds", lines)
+    ratios = {
+        name: sum(found[part] for part in parts[:3]) / found[parts[3]]
+        for name, found in steps.items()
+    }
+    words = " and ".join(f"{ratio:.0f} times as long for {name}" for name, ratio in ratios.items())
+    growth = ", ".join(f"{1e6 * found['extend']:.0f} µs" for found in steps.values())
+    why = (
+        f"Mapping, extending and writing back takes {words} as extending the dataset itself and "
+        f"writing the same planes. The growth is the small part ({growth}); reading all of it "
+        "in is the large one. Both libraries extend any axis today, if it was made unlimited: "
+        "who only wants to grow a file does it there. Mapping pays for many growths and "
+        "accesses between, and for files whose datasets were made with fixed bounds."
+    )
+    return Report([chart], [verdict(20, [ratio < 2 for ratio in ratios.values()], why)])
+
+
+def mapped(made: Callable[[], xa.MappedArray], planes: np.ndarray) -> dict[str, float]:
+    """Seconds of mapping, of a growth, and of writing back with what is new."""
+    found: list[xa.MappedArray] = []
+    times = {"map": seconds(lambda: found.append(made()))}
+    (array,) = found
+    old = array.shape[2]
+    times["extend"] = seconds(lambda: array.extend(2, BY))
+
+    def back() -> None:
+        array[:, :, old:] = planes
+        array.write_back(progress=False)
+
+    times["write back"] = seconds(back)
+    array.close()
+    return times
+
+
+def hdf5(work: Work, n: int) -> dict[str, float]:
+    import h5py
+
+    planes = np.ones((n, n, BY))
+
+    def make(path: Path) -> h5py.File:
+        file = h5py.File(path, "w", libver="latest")
+        data = file.create_dataset("a", (n, n, n), "f8", chunks=(32,) * 3, maxshape=(None,) * 3)
+        data[...] = np.arange(float(n))
+        return file
+
+    def ours() -> list[float]:
+        with make(work.new() / "a.h5") as file:
+            times = mapped(lambda: xa.map_hdf5(file["a"], progress=False), planes)
+            assert file["a"].shape == (n, n, n + BY) and (file["a"][0, 0, -BY:] == 1).all()
+        return list(times.values())
+
+    def theirs() -> float:
+        with make(work.new() / "a.h5") as file:
+
+            def extend() -> None:
+                file["a"].resize(n + BY, 2)
+                file["a"][:, :, n:] = planes
+
+            return seconds(extend)
+
+    return combined(work, ours, theirs)
+
+
+def netcdf(work: Work, n: int) -> dict[str, float]:
+    import netCDF4
+
+    planes = np.ones((n, n, BY))
+
+    def make(path: Path) -> netCDF4.Dataset:
+        file = netCDF4.Dataset(path, "w")
+        for name in "xyz":
+            file.createDimension(name, None)
+        variable = file.createVariable("a", "f8", tuple("xyz"), chunksizes=(32,) * 3)
+        variable[...] = np.broadcast_to(np.arange(float(n)), (n, n, n))
+        return file
+
+    def ours() -> list[float]:
+        with make(work.new() / "a.nc") as file:
+            times = mapped(lambda: xa.map_netcdf(file["a"], progress=False), planes)
+            assert file["a"].shape == (n, n, n + BY) and (file["a"][0, 0, -BY:] == 1).all()
+        return list(times.values())
+
+    def theirs() -> float:
+        with make(work.new() / "a.nc") as file:
+
+            def extend() -> None:
+                file["a"][:, :, n : n + BY] = planes
+
+            return seconds(extend)
+
+    return combined(work, ours, theirs)
+
+
+def combined(
+    work: Work, ours: Callable[[], list[float]], theirs: Callable[[], float]
+) -> dict[str, float]:
+    found = work.least({"ours": ours, "theirs": theirs})
+    names = ("map", "extend", "write back")
+    times = dict(zip(names, found["ours"].tolist(), strict=True))
+    return {**times, "extended in place": float(found["theirs"])}

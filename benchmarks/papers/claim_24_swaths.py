@@ -1,0 +1,63 @@
+"""Claim 24: results follow arriving swaths nearly in real time."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import extarray as xa
+from extarray.apps import hyperspectral
+
+from .harness import Chart, Report, Work, span, verdict
+from .spectral import made
+
+TITLE = "Claim 24: from an arriving swath to updated results"
+PAPER = (
+    "The motive of the thesis: swaths arrive and the scene grows while it is analysed, nearly "
+    "in real time. Nothing grew in its runs; it was not measured. (Mean, covariance and "
+    "endmembers are kept up here by `extarray.apps.hyperspectral.Growing`, beside computing "
+    "them anew.)"
+)
+SIZES = {"tiny": (40, 16, 10, 4), "small": (320, 128, 100, 8), "full": (4096, 512, 200, 12)}
+SWATH = 8
+
+
+def run(work: Work) -> Report:
+    rows, across, bands, classes = work.choose(SIZES)
+    scene = made(rows, across, bands, classes).data
+    first = rows // 4
+    latency, anew, marks = [], [], []
+    path = work.new() / "a"
+    with xa.create(path, (first, across, bands), chunks=(SWATH, 32, bands)) as writer:
+        writer[...] = scene[:first]
+        with xa.open(path) as reader:
+            live = hyperspectral.Growing(reader, classes)
+            for row in range(first, rows - SWATH + 1, SWATH):
+                start = time.perf_counter()
+                writer.append(scene[row : row + SWATH])
+                reader.refresh()
+                assert live.update()
+                latency.append(time.perf_counter() - start)
+                if len(latency) % max(1, rows // SWATH // 6) == 0:
+                    start = time.perf_counter()
+                    hyperspectral.pct(reader, classes)
+                    hyperspectral.nfindr(reader, classes, seed=1)
+                    anew.append(time.perf_counter() - start)
+                    marks.append(len(latency) - 1)
+            known = np.cov(scene[: live.shape[0]].reshape(-1, bands).T)
+            assert np.allclose(live.covariance, known), "the covariance is wrong"
+    lines = {
+        "swath appended, results updated": [latency[i] for i in marks],
+        "all computed anew": anew,
+    }
+    at = [first + SWATH * (i + 1) for i in marks]
+    chart = Chart(f"swaths of {SWATH} rows", "rows so far", at, "seconds", lines)
+    rise = latency[-1] / np.median(latency[: max(1, len(latency) // 4)])
+    why = (
+        f"From the append of a swath of {SWATH} x {across} pixels to updated results it takes "
+        f"{1e3 * np.median(latency):.0f} ms in the median, {1e3 * max(latency):.0f} ms at most, "
+        f"where computing all anew takes {span(np.divide(anew, [latency[i] for i in marks]))} "
+        f"times as long; the last swath takes {rise:.1f} times as long as the first ones."
+    )
+    return Report([chart], [verdict(24, [bool(np.median(latency) < 1.0), rise < 3], why)])

@@ -1,0 +1,163 @@
+"""What an experiment is, and how its candidates are timed: in turn, each by its least time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from ..sizes import Unsupported
+
+Holds = Literal["yes", "in part", "no", "not measured"]
+Sizes = TypeVar("Sizes")
+SCALES = ("tiny", "small", "full")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over a common axis, drawn as a plot and written as a table; None is a gap."""
+
+    title: str
+    x: str
+    xs: Sequence[Any]
+    unit: str
+    lines: Mapping[str, Sequence[float | None]]
+    log: bool = True
+
+    def ratio(self, name: str, other: str) -> np.ndarray:
+        """One line over another, where both have a value."""
+        pairs = zip(self.lines[name], self.lines[other], strict=True)
+        return np.array([a / b for a, b in pairs if a is not None and b is not None])
+
+    def has(self, *names: str) -> bool:
+        return all(name in self.lines for name in names)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim of the papers, by its number, holds today, and the figures that say so."""
+
+    claim: int
+    holds: Holds
+    why: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an experiment has found, at which scale, and how long it took."""
+
+    charts: Sequence[Chart] = ()
+    verdicts: Sequence[Verdict] = ()
+    notes: Sequence[str] = ()
+    scale: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Work:
+    """The scale of a run, an empty folder for files, and what could not be measured."""
+
+    scale: str
+    folder: Path
+    notes: list[str] = field(default_factory=list)
+    _made: int = 0
+
+    def choose(self, sizes: Mapping[str, Sizes]) -> Sizes:
+        """The sizes of this scale."""
+        return sizes[self.scale]
+
+    @property
+    def rounds(self) -> int:
+        return 1 if self.scale == "tiny" else 3
+
+    def new(self) -> Path:
+        """Make an empty folder."""
+        self._made += 1
+        path = self.folder / str(self._made)
+        path.mkdir()
+        return path
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def least(self, runs: Mapping[str, Callable[[], Any]], rounds: int = 0) -> dict[str, Any]:
+        """The least seconds of each candidate, which take turns.
+
+        A run returns its own seconds, one number or several, so that what it makes ready is not
+        timed.  A candidate that cannot do it is left out, and noted.
+        """
+        found: dict[str, Any] = {}
+        left = dict(runs)
+        for _ in range(rounds or self.rounds):
+            for name, run in list(left.items()):
+                try:
+                    seconds = np.asarray(run(), float)
+                except (Unsupported, ImportError) as error:
+                    self.note(f"{name} takes no part: {error}")
+                    del left[name]
+                    continue
+                found[name] = np.minimum(found[name], seconds) if name in found else seconds
+        return {name: found[name] for name in runs if name in found}
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def each(calls: Iterable[Callable[[], object]]) -> float:
+    """The seconds that calls take, one after the other."""
+    start = time.perf_counter()
+    for call in calls:
+        call()
+    return time.perf_counter() - start
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng([20140506, seed])
+
+
+def drop(folder: Path) -> bool:
+    """Ask the system to forget the files of a folder, which nobody has mapped; tell if it can."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    for path in folder.rglob("*"):
+        with suppress(IsADirectoryError, PermissionError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+    return True
+
+
+def columns(found: Sequence[Mapping[str, Any]], part: Any = ...) -> dict[str, list[float | None]]:
+    """Lines of a chart, from what was found at each place of its axis."""
+    names = list(dict.fromkeys(name for one in found for name in one))
+    return {
+        name: [float(np.sum(np.asarray(one[name])[part])) if name in one else None for one in found]
+        for name in names
+    }
+
+
+def span(values: Iterable[float], digits: int = 2) -> str:
+    """The least and the greatest of some ratios, in words."""
+    low, high = min(values := list(values)), max(values)
+    low, high = (f"{x:.{digits}g}" if x < 100 else f"{x:,.0f}" for x in (low, high))
+    return low if low == high else f"{low} to {high}"
+
+
+def verdict(claim: int, holds: bool | Sequence[bool], why: str) -> Verdict:
+    """A verdict: yes where all holds, no where nothing does."""
+    all_of = [holds] if isinstance(holds, bool | np.bool_) else list(holds)
+    word: Holds = "yes" if all(all_of) else "in part" if any(all_of) else "no"
+    return Verdict(claim, word, why)

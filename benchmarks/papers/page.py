@@ -1,0 +1,201 @@
+"""The page of a run: a section an experiment, with plots and tables, and the claims judged."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from . import EXPERIMENTS
+from .candidates import (
+    ELEMENTS,
+    ELEMENTS_MEMORY,
+    FILE,
+    HDF5,
+    HDF5_CACHE,
+    MEMORY,
+    NETCDF,
+    OURS,
+    OURS_MEMORY,
+    ZARR,
+)
+from .claims import CLAIMS
+from .harness import Chart, Holds, Report, Verdict
+
+#: A candidate has one colour in all plots; other lines take what is left.
+COLOURS = {
+    OURS: "#c0392b",
+    OURS_MEMORY: "#c0392b",
+    ELEMENTS: "#e67e22",
+    ELEMENTS_MEMORY: "#e67e22",
+    MEMORY: "#7f8c8d",
+    FILE: "#2c3e50",
+    HDF5: "#2980b9",
+    HDF5_CACHE: "#85c1e9",
+    NETCDF: "#16a085",
+    ZARR: "#8e44ad",
+    "extarray, MPI-IO": "#e67e22",
+    "tables (extarray)": "#c0392b",
+}
+
+
+#: The figures of a page, beside its pictures.
+RESULTS = "results.json"
+
+
+def unit_of(value: float) -> str:
+    """Three digits, without an exponent where there need be none."""
+    if value == 0 or 1e-2 <= abs(value) < 1e6:
+        digits = max(0, 2 - int(f"{value:e}".partition("e")[2]))
+        return f"{value:,.{digits}f}"
+    return f"{value:.2e}"
+
+
+def table(chart: Chart) -> list[str]:
+    """A chart's lines as a table, a row for each place of the axis."""
+    rows = [
+        [chart.x, *chart.lines],
+        ["---"] * (1 + len(chart.lines)),
+        *(
+            [str(x), *("–" if y[i] is None else unit_of(y[i]) for y in chart.lines.values())]
+            for i, x in enumerate(chart.xs)
+        ),
+    ]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def draw(charts: Sequence[Chart], path: Path) -> None:
+    """Draw charts side by side to a file, the same bytes for the same figures."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    across = 3 if len(charts) == 3 else min(len(charts), 2)
+    down = -(-len(charts) // across)
+    names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
+    others = [name for name in names if name not in COLOURS]
+    colours = COLOURS | {name: f"C{number}" for number, name in enumerate(others)}
+    text = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "extarray", "font.size": 9}):
+        figure = Figure(figsize=(4.6 * across, 3.2 * down + 0.5), layout="constrained")
+        places = figure.subplots(down, across, squeeze=False).reshape(-1)
+        handles: dict[str, Any] = {}
+        for place, chart in zip(places, charts, strict=False):
+            handles |= _plot(place, chart, colours)
+        for place in places[len(charts) :]:
+            place.remove()
+        figure.legend(
+            [handles[name] for name in names if name in handles],
+            [name for name in names if name in handles],
+            loc="outside lower center",
+            ncols=4,
+            fontsize=8,
+        )
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    # A tenth of a point is fine enough, and half of the bytes.
+    short = re.sub(r"(\.\d)\d+", r"\1", text.getvalue())
+    path.write_text(re.sub(r"\n\s+", "\n", short), encoding="utf-8")
+
+
+def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any]:
+    """Draw a chart; return its lines by name."""
+    numeric = all(isinstance(x, (int, float)) for x in chart.xs)
+    xs = list(chart.xs) if numeric else list(range(len(chart.xs)))
+    handles = {}
+    for name, values in chart.lines.items():
+        known = [(x, y) for x, y in zip(xs, values, strict=True) if y is not None]
+        if known:
+            points = list(zip(*known, strict=True))
+            style = {"color": colours[name], "ms": 3, "lw": 1}
+            (handles[name],) = place.plot(*points, "o-", **style)
+    if chart.log and all(y is None or y > 0 for line in chart.lines.values() for y in line):
+        place.set_yscale("log")
+    if numeric and min(xs) > 0 and max(xs) / min(xs) > 20:
+        place.set_xscale("log")
+    elif len(xs) < 12:
+        names = list(map(str, chart.xs))
+        turned = {"rotation": 40, "ha": "right"} if sum(map(len, names)) > 40 else {}
+        place.set_xticks(xs, names, **turned)
+    place.set(title=chart.title, xlabel=chart.x, ylabel=chart.unit)
+    place.minorticks_off()
+    place.grid(alpha=0.3)
+    return handles
+
+
+def section(name: str, report: Report, pictures: Path, link: str) -> list[str]:
+    """The Markdown of an experiment."""
+    experiment = importlib.import_module(f"{__package__}.{name}")
+    title = experiment.TITLE
+    lines = [f"### {title}", "", f"**The papers.** {experiment.PAPER}", ""]
+    if report.charts:
+        draw(report.charts, pictures / f"{name}.svg")
+        lines += [f"![{title}]({link}{name}.svg)", ""]
+    for chart in report.charts:
+        about = f"{chart.title[:1].upper()}{chart.title[1:]}, {chart.unit}:"
+        lines += [about, "", *table(chart), ""]
+    for note in report.notes:
+        lines += [note, ""]
+    for found in report.verdicts:
+        lines += [f"**Claim {found.claim}: {found.holds}.** {found.why}", ""]
+    took = (
+        f"`python -m benchmarks.papers --scale {report.scale} {name}` took {report.seconds:.0f} s."
+    )
+    return [*lines, took, ""]
+
+
+def judged(reports: Mapping[str, Report]) -> list[str]:
+    """The table of all claims."""
+    rows = ["| | claim | holds | where |", "| --- | --- | --- | --- |"]
+    for number, claim in CLAIMS.items():
+        found = [
+            (verdict.holds, importlib.import_module(f"{__package__}.{name}").TITLE)
+            for name, report in reports.items()
+            for verdict in report.verdicts
+            if verdict.claim == number
+        ]
+        where = "; ".join(dict.fromkeys(title.partition(":")[0] for _, title in found)) or "–"
+        rows.append(f"| {number} | {claim} | {joined([holds for holds, _ in found])} | {where} |")
+    return rows
+
+
+def joined(found: Sequence[Holds]) -> Holds:
+    """One word for several verdicts on a claim."""
+    known = {holds for holds in found if holds != "not measured"}
+    if not known:
+        return "not measured"
+    return known.pop() if len(known) == 1 else "in part"
+
+
+def load(pictures: Path) -> dict[str, Report]:
+    """The reports that a page was written from."""
+    path = pictures / RESULTS
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        name: Report(
+            [Chart(**chart) for chart in one.pop("charts")],
+            [Verdict(**verdict) for verdict in one.pop("verdicts")],
+            **one,
+        )
+        for name, one in found.items()
+        if name in EXPERIMENTS
+    }
+
+
+def write(path: Path, pictures: Path, head: Sequence[str], reports: Mapping[str, Report]) -> None:
+    """Write the page, the pictures, and the figures that they were drawn from."""
+    pictures.mkdir(parents=True, exist_ok=True)
+    ordered = {name: reports[name] for name in EXPERIMENTS if name in reports}
+    plain = {name: asdict(report) for name, report in ordered.items()}
+    text = json.dumps(plain, indent=1, default=float, ensure_ascii=False)
+    (pictures / RESULTS).write_text(text + "\n", encoding="utf-8")
+    link = f"{pictures.relative_to(path.parent).as_posix()}/"
+    lines = [*head, "", "## The claims", "", *judged(ordered), "", "## The experiments", ""]
+    for name, report in ordered.items():
+        lines += section(name, report, pictures, link)
+    path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

@@ -1,0 +1,113 @@
+"""Reads, writes and growths by several ranks, as `benchmarks.parallel` measures them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import parallel
+from ..launching import started
+from ..sizes import Unsupported
+from .harness import Chart, Work
+
+#: Candidates of `benchmarks.parallel`, and what they are called here.
+NAMES = {
+    "ours": "extarray",
+    "ours_mpi_io": "extarray, MPI-IO",
+    "conventional": "conventional, mapped",
+    "hdf5": "parallel HDF5",
+    "pnetcdf": "PnetCDF",
+    "dra": "DRA",
+    "plain": "pread and pwrite",
+}
+_GROWTHS = (((12, 12, 12), 12, 12), ((96, 96, 96), 32, 16))
+SCALES = {
+    "tiny": parallel.SCALES["quick"],
+    "small": parallel.Scale((192, 192, 192), (32,), _GROWTHS, 12),
+    "full": parallel.SCALES["full"],
+}
+RANKS = {"tiny": (1, 2), "small": (1, 2, 4), "full": (1, 2, 4)}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Least seconds by number of ranks, line and candidate, and who took part."""
+
+    tables: dict[int, parallel.Table]
+    told: tuple[str, ...]
+
+
+@functools.cache
+def measure(kind: str, scale: str, folder: Path) -> Measured:
+    """Measure the lines of zones or of growths on some numbers of ranks."""
+    lines = {"zones": parallel.zones, "growths": parallel.growths}[kind]
+    rounds = 1 if scale == "tiny" else 2
+    told = io.StringIO()
+    tables = {}
+    for ranks in RANKS[scale]:
+        with ExitStack() as stack, contextlib.redirect_stdout(told):
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+            workers = started(tuple(NAMES), ranks, place, stack)
+            if "ours" not in workers:
+                raise Unsupported("MPI is not installed")
+            tables[ranks] = {
+                line: {name: min(seconds) for name, seconds in found.items()}
+                for line, found in lines(workers, SCALES[scale], rounds)
+            }
+    return Measured(tables, tuple(dict.fromkeys(told.getvalue().splitlines())))
+
+
+def zones(work: Work) -> Measured:
+    return _noted(work, measure("zones", work.scale, work.folder.parent))
+
+
+def growths(work: Work) -> Measured:
+    # Each run sums its growths; the least sum counts.
+    return _noted(work, measure("growths", work.scale, work.folder.parent))
+
+
+def _noted(work: Work, found: Measured) -> Measured:
+    for line in found.told:
+        if "not found" in line:
+            work.note(
+                f"{NAMES.get(line.partition(':')[0], line)} takes no part: not installed here."
+            )
+    if max(found.tables) > (os.cpu_count() or 1):
+        work.note(f"There are {os.cpu_count()} processors: more ranks than that share them.")
+    return found
+
+
+def rates(work: Work, found: Measured, action: str) -> list[Chart]:
+    """Bytes a second of an action, aligned with the chunks and not."""
+    scale = SCALES[work.scale]
+    charts = []
+    for kind, cut in (("aligned", 0), ("unaligned", 8)):
+        nbytes = scale.nbytes
+        if cut:
+            nbytes = 8
+            for n in scale.shape:
+                nbytes *= n - cut
+        line = f"{action}, {scale.chunks[-1]}³, {kind}"
+        lines = _lines(found, line, lambda seconds, nbytes=nbytes: nbytes / seconds / 1e9)
+        charts.append(Chart(f"{action}s, {kind}", "ranks", list(found.tables), "GB/s", lines))
+    return charts
+
+
+def grown(found: Measured, line: str) -> dict[str, Sequence[float | None]]:
+    return _lines(found, line, lambda seconds: seconds)
+
+
+def _lines(found, line, change):
+    tables = found.tables.values()
+    return {
+        title: [change(table[line][name]) if name in table[line] else None for table in tables]
+        for name, title in NAMES.items()
+        if any(name in table[line] for table in tables)
+    }

@@ -1,0 +1,142 @@
+"""Hyperspectral analysis of made scenes: what is known of them, and what the methods find.
+
+As a program of several ranks it times the methods, see `main`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import extarray as xa
+from extarray.apps import hyperspectral
+
+from ..sizes import Unsupported
+from .harness import generator
+
+ROOT = Path(__file__).resolve().parents[2]
+SKEWERS = 1000
+
+Method = Callable[[Any, int], Any]
+METHODS: dict[str, Method] = {
+    "PPI": lambda a, p: hyperspectral.ppi(a, SKEWERS, seed=1, p=p, min_angle=0.05),
+    "N-FINDR": lambda a, p: hyperspectral.nfindr(a, p, seed=1),
+    "AMEE": lambda a, p: hyperspectral.amee(a, p, (3, 5), min_angle=0.05),
+}
+
+
+class Scene(NamedTuple):
+    """A made scene: pixels, spectra of the materials, and the class of each pixel, from 1."""
+
+    data: np.ndarray
+    spectra: np.ndarray
+    truth: np.ndarray
+
+
+def made(rows: int, columns: int, bands: int, classes: int, seed: int = 0) -> Scene:
+    """Fields of one material each, mixed at their borders, with noise of one per cent."""
+    rng = generator(seed)
+    places = np.linspace(0, 1, bands)
+    bumps = rng.random((classes, 6, 3))
+    spectra = 0.2 + sum(
+        bumps[:, i, :1]
+        * np.exp(-(((places - bumps[:, i, 1:2]) / (0.04 + bumps[:, i, 2:] / 4)) ** 2))
+        for i in range(6)
+    )
+    # A pixel belongs to the nearest of some centres, several for each material.
+    centres = rng.random((4 * classes, 2)) * (rows, columns)
+    grid = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1)
+    away = ((grid[:, :, None] - centres) ** 2).sum(-1)
+    truth = away.argmin(-1) % classes
+    parts = np.eye(classes)[truth]
+    for _ in range(2):  # mixed with the neighbours
+        parts = (
+            parts
+            + np.roll(parts, 1, 0)
+            + np.roll(parts, -1, 0)
+            + np.roll(parts, 1, 1)
+            + np.roll(parts, -1, 1)
+        ) / 5
+    data = parts @ spectra
+    data *= 1 + 0.01 * rng.standard_normal(data.shape)
+    return Scene(data, spectra, truth + 1)
+
+
+class Found(NamedTuple):
+    """How well a method has done: accuracies from 0 to 1, and the mean spectral angle."""
+
+    pixels: float
+    histogram: float
+    angle: float
+
+
+def judge(a: Any, scene: Scene, endmembers: np.ndarray) -> Found:
+    """Compare with what is known: by pixels, by the sizes of classes alone, and by spectra."""
+    matching = hyperspectral.match(endmembers, scene.spectra)
+    labels = hyperspectral.classify(a, endmembers[matching.order], "nnls")[...]
+    by_pixel = hyperspectral.accuracy(labels, scene.truth).overall
+    counts = [
+        np.bincount(x.reshape(-1), minlength=len(scene.spectra) + 1) for x in (labels, scene.truth)
+    ]
+    histogram = 1 - abs(counts[0] - counts[1]).sum() / scene.truth.size
+    return Found(float(by_pixel), float(histogram), float(matching.angles.mean()))
+
+
+@functools.cache
+def on_ranks(
+    parent: Path, shape: tuple[int, int, int], classes: int, ranks: int, rounds: int
+) -> dict[str, float]:
+    """Least seconds of each method and of reading alone, on some ranks."""
+    mpiexec = Path(sysconfig.get_path("scripts"), "mpiexec")
+    if not mpiexec.exists():
+        raise Unsupported("MPI is not installed")
+    program = (
+        f"import sys; sys.path.append({str(ROOT)!r}); from benchmarks.papers.spectral "
+        "import main; main()"
+    )
+    with tempfile.TemporaryDirectory(prefix="extarray-papers-", dir=parent) as folder:
+        xa.from_array(
+            made(*shape, classes).data, Path(folder) / "a", chunks=(32, 32, shape[2])
+        ).close()
+        command = [mpiexec, "-n", ranks, sys.executable, "-m", "mpi4py", "-c", program]
+        done = subprocess.run(
+            [*map(str, command), folder, str(classes), str(rounds)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+        return json.loads((Path(folder) / "seconds.json").read_text())
+
+
+def main() -> None:
+    """Time the methods on all ranks: FOLDER CLASSES ROUNDS."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    folder, classes, rounds = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    seconds: dict[str, float] = {}
+    with xa.open(folder / "a", comm=comm) as a:
+        runs = {name: functools.partial(method, a, classes) for name, method in METHODS.items()}
+        runs["reading alone"] = a.read_zone
+        for _ in range(rounds):
+            for name, run in runs.items():
+                comm.Barrier()
+                start = time.perf_counter()
+                run()
+                comm.Barrier()
+                took = comm.bcast(time.perf_counter() - start)
+                seconds[name] = min(seconds.get(name, took), took)
+    if not comm.rank:
+        (folder / "seconds.json").write_text(json.dumps(seconds))

@@ -1,0 +1,67 @@
+"""Random access to arrays that do not grow, in 2 to 7 dimensions, beside conventional arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from .candidates import FILE, MEMORY, OURS, fill, get_each, make, places
+from .harness import Chart, Report, Work, columns, generator, seconds, verdict
+
+CELLS = {"tiny": 10_000, "small": 10_000_000, "full": 1_000_000_000}
+ACCESSES = 1000
+RANKS = range(2, 8)
+
+
+def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
+    """Times of elements one by one, and of the same in one selection."""
+    single, together = [], []
+    for ndim in RANKS:
+        bounds = (round(work.choose(CELLS) ** (1 / ndim)),) * ndim
+        keys = places(bounds, ACCESSES, generator(ndim))
+        points = tuple(np.transpose(keys))
+        arrays = {name: make(name, work.new(), bounds, growable=False) for name in names}
+        for array in arrays.values():
+            fill(array, bounds, generator())
+        expected = arrays[names[-1]].pick(points)
+        assert all((array.pick(points) == expected).all() for array in arrays.values())
+        rounds = 2 * work.rounds
+
+        def timed(call, arrays=arrays, rounds=rounds):
+            runs = {n: partial(seconds, partial(call, a)) for n, a in arrays.items()}
+            return {n: 1e9 * s / ACCESSES for n, s in work.least(runs, rounds).items()}
+
+        single.append(timed(partial(get_each, keys=keys)))
+        together.append(timed(lambda array, points=points: array.pick(points)))
+        for array in arrays.values():
+            array.close()
+    charts = [
+        Chart(title, "axes", list(RANKS), "ns an element", columns(found))
+        for title, found in (("one by one", single), ("1000 in one selection", together))
+    ]
+    one, many = charts
+    against = [MEMORY, *([FILE] if one.has(FILE) else [])]
+    dearer = [(chart.ratio(ours, name) > 1).all() for chart in charts for name in against]
+    rises = one.lines[ours][-1] / one.lines[ours][0]
+    usual = one.lines[MEMORY][-1] / one.lines[MEMORY][0]
+    why = "; ".join(
+        f"against {name} an element takes {span_of(one, ours, name)} of its time, and one of 1000 "
+        f"selected together {span_of(many, ours, name)}"
+        for name in against
+    )
+    why += (
+        f". From 2 to 7 axes the time rises {rises:.2f}-fold, that of NumPy's array "
+        f"{usual:.2f}-fold."
+    )
+    why += (
+        " Neither searches: an array that has not grown has one record, and the key's "
+        "Python integers take most of the time."
+    )
+    return Report(charts, [verdict(1, [*dearer, rises > 1.1 * usual], why[:1].upper() + why[1:])])
+
+
+def span_of(chart: Chart, ours: str, other: str) -> str:
+    ratios = chart.ratio(ours, other)
+    return f"{ratios.min():.2f} to {ratios.max():.2f}"

@@ -1,0 +1,87 @@
+"""Figure 5.4.2 of the thesis."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import extarray as xa
+
+from .harness import Chart, Report, Work, columns, each, generator, verdict
+
+TITLE = "Thesis, figure 5.4.2: orders of the elements in a chunk"
+PAPER = (
+    "Random accesses, interleaved with growths, to arrays of 2 and 3 dimensions whose chunks "
+    "are in row-major order or along the Hilbert curve. Row-major won, the more so in 3 "
+    "dimensions. The Morton curve is named, and was not measured; neighbourhoods are what "
+    "curves are praised for."
+)
+ORDERS = {"C": "row-major", "F": "column-major", "Z": "Morton", "H": "Hilbert"}
+SIZES = {"tiny": {2: (64, 16), 3: (16, 4)}, "small": {2: (1024, 64), 3: (128, 16)}}
+SIZES["full"] = {2: (8192, 64), 3: (512, 16)}
+COUNT = {"tiny": 20, "small": 300, "full": 2000}
+
+
+def run(work: Work) -> Report:
+    charts = []
+    for ndim in (2, 3):
+        side, chunk = work.choose(SIZES)[ndim]
+        loads = list(kinds(side, chunk, ndim, work.choose(COUNT)))
+        arrays = {
+            word: grown(work.new(), order, side, chunk, ndim) for order, word in ORDERS.items()
+        }
+        found = []
+        for _, keys in loads:
+            runs = {
+                word: partial(each, [partial(array.read, key) for key in keys])
+                for word, array in arrays.items()
+            }
+            times = work.least(runs, 3 * work.rounds)
+            found.append({word: 1e6 * time / len(keys) for word, time in times.items()})
+        for array in arrays.values():
+            array.close()
+        names = [name for name, _ in loads]
+        charts.append(Chart(f"{ndim} axes", "read", names, "µs a read", columns(found)))
+    random = [chart.ratio("Hilbert", "row-major")[0] for chart in charts]
+    around = [chart.ratio("Hilbert", "row-major")[1:3] for chart in charts]
+    why = (
+        f"A single element takes the Hilbert curve {random[0]:.2f} (2 axes) and {random[1]:.2f} "
+        "(3 axes) times as long as row-major order; neighbourhoods take it "
+        f"{min(map(min, around)):.2f} to {max(map(max, around)):.2f} times as long. In the page "
+        "cache a box along a curve is moved element by element, in row-major order in runs; "
+        "curves save pages, which counts where each page comes from a disk."
+    )
+    better = all(bool((some < 1).all()) for some in around)
+    return Report(charts, [verdict(10, [all(x > 1.05 for x in random), better], why)])
+
+
+def grown(path: Path, order: str, side: int, chunk: int, ndim: int) -> xa.ExtArray:
+    """An array that has grown along its axes in turn, filled."""
+    array = xa.create(path / "a", (chunk,) * ndim, chunks=(chunk,) * ndim, order=order)
+    for _, axis in itertools.product(range(side // chunk - 1), range(ndim)):
+        array.extend(axis, chunk)
+    array[...] = np.arange(float(array.size)).reshape(array.shape)
+    return array
+
+
+def kinds(side: int, chunk: int, ndim: int, n: int) -> list[tuple[str, list[Any]]]:
+    """What is read, at random places."""
+    rng = generator(ndim)
+
+    def boxes(extent: int) -> list[Any]:
+        starts = rng.integers(0, side - extent + 1, (n, ndim)).tolist()
+        return [tuple(slice(i, i + extent) for i in start) for start in starts]
+
+    points = list(map(tuple, rng.integers(0, side, (n, ndim)).tolist()))
+    planes = rng.integers(0, side, max(2, n // 30)).tolist()
+    return [
+        ("an element", points),
+        ("3 an axis", boxes(3)),
+        (f"{chunk // 2} an axis", boxes(chunk // 2)),
+        ("one index of axis 0", planes),
+        ("one of the last axis", [(..., i) for i in planes]),
+    ]

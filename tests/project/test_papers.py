@@ -1,0 +1,103 @@
+"""The experiments of the papers run, and the page shows all of them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Last in the path: the extarray under test may be an installed one.
+sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
+
+from benchmarks.papers import EXPERIMENTS
+from benchmarks.papers.claims import CLAIMS
+from benchmarks.papers.harness import Chart, Report, verdict
+from benchmarks.papers.page import judged, load, table, write
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = (
+    "import runpy, sys\n"
+    f"sys.path.append({os.fspath(ROOT)!r})\n"
+    "runpy.run_module('benchmarks.papers', run_name='__main__')\n"
+)
+HOLDS = {"yes", "in part", "no", "not measured"}
+
+
+def title(name):
+    return importlib.import_module(f"benchmarks.papers.{name}").TITLE
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_runs(name, script, tmp_path):
+    page, files = tmp_path / "page.md", tmp_path / "files"
+    files.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, name, "--scale", "tiny"]
+        + ["--page", os.fspath(page), "--folder", os.fspath(files)],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(files.iterdir())
+    text = page.read_text(encoding="utf-8")
+    assert f"### {title(name)}\n" in text
+    if "Not measured: " not in text:
+        assert (tmp_path / "page" / f"{name}.svg").exists()
+        assert re.search(r"^\*\*Claim \d+: ", text, re.MULTILINE)
+
+
+def test_the_page_of_the_documentation_shows_every_experiment_and_claim():
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for name in EXPERIMENTS:
+        assert f"### {title(name)}\n" in text, "run python -m benchmarks.papers, see its README"
+    rows = re.findall(r"^\| (\d+) \| (.+) \| (.+) \| .+ \|$", text, re.MULTILINE)
+    claims = {
+        int(number): (claim, holds) for number, claim, holds in rows if claim in CLAIMS.values()
+    }
+    assert {number: claim for number, (claim, _) in claims.items()} == CLAIMS
+    assert {holds for _, holds in claims.values()} <= HOLDS
+    pictures = re.findall(r"\]\((_static/papers/.+?)\)", text)
+    assert pictures and all((ROOT / "docs" / picture).exists() for picture in pictures)
+
+
+def test_a_claim_is_judged_by_all_that_measures_it():
+    reports = {
+        EXPERIMENTS[0]: Report(verdicts=[verdict(1, True, ""), verdict(2, [True, False], "")]),
+        EXPERIMENTS[1]: Report(verdicts=[verdict(1, False, ""), verdict(3, [False, False], "")]),
+        EXPERIMENTS[2]: Report(notes=["It failed."]),
+    }
+    first, second = (title(name).partition(":")[0] for name in EXPERIMENTS[:2])
+    found = [row.split(" | ")[2:] for row in judged(reports)[2:6]]
+    assert found == [
+        ["in part", f"{first}; {second} |"],
+        ["in part", f"{first} |"],
+        ["no", f"{second} |"],
+        ["not measured", "– |"],
+    ]
+
+
+def test_one_experiment_is_measured_again_and_the_others_stay(tmp_path):
+    chart = Chart("t", "x", [1, 2], "s", {"ours": [0.5, None]})
+    reports = {
+        EXPERIMENTS[1]: Report([chart], [verdict(1, True, "why")], ["note"], "tiny", 2.5),
+        EXPERIMENTS[0]: Report(scale="tiny"),
+    }
+    write(tmp_path / "page.md", tmp_path / "page", ["# Head"], reports)
+    found = load(tmp_path / "page")
+    assert list(found) == list(EXPERIMENTS[:2])
+    assert found[EXPERIMENTS[1]] == reports[EXPERIMENTS[1]]
+
+
+def test_a_chart_becomes_a_table():
+    chart = Chart("t", "x", [1, 2], "s", {"ours": [0.1234, 1234.5], "theirs": [None, 2e-7]})
+    assert table(chart)[2:] == ["| 1 | 0.123 | – |", "| 2 | 1,234 | 2.00e-07 |"]
+    assert chart.ratio("ours", "theirs").tolist() == [1234.5 / 2e-7]
