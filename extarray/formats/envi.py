@@ -300,7 +300,13 @@ def _sink(
             stream.write(text.encode("utf-8", "surrogateescape"))
         with flat_file(elements, _TITLE, overwrite, given.nbytes) as write:
             axes = tuple(j for j in _AXES[interleave] if j < given.ndim)
-            yield Sink(lambda box, values: write(values), sequential=axes, lost=lost)
+            itemsize = given.dtype.itemsize
+            yield Sink(
+                lambda box, values, first: write(values, first * itemsize),
+                sequential=axes,
+                parallel=True,
+                lost=lost,
+            )
 
 
 def _header(given: Description, interleave: str, lost: list[str]) -> str:

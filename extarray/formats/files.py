@@ -219,11 +219,11 @@ def flat_file(
     tail: bytes = b"",
     kept: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Callable[..., None]]:
-    """Give what writes elements, one behind the other, into a file that has its name at the end.
+    """Give what writes elements into a file that has its name at the end.
 
     All of it has its space before the first element is written; and calls cost less than stores
-    to a mapped file, whose pages the system would clear first.  A second argument of what is given
-    says how many bytes behind the first element the values belong.
+    to a mapped file, whose pages the system would clear first.  What is given takes values, and how
+    many bytes come before them; several threads may call it.
 
     Parameters
     ----------
@@ -247,13 +247,9 @@ def flat_file(
                 if hasattr(os, "posix_fallocate") and nbytes:
                     os.posix_fallocate(fd, 0, place + nbytes + len(tail))
                 _write(fd, head, place - len(head))
-            end = place
 
-            def write(values: NDArray[Any], offset: int | None = None) -> None:
-                nonlocal end
-                start = end if offset is None else place + offset
-                _write(fd, memoryview(values.ravel(order="K").view(np.uint8)), start)
-                end = start + values.nbytes
+            def write(values: NDArray[Any], offset: int) -> None:
+                _write(fd, memoryview(values.ravel(order="K").view(np.uint8)), place + offset)
 
             yield write
             with of_library(where, title):

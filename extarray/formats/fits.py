@@ -329,11 +329,11 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     is_turned = (given.dtype.kind == "u" and stored.itemsize > 1) or given.dtype.str[1:] == "i1"
     with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
 
-        def put(box: Box, values: NDArray[Any]) -> None:
+        def put(box: Box, values: NDArray[Any], first: int) -> None:
             values = values.astype(stored, copy=False)
-            write(_turned(values, turn) if is_turned else values)
+            write(_turned(values, turn) if is_turned else values, first * stored.itemsize)
 
-        yield Sink(put, sequential=tuple(range(given.ndim)), lost=lost)
+        yield Sink(put, sequential=tuple(range(given.ndim)), parallel=True, lost=lost)
 
 
 def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:

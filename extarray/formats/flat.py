@@ -173,7 +173,12 @@ def _flat_sink(
     where = file_name(file, title)
     with flat_file(where, title, check_flag(overwrite, "overwrite"), given.nbytes, head) as write:
         axes = tuple(range(given.ndim))[:: -1 if order == "F" else 1]
-        yield Sink(lambda box, values: write(values), sequential=axes)
+        itemsize = given.dtype.itemsize
+        yield Sink(
+            lambda box, values, first: write(values, first * itemsize),
+            sequential=axes,
+            parallel=True,
+        )
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:

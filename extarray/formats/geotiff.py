@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import struct
 import warnings
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +18,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ShapeError
 from extarray.common.extras import require
 from extarray.formats.description import Coordinate, Description, Packing
-from extarray.formats.files import beside, file_name, of_library
+from extarray.formats.files import beside, file_name, mapped, of_library, part_of
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 
@@ -168,6 +172,10 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
         dataset = stack.enter_context(_opened(where, "r", where))
         with of_library(where, _TITLE):
             given, lost = _described(dataset)
+            found = _in_place(where, dataset, given)
+        if found is not None:
+            yield replace(found, lost=lost)
+            return
         most = max(1, min(_KEPT_BYTES, config.max_memory // 2))
         kept = 0
 
@@ -249,6 +257,123 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
             values = np.dtype(np.float32 if small else np.float64)
             given.packing = Packing(scale, offset, missing, values, ("scales", "offsets"))
     return given, lost
+
+
+class _Tags:
+    """Whole numbers among the tags of the first image in a little-endian TIFF file."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._known: dict[int, tuple[int, int, bytes]] = {}
+        head = stream.read(16)
+        is_big = head[:8] == b"II\x2b\0\x08\0\0\0"
+        if not is_big and head[:4] != b"II\x2a\0":
+            return
+        self._word = "Q" if is_big else "I"
+        stream.seek(*struct.unpack_from(f"<{self._word}", head, 8 if is_big else 4))
+        (n,) = struct.unpack("<Q" if is_big else "<H", stream.read(8 if is_big else 2))
+        entry = struct.Struct(f"<HH{self._word}{8 if is_big else 4}s")
+        for _ in range(n):
+            tag, kind, count, value = entry.unpack(stream.read(entry.size))
+            self._known[tag] = kind, count, value
+
+    def __getitem__(self, tag: int) -> NDArray[np.int64] | None:
+        """Return the numbers of a tag; None: there is none, or something else."""
+        kind, count, value = self._known.get(tag, (0, 0, b""))
+        code = {3: "<u2", 4: "<u4", 16: "<u8"}.get(kind)
+        if code is None:
+            return None
+        number: np.dtype[Any] = np.dtype(code)
+        if count * number.itemsize > len(value):
+            self._stream.seek(*struct.unpack(f"<{self._word}", value))
+            value = self._stream.read(count * number.itemsize)
+        return np.frombuffer(value, number, count).astype(np.int64)
+
+    def is_all(self, tag: int, *wanted: int) -> bool:
+        """Tell whether all numbers of a tag, if it is there, are among some."""
+        found = self[tag]
+        return found is None or bool(np.isin(found, wanted).all())
+
+
+def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
+    """Return a source of elements that are mapped where they lie; None: GDAL reads them."""
+    dtype, (n, height, width) = given.dtype, given.shape
+    with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
+        tags = _Tags(stream)
+        offsets, sizes = (tags[324], tags[325]) if tags[324] is not None else (tags[273], tags[279])
+        rows, columns = dataset.block_shapes[0]
+        is_pixel = n > 1 and tags.is_all(284, 1)
+        across, down = -(-width // columns), -(-height // rows)
+        is_plain = (
+            # No compression, no prediction, bits in order, all of the type, colours as they are.
+            tags.is_all(259, 1)
+            and tags.is_all(317, 1)
+            and tags.is_all(266, 1)
+            and tags.is_all(258, 8 * dtype.itemsize)
+            and tags.is_all(262, 0, 1, 2, 3)
+        )
+        if (
+            tags[258] is None
+            or tags[262] is None
+            or not is_plain
+            or offsets is None
+            or sizes is None
+        ):
+            return None
+        if not len(offsets) == len(sizes) == across * down * (1 if is_pixel else n):
+            return None
+        is_tiled = tags[324] is not None
+        last = height - (down - 1) * rows
+        extents = np.full(len(offsets), rows, np.int64)
+        if not is_tiled:
+            extents.reshape(-1, down)[:, -1] = last
+        nbytes = extents * columns * dtype.itemsize * (n if is_pixel else 1)
+        if (sizes < nbytes).any() or not offsets.all():  # what was never written has no place
+            return None
+        if (offsets + nbytes).max() > os.stat(where).st_size:
+            return None
+        if not is_tiled and (np.diff(offsets) == nbytes[:-1]).all():
+            whole = (height, width, n) if is_pixel else (n, height, width)
+            elements = mapped(where, dtype, whole, int(offsets[0]))
+            if is_pixel:
+                elements = elements.transpose(2, 0, 1)
+            return Source(given, partial(part_of, elements), mapped=True)
+        file = np.memmap(where, np.uint8, "r")
+        places = offsets.reshape(-1, down, across).tolist()
+
+        def block(band: int, i: int, j: int) -> NDArray[Any]:
+            """Return a view of a block: bands, rows, columns."""
+            k = rows if is_tiled or i < down - 1 else last
+            shape = (k, columns, n) if is_pixel else (1, k, columns)
+            start = places[band][i][j]
+            elements = file[start : start + math.prod(shape) * dtype.itemsize].view(dtype)
+            return (
+                elements.reshape(shape).transpose(2, 0, 1) if is_pixel else elements.reshape(shape)
+            )
+
+        def read(box: Box) -> NDArray[Any]:
+            bands, ys, xs = box
+            values = np.empty([b.stop - b.start for b in box], dtype)
+            for i in range(ys.start // rows, -(-ys.stop // rows)):
+                own_y, place_y = _overlap(ys, i * rows, rows)
+                for j in range(xs.start // columns, -(-xs.stop // columns)):
+                    own_x, place_x = _overlap(xs, j * columns, columns)
+                    if is_pixel:
+                        values[:, place_y, place_x] = block(0, i, j)[bands, own_y, own_x]
+                        continue
+                    for band in range(bands.start, bands.stop):
+                        part = block(band, i, j)[0, own_y, own_x]
+                        values[band - bands.start, place_y, place_x] = part
+            return values
+
+        return Source(given, read, parallel=True)
+    return None
+
+
+def _overlap(wanted: slice, start: int, extent: int) -> tuple[slice, slice]:
+    """Return which elements of a block are wanted, and their place among all that are wanted."""
+    low, high = max(wanted.start, start), min(wanted.stop, start + extent)
+    return slice(low - start, high - start), slice(low - wanted.start, high - wanted.start)
 
 
 # -- writing -------------------------------------------------------------------------------------

@@ -457,18 +457,16 @@ def _sink_5(
         imaginary = nbytes + pad + 8
         if is_complex:
             write(np.frombuffer(b"\0" * pad + tag, np.uint8), nbytes)
-        done = 0
 
-        def put(box: Box, values: NDArray[Any]) -> None:
-            nonlocal done
+        def put(box: Box, values: NDArray[Any], first: int) -> None:
             flat = values.ravel(order="K")
             if is_complex:
-                write(flat.imag.astype(stored), imaginary + done)
+                write(flat.imag.astype(stored), imaginary + first * stored.itemsize)
                 flat = flat.real
-            write(flat.astype(stored, copy=False), done)
-            done += flat.size * stored.itemsize
+            write(flat.astype(stored, copy=False), first * stored.itemsize)
 
-        yield Sink(put, sequential=tuple(reversed(range(given.ndim))), lost=given.said())
+        axes = tuple(reversed(range(given.ndim)))
+        yield Sink(put, sequential=axes, parallel=True, lost=given.said())
 
 
 # -- version 7.3 ---------------------------------------------------------------------------------

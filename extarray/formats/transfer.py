@@ -5,13 +5,15 @@ Elements go box by box, in the memory that ``config.max_memory`` allows.  A box 
 of the file, since these may be compressed, and of whole chunks of the array as well where memory
 allows.  While the library of the format reads or writes a box, in the thread of the caller, another
 thread writes or reads one of the array.
+
+More than 600 lines, as both ways go through the same boxes and threads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +67,8 @@ class Source:
         which is not changed later.
     mapped : bool
         Whether `read` gives views of a mapped file, which cost nothing.
+    parallel : bool
+        Whether several threads may call `read` at the same time, as they may where it is mapped.
     single : bool
         Whether boxes are best single pieces: `read` gives a view of a piece, and copies others.
     sequential : tuple of int, optional
@@ -77,6 +81,7 @@ class Source:
     description: Description
     read: Callable[[Box], NDArray[Any]]
     mapped: bool = False
+    parallel: bool = False
     single: bool = False
     sequential: tuple[int, ...] | None = None
     lost: list[str] = field(default_factory=list)
@@ -97,14 +102,18 @@ class Sink:
         Whether boxes are best single pieces.
     sequential : tuple of int, optional
         As for `Source`.
+    parallel : bool
+        Whether several threads may call `write` at the same time, for boxes in any order.  If these
+        are `sequential`, it takes a third argument: how many elements come before the box.
     lost : list of str
         What of the array the file cannot hold, in words.
     """
 
-    write: Callable[[Box, NDArray[Any]], object]
+    write: Callable[..., object]
     chunks: tuple[int, ...] | None = None
     single: bool = False
     sequential: tuple[int, ...] | None = None
+    parallel: bool = False
     lost: list[str] = field(default_factory=list)
 
 
@@ -247,7 +256,10 @@ def _boxes(
 
 def _threads(given: Description, most: int) -> int:
     """Return how many threads help the caller's with a transfer."""
-    return min(most, config.threads) if config.threads > 1 and given.nbytes > _STEP_BYTES else 0
+    if config.threads == 1 or given.nbytes <= _STEP_BYTES:
+        return 0
+    bounded: int = max(1, config.max_memory // (4 * _STEP_BYTES))
+    return min(most, bounded)
 
 
 # -- into an array -------------------------------------------------------------------------------
@@ -327,27 +339,34 @@ def load(
     ) as new:
         _tell(lost, f"{what}: the array does not have ")
         itemsize = stored.itemsize + (dtype.itemsize if packing is not None else 0)
-        boxes = _boxes(shape, extents, itemsize, source)
+        if packing is not None and source.mapped:  # what is unpacked is in memory
+            source = replace(source, mapped=False, parallel=True)
         passing = Passing()
+
+        def get(box: Box) -> NDArray[Any]:
+            with guard():
+                values = source.read(box)
+                return values if packing is None else packing.unpack(values)
 
         def put(box: Box, values: NDArray[Any]) -> int:
             place: tuple[Any, ...] = (*box, ...)
             new[place] = values
             return stored.itemsize * math.prod(values.shape)
 
-        # What is mapped costs nothing to read, and so everything is done by those who write.
-        crew = Crew(_threads(given, config.threads if source.mapped or source.single else 1))
-        with Progress(max(1, given.nbytes), what, progress) as line, crew:
-            for box in boxes:
-                with guard():
-                    values = source.read(box)
-                    if packing is not None:
-                        values = packing.unpack(values)
-                for nbytes in crew.call(partial(put, box, values)):
-                    line.add(nbytes)
-                    passing.add(nbytes)
-            for nbytes in crew.rest():
+        def both(box: Box) -> int:
+            return put(box, get(box))
+
+        def count(ended: list[int]) -> None:
+            for nbytes in ended:
                 line.add(nbytes)
+                passing.add(nbytes)
+
+        is_free = source.mapped or source.parallel
+        crew = Crew(_threads(given, config.threads if is_free or source.single else 1))
+        with Progress(max(1, given.nbytes), what, progress) as line, crew:
+            for box in _boxes(shape, extents, itemsize, source):
+                count(crew.call(partial(both, box) if is_free else partial(put, box, get(box))))
+            count(crew.rest())
     return new
 
 
@@ -389,32 +408,45 @@ def save(
     with open_sink(given) as sink:
         _tell([*lost, *sink.lost], f"{what}: the file does not have ")
         boxes = _boxes(given.shape, tuple(view.chunks), itemsize, sink)
-        threads = _threads(given, 1)
-        buffers = [np.empty(0, given.dtype)] * (1 + threads)  # used again: fresh ones cost more
         passing = Passing()
+        spare: list[NDArray[Any]] = []  # used again: fresh memory costs more than what it takes
 
-        def take(number: int, box: Box) -> tuple[Box, NDArray[Any]]:
+        def take(box: Box, first: int) -> tuple[Any, ...]:
             extents = tuple(b.stop - b.start for b in box)
             size = math.prod(extents)
-            which = number % len(buffers)
-            if size > len(buffers[which]):
-                buffers[which] = np.empty(size, given.dtype)
-            values = _shaped(buffers[which][:size], extents, sink.sequential)
+            try:
+                buffer = spare.pop()
+            except IndexError:
+                buffer = np.empty(0, given.dtype)
+            if size > len(buffer):
+                buffer = np.empty(size, given.dtype)
+            values = _shaped(buffer[:size], extents, sink.sequential)
             view.read((*box, ...), out=values)
-            return box, values
+            return box, values, first, buffer
 
-        with Progress(max(1, given.nbytes), what, progress) as line, Crew(threads) as crew:
+        def put(box: Box, values: NDArray[Any], first: int, buffer: NDArray[Any]) -> int:
+            place = [first] if sink.parallel and sink.sequential is not None else []
+            with guard():
+                sink.write(box, values, *place)
+            spare.append(buffer)
+            return values.nbytes
 
-            def put(taken: list[tuple[Box, NDArray[Any]]]) -> None:
-                for box, values in taken:
-                    with guard():
-                        sink.write(box, values)
-                    line.add(values.nbytes)
-                    passing.add(values.nbytes)
+        def both(box: Box, first: int) -> int:
+            return put(*take(box, first))
 
-            for number, box in enumerate(boxes):
-                put(crew.call(partial(take, number, box)))
-            put(crew.rest())
+        def count(ended: list[Any]) -> None:
+            for each in ended:
+                nbytes = each if sink.parallel else put(*each)
+                line.add(nbytes)
+                passing.add(nbytes)
+
+        job, first = (both if sink.parallel else take), 0
+        crew = Crew(_threads(given, config.threads if sink.parallel else 1))
+        with Progress(max(1, given.nbytes), what, progress) as line, crew:
+            for box in boxes:
+                count(crew.call(partial(job, box, first)))
+                first += math.prod(b.stop - b.start for b in box)
+            count(crew.rest())
 
 
 def _shaped(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ import numpy as np
 
 from extarray.array.folders import Group
 from extarray.common.arguments import check_flag
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing
@@ -25,6 +27,7 @@ from extarray.formats.template import (
     save_whole,
 )
 from extarray.formats.transfer import Format, Sink, Source
+from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -292,12 +295,66 @@ def _sink(
             stack.enter_context(_place(zarr, store, inner, overwrite))
         with of_library(store, _TITLE):
             array = _made(zarr, target, inside, given, zarr_format, overwrite, options, lost)
+        if _is_path(root) and _lies_open(zarr, array, given.dtype):
+            yield _chunk_files(fresh, array, given, lost)
+            return
         keeps = not _is_path(root)  # memory may keep what it is given
 
         def write(box: Box, values: NDArray[Any]) -> None:
             array[box or ...] = values.copy() if keeps else values
 
         yield Sink(write, chunks=tuple(array.shards or array.chunks), lost=lost)
+
+
+def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a chunk of an array of zarr is a file with its elements, and no more."""
+    if array.shards or array.compressors or array.filters or not array.shape or 0 in array.shape:
+        return False
+    if (
+        math.prod(array.chunks) * dtype.itemsize > config.max_memory // 4
+    ):  # boxes may be parts of it
+        return False
+    if dtype.kind not in "iufcb" or dtype.isbuiltin == 2 or array.dtype != dtype:
+        return False
+    if array.metadata.zarr_format == 2:
+        return bool(array.metadata.order == "C")
+    (codec, *others) = array.metadata.codecs
+    if others or not isinstance(codec, zarr.codecs.BytesCodec):
+        return False
+    endian = getattr(codec.endian, "value", codec.endian)
+    return dtype.itemsize == 1 or endian == ("little" if dtype.str[0] == "<" else "big")
+
+
+def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) -> Sink:
+    """Return a sink that writes the files of whole chunks; zarr would copy each once more."""
+    chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
+    fill = np.asarray(array.fill_value, given.dtype)
+    leaves_out = not array.config.write_empty_chunks
+
+    def write(box: Box, values: NDArray[Any]) -> None:
+        for inner in tiles(values.shape, chunks, 1, limit=1, split=False):
+            part = values[inner]
+            if part.shape != chunks:
+                whole = np.full(chunks, fill, given.dtype)
+                whole[tuple(slice(0, n) for n in part.shape)] = part
+                part = whole
+            part = np.ascontiguousarray(part)
+            if leaves_out and _is_all(part, fill):
+                continue
+            places = zip(box, inner, chunks, strict=True)
+            index = tuple((b.start + p.start) // c for b, p, c in places)
+            name = os.path.join(where, *key_of(index).split("/"))
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+            with open(name, "wb", buffering=0) as stream:
+                stream.write(part.reshape(-1).view(np.uint8).data)
+
+    return Sink(write, chunks=chunks, parallel=True, lost=lost)
+
+
+def _is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:
+    """Tell whether all elements have the bytes of a value."""
+    own = value.tobytes()
+    return elements.ravel()[:1].tobytes() == own and elements.tobytes() == own * elements.size
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import pytest
 from peers import quiet_georeference
 
 import extarray as xa
+from extarray.formats import geotiff
 
 rasterio = pytest.importorskip("rasterio")
 
@@ -154,3 +155,58 @@ def test_further_images_are_named(file):
     with pytest.warns(xa.LossyWarning, match="images but the first of 3"):
         a = xa.from_geotiff(file)
     assert np.array_equal(a[0], x[0])
+
+
+@pytest.mark.parametrize("chunks", [(1, 16, 16), (3, 70, 90), (2, 33, 50)], ids=str)
+@pytest.mark.parametrize("interleave", ["band", "pixel"])
+@pytest.mark.parametrize(
+    "blocks", [{}, {"blockysize": 7}, {"tiled": True, "blockxsize": 32, "blockysize": 16}], ids=str
+)
+@pytest.mark.parametrize("options", [{}, {"BIGTIFF": "YES"}, {"dtype": "complex64"}], ids=str)
+def test_files_without_compression(file, chunks, interleave, blocks, options):
+    x = np.random.default_rng(0).integers(0, 999, (3, 70, 90))
+    settings = {"count": 3, "height": 70, "width": 90, "dtype": "uint16", **blocks, **options}
+    with (
+        quiet_georeference(),
+        rasterio.open(file, "w", "GTiff", interleave=interleave, **settings) as f,
+    ):
+        f.write(x.astype(settings["dtype"]))
+    with quiet_georeference(), rasterio.open(file) as f:
+        assert in_place(f, file)
+    with xa.config.set(max_memory=1 << 14):
+        a = xa.from_geotiff(file, chunks=chunks)
+    assert a.dtype == settings["dtype"] and np.array_equal(a[...], x)
+
+
+def in_place(f, file):
+    given, _ = geotiff._described(f)
+    return geotiff._in_place(str(file), f, given) is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compress": "lzw"},
+        {"ENDIANNESS": "BIG"},
+        {"NBITS": 12},
+        {"SPARSE_OK": True, "tiled": True, "blockxsize": 16, "blockysize": 16},
+    ],
+    ids=str,
+)
+def test_what_does_not_lie_open_is_read_by_the_library(file, options):
+    x = np.zeros((2, 40, 50), "u2")
+    x[:, :10, :10] = 7
+    settings = {"count": 2, "height": 40, "width": 50, "dtype": "uint16", **options}
+    with quiet_georeference(), rasterio.open(file, "w", "GTiff", **settings) as f:
+        f.write(x[:, :16, :16], window=((0, 16), (0, 16)))
+    with quiet_georeference(), rasterio.open(file) as f:
+        assert not in_place(f, file)
+    assert np.array_equal(xa.from_geotiff(file)[...], x)
+
+
+def test_a_file_that_was_cut_off(file):
+    made(file)
+    with open(file, "r+b") as stream:
+        stream.truncate(3000)
+    with pytest.raises(xa.FormatError):
+        xa.from_geotiff(file)

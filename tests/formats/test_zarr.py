@@ -134,3 +134,31 @@ def test_what_zarr_does_not_take(store):
     zarr.create_array(store, shape=(2,), dtype=str)
     with pytest.raises(xa.DTypeError, match="no fixed size"):
         xa.from_zarr(store)
+
+
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("kind", ["<f8", ">f4", "i1", "c8", "?"])
+@pytest.mark.parametrize("chunks", [(5, 7), (400, 3), (1, 1)])
+def test_files_without_compression_are_as_zarr_writes_them(tmp_path, form, kind, chunks):
+    x = np.zeros((21, 17))
+    x[6:13, 3:9] = np.arange(42).reshape(7, 6)
+    x = x.astype(kind)
+    a = xa.create(None, x.shape, kind, chunks=chunks)
+    a[...] = x
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        xa.to_zarr(a, tmp_path / "ours", zarr_format=form, compressors=None)
+        own = tuple(min(c, n) for c, n in zip(chunks, x.shape, strict=True))
+        z = zarr.create_array(
+            tmp_path / "theirs", data=x, chunks=own, zarr_format=form, compressors=None
+        )
+    assert np.array_equal(zarr.open(tmp_path / "ours")[...], x) and z.dtype == kind
+
+    def files(name):
+        paths = sorted(p for p in (tmp_path / name).rglob("*") if p.is_file())
+        return {str(p.relative_to(tmp_path / name)): p.read_bytes() for p in paths}
+
+    ours, theirs = files("ours"), files("theirs")
+    about = {"zarr.json", ".zarray", ".zattrs"}
+    assert set(ours) - about == set(theirs) - about
+    assert all(ours[name] == theirs[name] for name in set(ours) - about)
