@@ -114,6 +114,7 @@ class ArrayState:
         dtype: np.dtype[Any],
         chunks: tuple[int, ...],
         order: str,
+        slow_to_fast: tuple[int, ...],
         places: NDArray[np.int64] | None,
         shape: Sequence[int],
         offset: Sequence[int],

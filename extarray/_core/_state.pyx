@@ -140,12 +140,14 @@ cdef class ArrayState:
         self.host = host
 
     def _setup(
-        self, Axial axial not None, dtype, tuple chunks not None, str order, places, shape, offset
+        self, Axial axial not None, dtype, tuple chunks not None, str order, tuple slow_to_fast not None,
+        places, shape, offset
     ):
         """Set the layout and the bounds; again where the array has gained an axis.
 
-        `places` is None for orders with strides.  Transfers of other threads go on with what was set
-        before.
+        Strides follow from `slow_to_fast`, the axes of a chunk by falling stride; `order` is a name.
+        `places` is None for orders with strides, and as long as there is no chunk.  Transfers of other
+        threads go on with what was set before.
         """
         cdef layout_t layout
         cdef index_t bounds[MAX_NDIM]
@@ -157,7 +159,7 @@ cdef class ArrayState:
         layout.ndim = ndim
         layout.itemsize = stride
         for i in range(ndim):
-            j = i if order == "F" else ndim - 1 - i
+            j = slow_to_fast[ndim - 1 - i]
             layout.fast_to_slow[i] = j
             layout.chunk[j] = chunks[j]
             layout.stride[j] = stride

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from extarray.common.formatting import Info
     from extarray.common.progress import Reported
     from extarray.format.header import Header
+    from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
@@ -1198,7 +1199,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         path: Any = None,
         chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
         *,
-        order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
+        order: Order | Literal["A", "K"] = "K",
         checksum: bool | None = None,
         progress: Reported = True,
     ) -> Self:
@@ -1258,7 +1259,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         path: Any = None,
         *,
         axes: Sequence[SupportsIndex | str] | None = None,
-        order: Literal["C", "F", "Z", "H"] | None = None,
+        order: Order | None = None,
         dtype: DTypeLike | None = None,
         max_memory: int | str = "256 MiB",
         workers: int | None = None,

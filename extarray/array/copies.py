@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from extarray.common.progress import Reported
     from extarray.format.header import Header
+    from extarray.grid.order import Order
     from extarray.grid.tiles import Box
     from extarray.streaming.blocks import Line
 
@@ -98,7 +99,7 @@ def copy(
     path: Any = None,
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     *,
-    order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
+    order: Order | Literal["A", "K"] = "K",
     checksum: bool | None = None,
     progress: Reported = True,
 ) -> Any:

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
     from extarray.common.progress import Reported
+    from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
-    Order = Literal["C", "F", "Z", "H"]
     Engine = Literal["auto", "mmap", "pread", "mpi-io"]
     Durability = Literal["flush", "commit"]
     Verify = Literal["never", "write", "read"]

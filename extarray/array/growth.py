@@ -42,7 +42,7 @@ from extarray.format.constants import LIMIT
 from extarray.format.labels import wider_dims, with_new_axis
 from extarray.grid.bounds import along_axis, beside, to_box
 from extarray.grid.chunking import MAX_NDIM, check_shape, grain
-from extarray.grid.order import positions
+from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
 
@@ -414,10 +414,10 @@ def _inserted(values: tuple[_T, ...], at: int, value: _T) -> tuple[_T, ...]:
 
 def _stays(chunks: tuple[int, ...], at: int, extent: int, order: str) -> bool:
     """Tell whether a chunk that has grown has the elements in its first places, in sequence."""
-    if order in "CF":
-        slower = chunks[:at] if order == "C" else chunks[at:]
-        return all(n == 1 for n in slower)
     wider = _inserted(chunks, at, extent)
+    if has_strides(order):
+        axes = slow_to_fast(order, len(wider))
+        return all(wider[axis] == 1 for axis in axes[: axes.index(at)])
     first = positions(wider, order).reshape(wider).take(0, axis=at)
     return np.array_equal(first.ravel(), positions(chunks, order))
 

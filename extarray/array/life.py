@@ -38,7 +38,7 @@ from extarray.common.masked_arrays import unmasked
 from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
 from extarray.grid.chunking import elements_of_chunk, grid_of
-from extarray.grid.order import positions
+from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.selection.indexable import read_index, write_index
 from extarray.storage.memory import MemoryStore
 
@@ -100,6 +100,7 @@ class Living(Stored, Resizable, Protocol):
         dtype: np.dtype[Any],
         chunks: tuple[int, ...],
         order: str,
+        slow_to_fast: tuple[int, ...],
         places: NDArray[np.int64] | None,
         shape: Sequence[int],
         offset: Sequence[int],
@@ -211,14 +212,13 @@ def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = 
     if places is None and axial.size:
         places = places_of(header.chunks, header.order)
     claim(axial)
-    array._setup(
-        axial, header.dtype, header.chunks, header.order, places, now.state.shape, now.state.offset
-    )
+    chunk = header.chunks, header.order, slow_to_fast(header.order, header.ndim), places
+    array._setup(axial, header.dtype, *chunk, now.state.shape, now.state.offset)
 
 
 def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
     """Return where the elements of a chunk are: a table, or None for the orders with strides."""
-    if order not in "ZH":
+    if has_strides(order):
         return None
     try:
         return positions(chunks, order)

@@ -8,7 +8,7 @@ import operator
 import os
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 from uuid import uuid4
 
 import numpy as np
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from extarray.common.progress import Reported
     from extarray.format.header import Header
+    from extarray.grid.order import Order
     from extarray.selection.axis_factors import AxisFactor
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
-    Order = Literal["C", "F", "Z", "H"]
 
 __all__ = ["attrs_of_view", "rechunk", "rechunk_plan"]
 

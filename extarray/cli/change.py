@@ -29,6 +29,7 @@ from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.progress import Progress
+from extarray.grid.order import ORDERS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -64,7 +65,7 @@ def _opened_for_writing(path: str, timeout: float) -> Any:
     option("--chunks", "N,...", "chunk shape, one number or one an axis", type=integers),
     option("--fill", "VALUE", "fill value (default: 0)"),
     option("--dims", "NAME,...", "names of the axes", type=lambda text: text.split(",")),
-    choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk", default="C"),
+    choice("--order", ORDERS, "order of the elements in a chunk", default="C"),
     flag("--sparse", "growth leaves holes, and takes no disk space"),
     flag("--checksum", "keep a checksum of each chunk"),
     OVERWRITE,

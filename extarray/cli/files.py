@@ -31,6 +31,7 @@ from extarray.cli._output import print_json, print_table, print_text
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes
+from extarray.grid.order import ORDERS
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore
@@ -215,7 +216,7 @@ def _branches(grown: list[Any], indent: str = "") -> Iterator[str]:
     array_path("source", "SRC"),
     array_path("target", "DST"),
     option("--chunks", "N,...", "chunk shape (default: the present one)", type=integers),
-    choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk"),
+    choice("--order", ORDERS, "order of the elements in a chunk"),
     flag("--checksum", "keep a checksum of each chunk (default: if SRC does)"),
     details="The copy has its name when it is complete.  DST may be a folder.",
 )

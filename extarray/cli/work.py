@@ -30,6 +30,7 @@ from extarray.cli._output import print_json, print_table, print_text
 from extarray.cli.look import opened
 from extarray.common.arguments import parse_bytes
 from extarray.common.formatting import format_bytes
+from extarray.grid.order import ORDERS
 
 __all__ = ["advise", "bench", "rechunk"]
 
@@ -41,7 +42,7 @@ __all__ = ["advise", "bench", "rechunk"]
     array_path("target", "[DST]", required=False),
     option("--chunks", "N,...", "chunk shape of the new array", type=integers),
     option("--axes", "AXIS,...", "which axis of SRC each new axis is", type=names),
-    choice("--order", ("C", "F", "Z", "H"), "order of the elements in a chunk"),
+    choice("--order", ORDERS, "order of the elements in a chunk"),
     option("--dtype", "TYPE", "data type of the new array"),
     option(
         "--max-memory",

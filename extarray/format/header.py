@@ -35,7 +35,7 @@ __all__ = [
     "header_bytes_of",
 ]
 
-# Orders of the elements in a chunk: a new one goes here and into `extarray.grid.order`.
+# Letters of the orders of elements in a chunk; `extarray.grid` says where a new one goes.
 _ORDERS = ("C", "F", "Z", "H")
 
 MAGIC = b"\x89XTA\r\n\x1a\n"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,9 +28,19 @@ if TYPE_CHECKING:
     _Words: TypeAlias = NDArray[np.uint64]
     _Digits: TypeAlias = Iterable[_Words]
 
-__all__ = ["ORDERS", "check_order", "hilbert_key", "morton_key", "positions", "table_bytes"]
+__all__ = [
+    "ORDERS",
+    "Order",
+    "check_order",
+    "has_strides",
+    "hilbert_key",
+    "morton_key",
+    "positions",
+    "slow_to_fast",
+    "table_bytes",
+]
 
-ORDERS = ("C", "F", "Z", "H")
+Order: TypeAlias = Literal["C", "F", "Z", "H"]
 
 _MAX_NDIM = 32
 _WORD = 64
@@ -50,18 +60,42 @@ def check_order(order: str) -> str:
     return order
 
 
+def has_strides(order: str) -> bool:
+    """Tell whether strides say where the elements of a chunk are; a table must, for other orders.
+
+    Examples
+    --------
+    >>> [has_strides(order) for order in ORDERS]
+    [True, True, False, False]
+    """
+    return check_order(order) in _AXES
+
+
+def slow_to_fast(order: str, ndim: int) -> tuple[int, ...]:
+    """Return the axes of a chunk by falling stride.
+
+    For an order without strides, these are the axes of C order, in which tables of positions count.
+
+    Examples
+    --------
+    >>> [slow_to_fast(order, 3) for order in ORDERS]
+    [(0, 1, 2), (2, 1, 0), (0, 1, 2), (0, 1, 2)]
+    """
+    return _AXES.get(check_order(order), _AXES["C"])(ndim)
+
+
 def table_bytes(chunks: Sequence[int], order: str) -> int:
     """Return the bytes of the table of positions by which readers and writers apply an order.
 
-    There is none for "C" and "F", which strides describe.  While the others are made (`positions`)
-    they take three times as much.
+    There is none for orders with strides (`has_strides`).  While a table is made (`positions`), it
+    takes three times as much.
 
     Examples
     --------
     >>> table_bytes((64, 64), "Z"), table_bytes((64, 64), "C")
     (32768, 0)
     """
-    return 8 * math.prod(chunks) if order in "ZH" else 0
+    return 0 if has_strides(order) else 8 * math.prod(chunks)
 
 
 def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
@@ -90,19 +124,20 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
            [1, 2, 5],
            [8, 7, 6]])
     """
-    check_order(order)
+    is_strided = has_strides(order)
     shape = _check_chunks(chunks)
     count = math.prod(shape)
-    # An axis of extent 1 has one coordinate, 0, and so does not take part in any order.
+    if is_strided:
+        axes = slow_to_fast(order, len(shape))
+        stored = np.arange(count, dtype=np.int64).reshape([shape[axis] for axis in axes])
+        return stored.transpose(np.argsort(axes)).ravel()
+    # An axis of extent 1 has one coordinate, 0, and so does not take part in a curve.
     shape = tuple(extent for extent in shape if extent > 1)
-    if order == "C" or len(shape) <= 1:
+    if len(shape) <= 1:
         return np.arange(count, dtype=np.int64)
-    if order == "F":
-        return np.arange(count, dtype=np.int64).reshape(shape, order="F").ravel()
 
     bits = (max(shape) - 1).bit_length()
-    key = morton_key if order == "Z" else hilbert_key
-    words = _chunk_keys(shape, bits, key)
+    words = _chunk_keys(shape, bits, _KEYS[order])
     result: NDArray[np.int64]
     if count == 1 << bits * len(shape):
         result = words[0].view(np.int64)
@@ -164,6 +199,17 @@ def hilbert_key(points: _Words, bits: int) -> _Words:
     array([[52]], dtype=uint64)
     """
     return _pack(_hilbert_digits(_digits(points, bits), len(points)), points, bits)
+
+
+# All that an order is.  One with strides has its axes by falling stride, another the key by which
+# `positions` sorts the elements.
+_AXES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "C": lambda ndim: tuple(range(ndim)),
+    "F": lambda ndim: tuple(reversed(range(ndim))),
+}
+_KEYS: dict[str, Callable[[_Words, int], _Words]] = {"Z": morton_key, "H": hilbert_key}
+
+ORDERS = (*_AXES, *_KEYS)
 
 
 def _one_of_orders() -> str:

@@ -1,8 +1,9 @@
 """The parts of a transfer between a file and memory, in the order of the file.
 
 A selection of integers and slices goes as boxes, cut into parts of one chunk each (`Parts` of the
-core).  Any other, fields of records, and chunks in the orders "Z" and "H" go as lists of elements.
-Both kinds name runs of bytes for a file type, and move elements to and from a staging buffer.
+core).  Any other, fields of records, and chunks in an order without strides go as lists of
+elements.  Both kinds name runs of bytes for a file type, and move elements to and from a staging
+buffer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from extarray._core._parts import Parts
 from extarray.common.errors import BoundsError
 from extarray.common.limits import limits
-from extarray.grid.order import positions
+from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.mpi.patches import Hyperslab
 from extarray.selection.factors import Points, Progression
 from extarray.selection.masks import MaskFactor
@@ -105,14 +106,13 @@ class FileLayout:
         return self.itemsize * math.prod(self.chunks)
 
     @property
-    def slow_to_fast(self) -> list[int]:
+    def slow_to_fast(self) -> tuple[int, ...]:
         """Axes by falling stride in a chunk."""
-        axes = list(range(len(self.chunks)))
-        return axes[::-1] if self.order == "F" else axes
+        return slow_to_fast(self.order, len(self.chunks))
 
     @property
     def strides(self) -> list[int]:
-        """Bytes in a chunk from one index to the next, along each axis; not for "Z" and "H"."""
+        """Bytes from one index to the next along each axis of a chunk, in an order with strides."""
         strides, size = [0] * len(self.chunks), self.itemsize
         for j in reversed(self.slow_to_fast):
             strides[j] = size
@@ -261,7 +261,7 @@ def query_jobs(
     """Yield jobs that move what a query selects, of its shape and that of an element."""
     if query.size == 0:
         return
-    if query.is_box and query.field is None and layout.order in "CF":
+    if query.is_box and query.field is None and has_strides(layout.order):
         slab = Hyperslab.of_query(query)
         # A view: only axes of one element come or go.
         block = values.reshape((*slab.extents, *values.shape[len(slab.shape) :]))
@@ -318,7 +318,7 @@ def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
             at = indices + layout.offset[axis]
             chunk[..., axis] = at // layout.chunks[axis]
             inner += at % layout.chunks[axis] * steps[axis]
-    if layout.order in "ZH":
+    if not has_strides(layout.order):
         inner = positions(layout.chunks, layout.order)[inner] * layout.itemsize
     addresses = layout.axial.addresses(chunk.reshape(query.size, ndim))
     field = 0 if query.field is None else query.field.offset
@@ -327,7 +327,7 @@ def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
 
 def _inner_steps(layout: FileLayout) -> list[int]:
     """Return what one index along each axis adds to the place of an element in a chunk."""
-    if layout.order in "CF":
+    if has_strides(layout.order):
         return layout.strides
     # A table of places counts elements in C order.
     return [math.prod(layout.chunks[j + 1 :]) for j in range(len(layout.chunks))]

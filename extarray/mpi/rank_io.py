@@ -30,6 +30,7 @@ from extarray.common.errors import ShapeError
 from extarray.common.limits import limits
 from extarray.common.masked_arrays import unmasked
 from extarray.grid.chunking import grain
+from extarray.grid.order import has_strides
 from extarray.grid.tiles import tiles
 from extarray.mpi.file_parts import FileLayout, box_jobs, query_jobs
 from extarray.mpi.patches import Hyperslab
@@ -176,7 +177,7 @@ class ThroughMPI:
         """Make jobs between zones and an array that has the ranges of each axis side by side."""
         layout = self._layout()
         staged = np.empty(extents_together(ranges), self._array.dtype)
-        if layout.order in "CF":
+        if has_strides(layout.order):
             steps = [[range(r.start, r.stop) for r in some] for some in ranges]
             return box_jobs(layout, steps, staged, write), staged
         boxes = zip(itertools.product(*ranges), _in_turn(ranges), strict=True)

@@ -3,6 +3,7 @@
 import doctest
 import math
 import re
+import typing
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from extarray import errors
 from extarray.format import header
 from extarray.grid import order
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "orders.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "explanation" / "orders.md"
 CURVES = ("Z", "H")
 
 small_chunks = st.lists(st.integers(1, 9), max_size=4).map(tuple)
@@ -308,3 +310,64 @@ def test_bad_chunks(chunks, message):
 
 def test_the_format_takes_the_orders_that_there_are():
     assert header._ORDERS == order.ORDERS
+
+
+def test_types_and_the_specification_name_the_orders_that_there_are():
+    assert typing.get_args(order.Order) == order.ORDERS
+    page = (ROOT / "docs" / "format" / "reading.md").read_text(encoding="utf-8")
+    row = re.search(r"order of the elements in a chunk: ASCII (.*) \|", page)
+    assert re.findall(r"`(\w)`", row[1]) == list(order.ORDERS)
+    for path in (ROOT / "extarray").rglob("*.py*"):
+        if path.suffix in {".py", ".pyi", ".pyx"}:
+            for literal in re.findall(r"Literal\[([^]]*\"Z\"[^]]*)\]", path.read_text("utf-8")):
+                assert re.findall(r"\w", literal) == list(order.ORDERS), path
+
+
+#: Who asks for a letter, and may, since it has nothing to do with where elements are.
+ASKS = {
+    "_core/_array.pyx": {'order not in ("C", "F")', 'order == "F"'},  # a result, in memory
+    "formats/flat.py": {'order == "F"'},  # another format
+    "grid/html.py": {'facts["order"] == "C"'},  # the order that is not shown
+    "stores/described.py": {'array.order not in ("C", "F")', 'array.order == "F"'},  # Zarr's own
+    "streaming/elementwise.py": {'order == "F"'},  # a result, in memory
+    "view/planes.py": {'self._array.order == "C"'},  # an estimate of time
+}
+_IS = r"(?:==|!=|\bis\b|\bnot in\b|\bin\b)"
+_LETTERS = r"""(?:[(\[{](?:['"][CFZH]+['"],? ?)+[)\]}]|['"][CFZH]+['"])"""
+_OF_AN_ORDER = rf"""[\w.()]*(?:\[['"])?order\w*(?:['"]\])? {_IS} {_LETTERS}"""
+_OF_CURVES = (
+    rf"""\S+ {_IS} [(\[{{]?['"](?:CF|FC|\w?[ZH]\w?)['"]|\bcase ['"][CFZH]['"]|['"][ZH]['"]:"""
+)
+
+
+def questions(text):
+    """Comparisons of an order with letters, and of anything with those of orders with a table."""
+    return set(re.findall(_OF_AN_ORDER, text)) | set(re.findall(_OF_CURVES, text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if order not in "ZH":',
+        'key = morton_key if order == "Z" else hilbert_key',
+        'j = i if order == "F" else ndim - 1 - i',
+        'if array.header.order in ("C", "F"):',
+        'if header["order"] != "C":',
+        'if letter in "CF":',
+        'case "Z":',
+        'return {"Z": 1, "H": 2}[letter]',
+    ],
+)
+def test_questions_for_a_letter_are_seen(line):
+    assert questions(line)
+
+
+def test_nothing_else_asks_for_a_letter():
+    root = ROOT / "extarray"
+    found = {
+        path.relative_to(root).as_posix(): asked
+        for path in root.rglob("*.py*")
+        if path.suffix in {".py", ".pyx"} and (asked := questions(path.read_text("utf-8")))
+    }
+    assert found.pop("grid/order.py") == {'"Z":', '"H":'}
+    assert found == ASKS

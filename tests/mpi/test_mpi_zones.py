@@ -10,6 +10,7 @@ import pytest
 from factory import Factory
 from hypothesis import given
 from hypothesis import strategies as st
+from orders import NEW, new_orders
 from zoning import distributions
 
 import extarray as xa
@@ -279,3 +280,21 @@ def test_parts_move_what_is_selected_and_write_nothing_else(mmap_disk, history, 
         chosen = np.zeros(a.shape, bool)
         chosen[key] = True
         assert np.count_nonzero(touched) == 2 * np.count_nonzero(chosen)
+
+
+@pytest.mark.parametrize("order", NEW)
+@pytest.mark.parametrize("key", [(slice(1, 6), slice(None, None, 2)), ([4, 0, 3], 1), (2, 5)])
+def test_parts_of_chunks_in_a_new_order(mmap_disk, key, order):
+    with new_orders(), mmap_disk.array((5, 6), "u2", chunks=(2, 4), order=order) as a:
+        a.extend(0, 2)
+        model = np.arange(a.size, dtype="u2").reshape(a.shape)
+        a[...] = model
+        name = a.path.with_name(a.path.name + ".xta")
+        file = np.fromfile(name, np.uint8, a.axial.size * a.chunk_bytes)
+        query, layout = as_query(key, a.shape, a.dtype), layout_of(a, 16)
+        target = np.zeros(query.shape, "u2")
+        carry_out(query_jobs(layout, query, target, False), file, 16)
+        assert np.array_equal(target, model[key])
+        carry_out(query_jobs(layout, query, ~model[key], True), file, 16)
+        a[key] = ~model[key]
+        assert np.array_equal(file, np.fromfile(name, np.uint8, file.size))
