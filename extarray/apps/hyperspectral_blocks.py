@@ -108,6 +108,7 @@ class Spectra:
         self.size: int = 1 if self.comm is None else self.comm.size
         self.memory = _memory_of(max_memory)
         self.moments: Any = None  # once they were taken
+        self._buffers: dict[str, Floats] = {}
         self.blocks = self._cut(min(block_bytes, self.memory // 16))
 
     def _cut(self, nbytes: int) -> list[Block]:
@@ -133,17 +134,29 @@ class Spectra:
     # -- reading ---------------------------------------------------------------------------------
 
     def box(self, rows: slice, columns: slice) -> Floats:
-        """Read a box of pixels: (rows, columns, bands), float64, to be looked at alone."""
+        """Read a box of pixels: (rows, columns, bands), float64.
+
+        It is the caller's, who may change it, until the next one is read: fresh memory for each
+        would take as long as much of what is computed.
+        """
         key: list[slice] = [rows, columns]
         key.insert(self.band_axis, slice(None))
         found = np.moveaxis(self.array[tuple(key)], self.band_axis, -1)
-        data: Floats = np.ascontiguousarray(found, dtype=np.float64)
+        data = self.buffer("box", found.shape)
+        data[...] = found
         if found.dtype.kind == "f" and not math.isfinite(data.sum()):
             raise ArgumentError(
                 f"the scene has elements that are no finite numbers, in rows {rows.start} to "
                 f"{rows.stop - 1}; give them values, or leave these rows out"
             )
         return data
+
+    def buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
+        """Return memory for a purpose, which is used again when it is asked for again."""
+        size = math.prod(shape)
+        if name not in self._buffers or self._buffers[name].size < size:
+            self._buffers[name] = np.empty(size)
+        return self._buffers[name][:size].reshape(shape)
 
     def read(self, block: Block) -> Floats:
         """Read the spectra of a block: (pixels, bands)."""

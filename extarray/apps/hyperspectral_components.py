@@ -25,13 +25,16 @@ class Moments:
 
     @classmethod
     def of(cls, spectra: Floats) -> Moments:
-        """Take the moments of spectra, (pixels, bands), of which there may be none."""
+        """Take the moments of spectra, (pixels, bands), of which there may be none.
+
+        The mean is subtracted from them in place.
+        """
         if not len(spectra):
             bands = spectra.shape[1]
             return cls(0, np.zeros(bands), np.zeros((bands, bands)))
         mean = spectra.mean(axis=0)
-        deviations = spectra - mean
-        return cls(len(spectra), mean, deviations.T @ deviations)
+        spectra -= mean
+        return cls(len(spectra), mean, spectra.T @ spectra)
 
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both (Chan, Golub and LeVeque 1983)."""
@@ -342,7 +345,10 @@ def _differences(spectra: Spectra, block: Block) -> Floats:
     rows = slice(block.rows.start, min(block.rows.stop + 1, spectra.rows))
     columns = slice(block.columns.start, min(block.columns.stop + 1, spectra.columns))
     box = spectra.box(rows, columns)
-    return (box[:-1, :-1] - box[1:, 1:]).reshape(-1, spectra.bands)
+    high, wide = len(box) - 1, box.shape[1] - 1
+    found = spectra.buffer("differences", (high, wide, spectra.bands))
+    np.subtract(box[:-1, :-1], box[1:, 1:], out=found)
+    return found.reshape(-1, spectra.bands)
 
 
 def _project(

@@ -196,7 +196,7 @@ def ppi(
         skewers = np.ascontiguousarray(n_skewers, dtype=np.float64)
         check_spectra(skewers, spectra.bands, "skewers")
     extremes = spectra.fold(
-        lambda block: _extremes(spectra.read(block), skewers, block.first, spectra.memory // 32),
+        lambda block: _extremes(spectra, block, skewers),
         _outer,
     )
     ends = np.concatenate([extremes.last, extremes.first])
@@ -363,7 +363,10 @@ def _targets(spectra: Spectra, rows: Rows, p: int) -> tuple[Ints, Floats]:
     brightest = 0.0
 
     def remoteness(x: Floats) -> Floats:
-        left = x - (x @ basis.T) @ basis if len(basis) else x
+        left = x
+        if len(basis):
+            left = np.matmul(x @ basis.T, basis, out=spectra.buffer("left", x.shape))
+            np.subtract(x, left, out=left)
         distances: Floats = np.einsum("ij,ij->i", left, left)
         return distances
 
@@ -392,17 +395,19 @@ class _Ends(NamedTuple):
     last: Ints
 
 
-def _extremes(x: Floats, skewers: Floats, first: int, nbytes: int) -> _Ends:
-    """Project spectra on skewers, in products of so many bytes at most."""
+def _extremes(spectra: Spectra, block: Block, skewers: Floats) -> _Ends:
+    """Project the spectra of a block on skewers, in products of so many that they are small."""
+    x = spectra.read(block)
     n = len(skewers)
     ends = _Ends(np.empty(n), np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64))
-    for part in batches(n, max(1, min(nbytes, _BLOCK) // (8 * len(x)))):
-        along = skewers[part] @ x.T
+    for part in batches(n, max(1, min(spectra.memory // 32, _BLOCK) // (8 * len(x)))):
+        along = spectra.buffer("along", (part.stop - part.start, len(x)))
+        np.matmul(skewers[part], x.T, out=along)
         each = np.arange(len(along))
         ends.first[part] = low = along.argmin(axis=1)
         ends.last[part] = high = along.argmax(axis=1)
         ends.lowest[part], ends.highest[part] = along[each, low], along[each, high]
-    return ends._replace(first=ends.first + first, last=ends.last + first)
+    return ends._replace(first=ends.first + block.first, last=ends.last + block.first)
 
 
 def _outer(one: _Ends, other: _Ends) -> _Ends:
