@@ -2,9 +2,12 @@
 
 The numbers of a growth are worked out here, too.  All other work, done once per array or per
 growth, is in Python, in the rooms above.  The core opens no file and commits nothing: it works on
-the descriptor and the memory that a store hands it.  The kernels (``_copy``, ``_visits``,
-``_parts``) run without the GIL: they touch memory of C alone, that of the frame and of the
-tables which the caller holds.
+the descriptor and the memory that a store hands it.
+
+Without the GIL run the kernels (``_copy``, ``_visits``, ``_parts``), the making of lists
+(``_gather``, ``_lists``), look-ups of many addresses (``_axial``), and system calls.  They touch no
+Python object, only memory that references of the caller keep alive: of its `Frame` (region,
+descriptor, tables), of the axial vectors that it has pinned, and of the NumPy arrays it was given.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -17,6 +20,8 @@ From the top down; each module uses some of those below it, and none above:
     were read.
 ``_state``
     `ArrayState`, the base of `Transfers`: layout, bounds and region, and what is told of them.
+    `Frame`: what a call takes of an array, and keeps alive.  `Trust` and `Writes`: which chunks
+    match their checksums, and which were written.
 ``_threads``
     The threads of a large transfer, and their calls of the kernels without the GIL.
 ``_gather``
@@ -47,7 +52,8 @@ From the top down; each module uses some of those below it, and none above:
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
     which lives as long as a view of it, and whose windows differ in what a page fault brings.
-    `Touched`: sets of chunks that all threads may change.
+    `Touched`: sets of chunks that all threads may change.  `Counter` of cuts; `Users`, `Epoch` and
+    `Lease`: who still uses what was cut off.
 ``_selection``
     The entries between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_file``

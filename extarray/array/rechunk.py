@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import operator
 import os
 from dataclasses import replace
 from hashlib import sha256
@@ -19,9 +18,9 @@ from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
 from extarray.array.life import check_free
 from extarray.array.together import together
-from extarray.common.arguments import axis_named, parse_bytes
+from extarray.common.arguments import as_axis, parse_bytes
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
+from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.common.progress import check_progress
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype
@@ -319,7 +318,7 @@ def _wanted(
     base = _base(array)
     base._check()
     source: Any = (
-        array if axes is None else np.transpose(array, _permutation(axes, array.ndim, array.dims))
+        array if axes is None else np.transpose(array, _permutation(axes, array.ndim, array))
     )
     kind = source.dtype if dtype is None else check_dtype(dtype)
     old = base._store.now.header
@@ -351,7 +350,7 @@ def _record(
     """
     given = {
         "chunks": None if chunks is None else np.broadcast_to(chunks, array.ndim).tolist(),
-        "axes": None if axes is None else _permutation(axes, array.ndim, array.dims),
+        "axes": None if axes is None else _permutation(axes, array.ndim, array),
         "order": None if order is None else check_order(order),
         "dtype": None if dtype is None else str(check_dtype(dtype)),
         "elements": None if in_place else [array.shape, array._extract],
@@ -413,23 +412,15 @@ def _clear_open_bytes(values: NDArray[Any]) -> None:
         numbers[..., None].view(np.uint8)[..., 10:] = 0
 
 
-def _permutation(axes: Any, ndim: int, dims: Sequence[str] | None = None) -> tuple[int, ...]:
-    """Return which axis each new axis is; those that have names may be named."""
+def _permutation(axes: Any, ndim: int, array: Any = None) -> tuple[int, ...]:
+    """Return which axis each new axis is; those of an array that have names may be named."""
     if isinstance(axes, str):
         raise ArgumentTypeError(f"axes must be a sequence of axes, not the text {axes!r}")
     try:
-        given = [
-            axis_named(axis, dims) if isinstance(axis, str) else operator.index(axis)
-            for axis in axes
-        ]
-    except ArgumentTypeError:
-        raise
+        given = tuple(axes)
     except TypeError:
         raise ArgumentTypeError(f"axes must be a sequence of ints, not {axes!r}") from None
-    for axis in given:
-        if not -ndim <= axis < ndim:
-            raise AxisError(axis, ndim)
-    result = tuple(axis % ndim for axis in given)
+    result = tuple(as_axis(axis, ndim, array) for axis in given)
     if sorted(result) != list(range(ndim)):
         raise ArgumentError(f"axes {axes!r} have to name each of the {ndim} axes once")
     return result

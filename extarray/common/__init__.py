@@ -18,7 +18,8 @@ From the top down; each module uses some of those below it, and none above:
     Settings of the process, and of a part of it for a while.
 ``arguments``
     Checks of arguments: an int, an axis by number or name (`as_axis`), a flag, a number of bytes,
-    one of a few texts.
+    one of a few texts.  (NumPy's functions take names from `numpy_api.registry`, and NumPy's own
+    check of numbers.)
 ``formatting``
     Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
 ``on_error``

@@ -37,7 +37,7 @@ class Limits:
     # -- rechunking and repair -------------------------------------------------------------------
     #: Bytes of a step, where memory allows: a call for less costs more than the copying, and what
     #: is much larger is not in the caches any more when it is written.
-    step_bytes: int = 1 << 21
+    rechunk_step_bytes: int = 1 << 21
     #: Bytes of a step while several axes are swept: elements that the slower axes hold are copied
     #: once more, and their chunks are written in parts.
     swept_bytes: int = 1 << 27

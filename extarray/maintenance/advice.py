@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
-from extarray.common.arguments import check_choice, parse_bytes
+from extarray.common.arguments import as_axis, check_choice, parse_bytes
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
@@ -192,14 +191,7 @@ def _axes(grow: Any, ndim: int) -> frozenset[int]:
             axes = [operator.index(axis) for axis in grow]
         except TypeError:
             raise ArgumentTypeError(f"grow must be axes, not {grow!r}") from None
-    return frozenset(_axis(axis, ndim) for axis in axes)
-
-
-def _axis(axis: Any, ndim: int) -> int:
-    try:
-        return int(normalize_axis_index(axis, ndim))
-    except np.exceptions.AxisError:
-        raise AxisError(axis, ndim) from None
+    return frozenset(as_axis(axis, ndim) for axis in axes)
 
 
 def _requests(
@@ -241,7 +233,7 @@ def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> l
     whole = [max(n, 1) for n in shape]
     if isinstance(request, (tuple, list)) and request[:1] in (("plane",), ["plane"]):
         _, axis = request
-        whole[_axis(axis, len(shape))] = 1
+        whole[as_axis(axis, len(shape))] = 1
         return whole
     extents = list(request) if isinstance(request, (tuple, list)) else [request]
     if len(extents) != len(shape):

@@ -221,7 +221,9 @@ def resident_pass(task: Task, budget: int) -> Pass | None:
 def _enlarged(p: Pass, budget: int) -> Pass:
     """Return the same pass in larger steps, while these are small: each call costs something."""
     while True:
-        room = min(budget, limits.swept_bytes if len(p.traversal) > 1 else limits.step_bytes)
+        room = min(
+            budget, limits.swept_bytes if len(p.traversal) > 1 else limits.rechunk_step_bytes
+        )
         for j in reversed(range(len(p.shape))):
             larger = _larger(p, j)
             if larger is not None and larger.memory <= room:
@@ -320,7 +322,7 @@ def plan_passes(
     task = check_memory(task, budget, tables)
     budget -= sum(tables)
     small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
-    if small.memory <= min(budget, limits.step_bytes):
+    if small.memory <= min(budget, limits.rechunk_step_bytes):
         return [small]  # one step has the whole array
 
     def sequence(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.common.arguments import as_axis, axis_named
+from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
 from extarray.common.extras import require
 from extarray.grid.drawing import axis_titles
@@ -220,7 +220,7 @@ def plane_of(
     """Return the numbers of the axes of a plane, and the index of every other axis."""
 
     def number(axis: int | str) -> int:
-        return as_axis(axis_named(axis, a.dims) if isinstance(axis, str) else axis, a.ndim)
+        return as_axis(axis, a.ndim, a)
 
     shown = [number(axis) for axis in axes]
     if len(set(shown)) != len(shown) or len(shown) != min(2, a.ndim) or not shown:

@@ -19,7 +19,8 @@ From the top down; each module uses some of those below it, and none above:
 ``report``
     The findings of a check of an array's files, and the report that lists them.
 ``space``
-    Disk space of the chunks: what growth takes, and what cuts give back.
+    Disk space of the chunks: what growth takes, and what cuts give back, and `release` where a
+    growth fails.
 ``commits``
     The commits of a writer: what they write in which order, and what of it is on the disk;
     checksums brought up to date.

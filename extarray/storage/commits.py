@@ -1,7 +1,7 @@
 """A pair of files as its writer has it: commits, and what of them is on the disk.
 
-The order is the same everywhere: first the room, then the data, then the growth log, and last the
-superblock, which makes all of it count.
+The order here: first the growth log, then the superblock, which makes all of it count.  Room and
+data come before; `array.resizing` has that order.
 """
 
 from __future__ import annotations

@@ -15,13 +15,15 @@ From the top down; each module uses some of those below it, and none above:
     Arrays that stand for others where NumPy is to decide something without looking at
     elements.
 ``operands``
-    Arguments and results of NumPy's functions: of ours, of NumPy's, or made of array_likes.
+    Arguments and results of NumPy's functions: of ours, of NumPy's, or made of array_likes; how
+    much of them a step may have (`step_bytes`).
 ``elementwise``
     Elementwise operations: box by box over operands of any mix, into NumPy arrays or arrays
     of ours.
 ``blocks``
     Streaming: an operation runs over boxes of elements, each in memory for a moment.  Decides how
-    large a box may be (`box_bytes`) and how many threads work.
+    many bytes a box may have (`box_bytes`; for whole lanes and tables `operands.step_bytes`) and
+    how many threads work; `grid.tiles` decides the shape of a box.
 ``limits``
     Limits of what a function may bring into memory without being asked.
 ``mapped_pages``

@@ -170,7 +170,7 @@ def test_each_chunk_is_read_and_written_once(tmp_path, monkeypatch):
         return fetch(self, selection, out, order)
 
     monkeypatch.setattr(xa.ExtArray, "_fetch", counted)
-    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     xa.rechunk(a, tmp_path / "new", chunks=(5, 16), max_memory=8 * 1344).close()
     assert (visits == 1).all()
 
@@ -278,7 +278,7 @@ def test_verification_finds_what_was_not_written(cube, tmp_path, monkeypatch):
     def forgetful(self, template):
         yield from itertools.islice(move(self, template), 1)
 
-    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     monkeypatch.setattr(execute.Mover, "move", forgetful)
     arguments = {"chunks": (2, 5, 3), "max_memory": 2000}
     with pytest.raises(xa.StorageError, match="read as something else"):
@@ -318,7 +318,7 @@ TWO = {"chunks": (64, 1), "max_memory": 8 * 64 * 8}
 def test_interrupted_work_goes_on_or_starts_anew(
     tmp_path, monkeypatch, arguments, n_templates, stop, resume
 ):
-    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     values = np.arange(64 * 64).reshape(64, 64)
     a = xa.from_array(values, chunks=(1, 64))
     assert sum(p.n_templates for p in xa.rechunk_plan(a, **arguments).passes) == n_templates
@@ -336,7 +336,7 @@ def test_interrupted_work_goes_on_or_starts_anew(
 
 
 def test_only_two_passes_are_on_the_disk_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     values = np.arange(64 * 64).reshape(64, 64)
     a = xa.from_array(values, chunks=(1, 64))
     arguments = {"chunks": (64, 1), "max_memory": 2 * 8 * 64}
@@ -398,7 +398,7 @@ def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_left_of_other_elements_is_not_used(tmp_path, monkeypatch, one, other):
-    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     arguments = {"chunks": (16, 4), "max_memory": 6000}
     a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(8, 8))
     with monkeypatch.context() as patch:
@@ -441,7 +441,7 @@ xa.rechunk(sys.argv[1], sys.argv[2] or None, chunks=(64, 1), max_memory=4096,
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_killed_work_goes_on(tmp_path, script, monkeypatch, capsys, in_place):
-    monkeypatch.setattr(limits, "step_bytes", 1 << 23)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1 << 23)
     values = np.arange(64 * 64).reshape(64, 64)
     xa.from_array(values, tmp_path / "old", chunks=(1, 64)).close()
     path = "" if in_place else str(tmp_path / "new")
@@ -738,7 +738,7 @@ def test_workers(tmp_path):
 
 def share_all(monkeypatch):
     """Have threads share what is not worth it otherwise."""
-    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     monkeypatch.setattr(limits, "share_bytes", 1)
 
 

@@ -174,10 +174,7 @@ def test_rooms():
     inside = {p.name for p in ROOT.iterdir() if p.name != "__pycache__"}
     files = {"__init__.py", "__main__.py", "py.typed"}
     assert inside - files == set(FLOOR) - {"extarray"}
-    # Four are beside the seventeen of the house: `formats`, which nothing but the face needs;
-    # `view`, a server and a page in the browser, which only the command line calls; `stores`,
-    # which arrays offer as methods, so that it cannot stand above the face as `interop` does; and
-    # `apps`, programs of scientists on the public face, which only the command line calls.
+    # Four are beside the seventeen of the house; `docs/design.md` says why.
     assert len(inside - files) <= 21
 
 

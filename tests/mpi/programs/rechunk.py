@@ -22,7 +22,7 @@ comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
 several = comm.size > 1
 # Small arrays go through as many templates and steps as large ones.
-limits.step_bytes = limits.swept_bytes = 1
+limits.rechunk_step_bytes = limits.swept_bytes = 1
 # Two runs shall leave the same bytes, the mark at the end of the file among them.
 rechunk.uuid4 = lambda: uuid.UUID(int=1)
 names = (f"a{i}" for i in itertools.count())
