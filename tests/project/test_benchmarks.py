@@ -239,7 +239,7 @@ def test_hyperspectral_tables(monkeypatch, capsys):
 def test_hyperspectral_speed(script, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(hyperspectral.SIDES, "small", 24)
-    hyperspectral.speed("small", 20, tmp_path, tmp_path / "times.png", 1)
+    hyperspectral.speed("small", 20, tmp_path, tmp_path / "times.png", 1, 1)
     printed = capfd.readouterr().out
     for name in ("PCT", "MNF", "PPI", "N-FINDR", "NNLS"):
         assert f"|{name}|" in printed
