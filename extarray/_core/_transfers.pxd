@@ -39,6 +39,7 @@ cdef class Transfers(ArrayState):
     ) except -1
     cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1
     cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1
+    cdef int _run_cold_visits(self, QueryTables tables, index_t size, index_t total) except -1
     cdef Frame _latest_cuts(self, Frame frame)
     cdef int _read_watched(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _read_points_watched(

@@ -18,10 +18,10 @@ from libc.string cimport memcpy, memset
 
 from ._file cimport ahead_t, end_asking, is_cached
 from ._vectors cimport address_of, axial_t
-from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
+from ._copy cimport GAP_BYTES, STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport QueryTables
 from ._mapping cimport Region, touched_missed, touched_set, touched_take
-from ._visits cimport query_t
+from ._visits cimport place_of_visit, query_t, run_visits
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState, Frame, Writes, frame_t
 from ._threads cimport run_pieces, run_tables, worth_threads
@@ -65,6 +65,7 @@ cdef index_t SCATTERED_BYTES = 1 << 16
 # What is not in the system's cache is asked for ahead: so much of the chunks at a time, and nothing
 # of results so small that to look costs more than it gives.
 cdef index_t AHEAD_BYTES = 1 << 26
+cdef index_t PAGE_BYTES = 1 << 12           # what is brought of a visit, at least
 cdef index_t ASK_BYTES = 1 << 10
 cdef int MOST_PASSING = 31                  # reads between two looks
 cdef index_t FAR_BYTES = 1 << 19            # below this, one look has to do
@@ -372,6 +373,8 @@ cdef class Transfers(ArrayState):
         if query.size < frame.now.file_bytes // SCATTERED_BYTES:
             q.layout.base = q.layout.pages
         q.write = write
+        q.ahead = NULL
+        q.gap = GAP_BYTES
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
             tables.add(factor, (<object> values).strides)
@@ -382,7 +385,10 @@ cdef class Transfers(ArrayState):
             tables.look_up(first, min(total, first + WINDOW))
             if frame.now.verifies and not write:
                 self._verify_visits(frame, q)
-            failure = self._run_visited(tables, size, total)
+            if not write and visits_look_cold(frame.region, q, size, total):
+                failure = self._run_cold_visits(tables, size, total)
+            else:
+                failure = self._run_visited(tables, size, total)
             if failure:
                 break
             if first + WINDOW < total:
@@ -427,6 +433,36 @@ cdef class Transfers(ArrayState):
             first = i * n // parts
             stop = (i + 1) * n // parts
             failure = run_tables(tables, first, stop, worth_threads(min(size, (stop - first) * each)))
+            if failure:
+                break
+        return failure
+
+    cdef int _run_cold_visits(self, QueryTables tables, index_t size, index_t total) except -1:
+        """Do `_run_visited` for what is on the disk: each part is asked for while the one before it is
+        moved."""
+        cdef query_t *q = &tables.query
+        cdef ahead_t ahead
+        cdef index_t each = size // total + PAGE_BYTES, most = max(<index_t> 1, AHEAD_BYTES // each)
+        cdef index_t n = q.n_visits, parts = ceil_div(n, most), i
+        cdef int failure = 0
+        ahead.fd = q.layout.fd
+        ahead.start = ahead.stop = 0
+        ahead.brings_blocks = False
+        q.gap = PAGE_BYTES
+        if q.layout.base != NULL:
+            q.layout.base = q.layout.pages
+        for i in range(parts + 1):
+            if i < parts:
+                q.ahead = &ahead
+                with nogil:
+                    failure = run_visits(q, i * n // parts, (i + 1) * n // parts)
+                    end_asking(&ahead)
+                q.ahead = NULL
+            if i:
+                self._look_for_signals(False)
+                failure = run_tables(
+                    tables, (i - 1) * n // parts, i * n // parts,
+                    worth_threads(min(size, n // parts * each)))
             if failure:
                 break
         return failure
@@ -796,6 +832,26 @@ cdef bint looks_cold(Region region, const job_t *job, index_t size) noexcept:
     if is_cold(job, size):
         region.warm = 0
         return True
+    region.warm = region.passing = min(2 * region.warm + 1, MOST_PASSING)
+    return False
+
+
+cdef bint visits_look_cold(Region region, const query_t *q, index_t size, index_t total) noexcept:
+    """Do `looks_cold` for a query, of `total` visits that move `size` bytes.
+
+    If most of the chunks is moved, the system reads ahead of a mapping as well as can be.
+    """
+    cdef index_t k
+    if q.layout.fd < 0 or size < ASK_BYTES or (
+            q.layout.base != NULL and size // total > q.layout.chunk_bytes // 2):
+        return False
+    if region.passing > 0:
+        region.passing -= 1
+        return False
+    for k in range(3):
+        if not is_cached(q.layout.fd, place_of_visit(q, (q.n_visits - 1) * k // 2)):
+            region.warm = 0
+            return True
     region.warm = region.passing = min(2 * region.warm + 1, MOST_PASSING)
     return False
 

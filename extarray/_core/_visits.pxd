@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from ._copy cimport layout_t
+from ._file cimport ahead_t
 from ._types cimport MAX_NDIM, index_t
 from ._vectors cimport axial_t
 
@@ -48,7 +49,9 @@ cdef struct query_t:
     index_t size                # bytes moved of each element ...
     index_t offset              # ... and where in the element they begin
     index_t stage_limit         # bytes of a chunk that may be staged
+    index_t gap                 # bytes between elements that are read with them, at most
     bint write, stream
+    ahead_t *ahead              # NULL: elements are moved; else the file is asked for them
     # Visits to chunks, by address: the numbers of the combinations of parts.
     index_t n_visits
     index_t *address
@@ -64,4 +67,5 @@ cdef inline int bit_length(index_t n) noexcept nogil:
 
 
 cdef int sort_visits(query_t *q, index_t first) noexcept nogil
+cdef index_t place_of_visit(const query_t *q, index_t i) noexcept nogil
 cdef int run_visits(const query_t *q, index_t first, index_t stop) noexcept nogil

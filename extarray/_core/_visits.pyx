@@ -10,9 +10,10 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from ._file cimport ask_for
 from ._vectors cimport address_of
 from ._copy cimport (
-    GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, reach,
+    GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, reach,
     stage_of, worker_t,
 )
 from ._types cimport MAX_NDIM, index_t
@@ -73,6 +74,7 @@ cdef enum item_t:
     PLACED                      # a list of places in elements, through the table
     MARK                        # note which elements there are; nothing moves
     CALL                        # a system call
+    ASK                         # ask the system for it; nothing moves
 
 
 # What is done in one chunk: `depth` nested loops, and one item inside the innermost.
@@ -116,6 +118,10 @@ cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
             v.chunk, user, v.list, v.entries, v.n_entries, v.size, q.write, L.place + at, L.itemsize)
         return 0
     place = at if L.place == NULL else L.place[at] * L.itemsize
+    if v.kind == ASK:
+        place += L.start + v.place_in_file + q.offset
+        ask_for(q.ahead, place, place + v.size)
+        return 0
     if v.kind == MARK:
         memset(v.marks + place // L.itemsize, 1, max(v.size // L.itemsize, <index_t> 1))
         return 0
@@ -174,6 +180,9 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
             loop.user_step = f.user_step
         v.depth += 1
     join_runs(&v)
+    if q.ahead != NULL:
+        v.kind = ASK
+        return do_loops(&v, 0, at, user)
     failure = reach(L, address, q.write)
     if failure == 0:
         v.chunk = L.base + v.place_in_file + q.offset
@@ -181,6 +190,27 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
     if failure == THROUGH_FILE:
         return through_file(&v, w, at, user)
     return failure
+
+
+cdef index_t place_of_visit(const query_t *q, index_t i) noexcept nogil:
+    """Return where in the file an element lies that a visit moves."""
+    cdef const layout_t *L = &q.layout
+    cdef const factor_t *f
+    cdef const part_t *part
+    cdef index_t at = 0
+    cdef index_t chosen[MAX_NDIM]
+    cdef int k
+    decode(q, q.visit[i], chosen)
+    for k in range(q.n_factors):
+        f = &q.factor[k]
+        part = &f.parts[chosen[k]]
+        if f.entries != NULL:
+            at += xa_place_of(&f.list, f.entries[part.first])
+        else:
+            at += part.first
+    if L.place != NULL:
+        at = L.place[at] * L.itemsize
+    return L.start + q.address[i] * L.chunk_bytes + at
 
 
 cdef void drop_loop(visit_t *v, int k) noexcept nogil:
@@ -313,7 +343,7 @@ cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept 
     if L.place == NULL:
         at -= low
     v.place_in_file += low
-    dense = span <= GAP_BYTES or span <= GAP_FACTOR * items * v.size
+    dense = span <= q.gap or span <= GAP_FACTOR * items * v.size
     if dense and not q.write:
         failure = move_bytes(L, v.chunk, span, v.place_in_file, False)
         if failure:
@@ -331,7 +361,7 @@ cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept 
         if failure == 0:
             failure = move_runs(v, span // L.itemsize, 0)
     else:
-        failure = move_runs(v, span // L.itemsize, GAP_BYTES // L.itemsize)
+        failure = move_runs(v, span // L.itemsize, q.gap // L.itemsize)
         if failure == 0:
             v.chunk += q.offset
             failure = through_memory(v, at, user)

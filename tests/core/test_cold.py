@@ -23,6 +23,13 @@ PAGE = 4096
 SELECTIONS = {
     "elements": ([(i * 37 % 192, i * 53 % 128, i * 71 % 160) for i in range(40)], 40 * PAGE),
     "points": ([([5, 100, 190], [7, 90, 127], [9, 100, 159])], 3 * PAGE),
+    "many points": (
+        [tuple(np.random.default_rng(1).integers(0, SHAPE, (400, 3)).T.tolist())],
+        400 * PAGE,
+    ),
+    "planes of a mask": ([np.isin(np.arange(192), [3, 70, 71, 180])], 4 * 6 * 5 * PAGE),
+    "planes of a list": ([[180, 3, 71, 70]], 4 * 6 * 5 * PAGE),
+    "rows and columns": ([np.s_[[9, 80, 150], :, 3]], 9 * 64 * PAGE),
     "a small box": ([np.s_[60:70, 60:70, 60:70]], 8 * 6 * 2 * PAGE),
     "a box": ([np.s_[30:94, 30:94, 30:94]], 8 * 34 * 4 * PAGE),
     "whole chunks": ([np.s_[64:128, :64, 64:128], np.s_[:64, 64:, :64]], 2 << 20),
