@@ -1,1 +1,1 @@
-# Everything of this module is for others of the core.
+# Axial vectors for kernels: everything of this module is for others of the core.

@@ -1,1 +1,1 @@
-# Everything of this module is for others of the core.
+# Visits of a query to chunks: everything of this module is for others of the core.

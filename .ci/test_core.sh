@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# The fast tests of the core on an installed package: NumPy and the extra `test-core` are all they need,
+# no compiler and no other process.  cibuildwheel runs this on each wheel.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# The plain command: with `python -m` the checkout, which is not built, would be found first.
+exec pytest -n auto -m "not slow and not process and not mpi" \
+    tests/{core,grid,format,selection,storage,streaming,numpy_api,array,maintenance,fuzz}
