@@ -9,7 +9,7 @@ A module a figure, a table, or a claim that has neither; ``python -m benchmarks.
 ``candidates``
     Who stores the arrays: ours, conventional ones, HDF5, netCDF, zarr.
 ``histories``, ``static_access``, ``orders_of_access``, ``ranks``, ``stages``, ``conversions``,
-``spectral``, ``endmember_tables``
+``spectral``, ``endmember_tables``, ``accuracies``
     What several experiments do alike.
 ``page``
     Plots, tables and verdicts as a page.
@@ -48,6 +48,7 @@ EXPERIMENTS = (
     "claim_12_cubical",
     "claim_17_readers",
     "claim_20_mapping",
+    "claim_22_accuracy",
     "claim_24_swaths",
     "claim_25_scan",
     "claim_26_cube",

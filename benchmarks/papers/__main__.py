@@ -35,10 +35,10 @@ GIB = 2**30
 DISK = {"tiny": 0.1, "small": 3.0, "full": 200.0}
 
 
-def measure(experiment: ModuleType, scale: str, parent: Path) -> Report:
+def measure(experiment: ModuleType, scale: str, parent: Path, data: Path | None) -> Report:
     """Run an experiment in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="extarray-papers-", dir=parent) as folder:
-        work = Work(scale, Path(folder))
+        work = Work(scale, Path(folder), data)
         report: Report = experiment.run(work)
     return replace(report, notes=[*report.notes, *work.notes])
 
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add(
         "--folder", type=Path, help="where files go while measuring (default: the temporary folder)"
     )
+    add("--data", type=Path, help="folder of scenes, as for benchmarks.hyperspectral")
     add("--page", type=Path, default=Path("papers.md"), help="to be written (default: %(default)s)")
     add("--pictures", type=Path, help="their folder (default: papers beside the page)")
     options = parser.parse_args(arguments)
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"[{number:2}/{len(names)}] {experiment.TITLE} ... ", end="", flush=True)
         start = time.monotonic()
         try:
-            report = measure(experiment, options.scale, parent)
+            report = measure(experiment, options.scale, parent, options.data)
         except Unsupported as error:
             report = Report(notes=[f"Not measured: {error}."])
         except Exception as error:

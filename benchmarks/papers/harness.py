@@ -61,10 +61,11 @@ class Report:
 
 @dataclass
 class Work:
-    """The scale of a run, an empty folder for files, and what could not be measured."""
+    """The scale of a run, folders for files and of data, and what could not be measured."""
 
     scale: str
     folder: Path
+    data: Path | None = None
     notes: list[str] = field(default_factory=list)
     _made: int = 0
 

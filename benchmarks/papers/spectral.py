@@ -21,6 +21,7 @@ import numpy as np
 import extarray as xa
 from extarray.apps import hyperspectral
 
+from ..hyperspectral import Scene, synthetic
 from ..sizes import Unsupported
 from .harness import generator
 
@@ -35,41 +36,12 @@ METHODS: dict[str, Method] = {
 }
 
 
-class Scene(NamedTuple):
-    """A made scene: pixels, spectra of the materials, and the class of each pixel, from 1."""
-
-    data: np.ndarray
-    spectra: np.ndarray
-    truth: np.ndarray
-
-
-def made(rows: int, columns: int, bands: int, classes: int, seed: int = 0) -> Scene:
-    """Fields of one material each, mixed at their borders, with noise of one per cent."""
-    rng = generator(seed)
-    places = np.linspace(0, 1, bands)
-    bumps = rng.random((classes, 6, 3))
-    spectra = 0.2 + sum(
-        bumps[:, i, :1]
-        * np.exp(-(((places - bumps[:, i, 1:2]) / (0.04 + bumps[:, i, 2:] / 4)) ** 2))
-        for i in range(6)
-    )
-    # A pixel belongs to the nearest of some centres, several for each material.
-    centres = rng.random((4 * classes, 2)) * (rows, columns)
+def made(rows: int, columns: int, bands: int, classes: int) -> Scene:
+    """Mix a scene of fields of one class each: a pixel belongs to the nearest of some centres."""
+    centres = generator().random((4 * classes, 2)) * (rows, columns)
     grid = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1)
-    away = ((grid[:, :, None] - centres) ** 2).sum(-1)
-    truth = away.argmin(-1) % classes
-    parts = np.eye(classes)[truth]
-    for _ in range(2):  # mixed with the neighbours
-        parts = (
-            parts
-            + np.roll(parts, 1, 0)
-            + np.roll(parts, -1, 0)
-            + np.roll(parts, 1, 1)
-            + np.roll(parts, -1, 1)
-        ) / 5
-    data = parts @ spectra
-    data *= 1 + 0.01 * rng.standard_normal(data.shape)
-    return Scene(data, spectra, truth + 1)
+    nearest = ((grid[:, :, None] - centres) ** 2).sum(-1).argmin(-1)
+    return synthetic("made", nearest % classes + 1, bands)
 
 
 class Found(NamedTuple):
@@ -83,7 +55,8 @@ class Found(NamedTuple):
 def judge(a: Any, scene: Scene, endmembers: np.ndarray) -> Found:
     """Compare with what is known: by pixels, by the sizes of classes alone, and by spectra."""
     matching = hyperspectral.match(endmembers, scene.spectra)
-    labels = hyperspectral.classify(a, endmembers[matching.order], "nnls")[...]
+    classes = np.unique(scene.truth)
+    labels = hyperspectral.classify(a, endmembers[matching.order], classes=classes)[...]
     by_pixel = hyperspectral.accuracy(labels, scene.truth).overall
     counts = [
         np.bincount(x.reshape(-1), minlength=len(scene.spectra) + 1) for x in (labels, scene.truth)

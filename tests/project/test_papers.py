@@ -15,6 +15,8 @@ import pytest
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
 from benchmarks.papers import EXPERIMENTS
+from benchmarks.papers.accuracies import judged as accuracies_judged
+from benchmarks.papers.accuracies import sections
 from benchmarks.papers.claims import CLAIMS
 from benchmarks.papers.harness import Chart, Report, verdict
 from benchmarks.papers.page import judged, load, table, write
@@ -95,6 +97,20 @@ def test_one_experiment_is_measured_again_and_the_others_stay(tmp_path):
     found = load(tmp_path / "page")
     assert list(found) == list(EXPERIMENTS[:2])
     assert found[EXPERIMENTS[1]] == reports[EXPERIMENTS[1]]
+
+
+def test_scenes_are_told_apart_in_what_is_printed():
+    text = (
+        "note\n\n## A: 2 x 2, real\n\n|method|overall %|kappa|histogram %|angle|\n|-|-|-|-|-|\n"
+        "|PPI|90.5|0.9|80.0|1.90°|\n|N-FINDR|99|1|98.9|0.60°|\n|AMEE|95|1|57.3|9.44°|\n"
+        "\n|class|truth|PPI|\n|-|-|-|\n|PPI|1|2|\n\n## B: 3 x 3\n\n|PPI|1|\n"
+    )
+    found = sections(text)
+    assert list(found) == ["A", "B"]
+    assert found["A"].value("PPI", 0) == 90.5 and found["A"].value("AMEE", 3) == 9.44
+    assert "|PPI|1|2|" in found["A"].text and found["B"].rows == {"PPI": ["1"]}
+    judged_so = accuracies_judged(found, ["A"])
+    assert (judged_so.claim, judged_so.holds) == (22, "in part")
 
 
 def test_a_chart_becomes_a_table():
