@@ -5,7 +5,7 @@ Components and statistics (`pct`, `mnf`), the number of endmembers (`hfc`, `hysi
 `sam`, `classify`), and how right they are (`match`, `accuracy`).
 
 Every function takes an ExtArray or an array of three axes, goes through it block by block, and
-gives the same bits on any number of ranks.
+gives the same bits on any number of ranks, with as many threads of BLAS each.
 """
 
 from extarray.apps.hyperspectral_classes import (

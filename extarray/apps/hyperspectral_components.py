@@ -104,7 +104,8 @@ def pct(
         The axis of the bands.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; all call this, with the same arguments, and get the same result,
-        to the bit, whatever their number.  Default: those that have `a` open together.
+        to the bit, whatever their number, where they have as many threads of BLAS.  Default: those
+        that have `a` open together.
     max_memory : int or str, optional
         Bytes of temporary memory a rank, such as ``"256 MiB"``.  Default:
         `extarray.config.max_memory`.

@@ -165,6 +165,8 @@ class Growing:
             The scene has become smaller, or grown at the start of an axis: begin anew.
         ClosedError
             The analysis is closed.
+        ArgumentError
+            What arrived has values that are no finite numbers; an update takes it up when they are.
         """
         if self._closed:
             raise ClosedError("the analysis is closed; begin a new one")
@@ -183,15 +185,19 @@ class Growing:
         if (rows, columns, bands) == self.shape or not rows * columns * bands:
             return False
         old_rows, old_columns, old_bands = self.shape
-        if self.count and bands > old_bands:
-            self._add_bands(old_bands, bands)
-        if self.count and rows > old_rows:
-            self._add_pixels(slice(old_rows, rows), slice(0, old_columns), bands)
+        # Each step is noted: if the next one cannot be taken, nothing is taken up twice later.
         if not self.count:
             self._add_pixels(slice(0, rows), slice(0, columns), bands)
-        elif columns > old_columns:
+            self.shape = rows, columns, bands
+        if bands > self.shape[2]:
+            self._add_bands(old_bands, bands)
+            self.shape = old_rows, old_columns, bands
+        if rows > self.shape[0]:
+            self._add_pixels(slice(old_rows, rows), slice(0, old_columns), bands)
+            self.shape = rows, old_columns, bands
+        if columns > self.shape[1]:
             self._add_pixels(slice(0, rows), slice(old_columns, columns), bands)
-        self.shape = rows, columns, bands
+            self.shape = rows, columns, bands
         self._find()
         return True
 

@@ -117,6 +117,22 @@ def test_what_cannot_be_taken_up(made):
         hs.Growing(a[0], 3)
 
 
+def test_what_is_no_number_is_taken_up_later(made):
+    data = made.data.copy()
+    data[20, 25, 3] = np.nan
+    scene = Counted(data)
+    scene.shape = (6, 10, 20)
+    with hs.Growing(scene, 4) as live:
+        scene.shape = data.shape
+        for _ in range(2):  # the rows were taken up, the columns not
+            with pytest.raises(ArgumentError, match="no finite numbers"):
+                live.update()
+            assert live.shape == (24, 10, 20) and live.count == 240
+        data[20, 25, 3] = 1.0
+        assert live.update() and live.count == 24 * 30
+        np.testing.assert_allclose(live.mean, data.mean(axis=(0, 1)))
+
+
 def test_a_scene_without_variance_has_no_endmembers():
     with hs.Growing(np.ones((4, 5, 6)), 3) as live:
         assert live.count == 20 and len(live.positions) == 0
