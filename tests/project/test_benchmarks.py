@@ -19,6 +19,7 @@ from benchmarks import (
     acquisition,
     cold,
     formats,
+    growing,
     hyperspectral,
     rechunk,
     schemes,
@@ -330,4 +331,19 @@ def test_cold_reads_tell_what_the_disk_delivers(tmp_path, capsys):
     found = json.loads(figures.read_text())
     assert [len(times) for times in found.values()] == [3, 3]
     assert "Megabytes delivered" in capsys.readouterr().out
+    assert [*tmp_path.iterdir()] == [figures]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_workload_of_growth_runs_in_each_library(tmp_path, capsys):
+    figures = tmp_path / "figures.json"
+    growing.main(
+        ["--elements", "2000", "--ndim", "2", "--rounds", "1"]
+        + ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+    )
+    found = json.loads(figures.read_text())["2"]
+    assert set(found) == set(growing.CANDIDATES)
+    assert all(rounds[0] > 0 for rounds in found.values())
+    assert "last / first tenth" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == [figures]
