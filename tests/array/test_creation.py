@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
