@@ -66,7 +66,7 @@ class Writers(Protocol):
     ----------
     resizing : context manager
         For changes of the bounds.
-    commits : context manager
+    committing : context manager
         For commits that leave the bounds.
     steady : RLock
         To see bounds that stay.
@@ -75,7 +75,7 @@ class Writers(Protocol):
     @property
     def resizing(self) -> AbstractContextManager[Any]: ...
     @property
-    def commits(self) -> AbstractContextManager[Any]: ...
+    def committing(self) -> AbstractContextManager[Any]: ...
     @property
     def steady(self) -> RLock: ...
     def open(
@@ -228,7 +228,7 @@ def set_policy(array: Stored, growth: GrowthPolicy) -> None:
 def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
     """Commit the attributes that `change` gives; None: they stay."""
     # Threads lose none of each other's changes.
-    with array._writers.commits:
+    with array._writers.committing:
         attrs = change()
         if attrs is not None:
             array._check("change the attributes of")

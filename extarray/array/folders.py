@@ -20,7 +20,7 @@ from extarray.array import facts
 from extarray.array.array import ExtArray
 from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
-from extarray.array.life import check_free
+from extarray.array.life import check_not_held
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES
 from extarray.common.errors import (
@@ -734,7 +734,7 @@ def pack(
         raise ArgumentError(
             f"cannot pack {source._name()} under a communicator; open it in one process"
         )
-    check_free(source, "pack")
+    check_not_held(source, "pack")
     if source.mode == "r+":
         source.flush()
     name = source.path.name if source.path is not None else target.stem

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray.array.creation import open as open_array
 from extarray.array.group import commit, locked, moments
-from extarray.array.life import check_free
+from extarray.array.life import check_not_held
 from extarray.common.errors import (
     AxisError,
     ClosedError,
@@ -168,7 +168,7 @@ class Session:
         with self.lock:
             arrays = self.hold_all(key, kind)
             for array in arrays:
-                check_free(array, "delete")
+                check_not_held(array, "delete")
             if kind == ARRAY:
                 _files(arrays[0]).remove()
             else:
@@ -180,7 +180,7 @@ class Session:
         """Give a member another key, and its files the path that belongs to it."""
         arrays = self.hold_all(key, kind)
         for array in arrays:
-            check_free(array, "move")
+            check_not_held(array, "move")
         if kind == ARRAY:
             _files(arrays[0]).move(new, False)
         else:
@@ -282,7 +282,7 @@ class Session:
                 found = {name: self._open_one(name) for name in names}
             mine = {name: array for name, array in found.items() if array is not None}
             for array in mine.values():
-                check_free(array, "pack")
+                check_not_held(array, "pack")
                 if array.mode == "r+":
                     array.flush()
             writers = {name: array for name, array in mine.items() if array.mode == "r+"}

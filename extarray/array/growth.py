@@ -8,6 +8,7 @@ bounds.  `follow` is the other side: it waits for what arrives while others let 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeVar
@@ -16,12 +17,13 @@ import numpy as np
 
 from extarray._core._history import with_axis
 from extarray._core._transfers import note_written
-from extarray.array.facts import Stored
-from extarray.array.life import Living, attach_store, check_free, places_of, take_layout
+from extarray.array.facts import Stored, check_sole
+from extarray.array.life import Living, attach_store, check_not_held, places_of, take_layout
 from extarray.array.resizing import (
     Side,
     carry_out,
     count,
+    filling_error,
     is_start,
 )
 from extarray.common.arguments import as_int
@@ -75,7 +77,7 @@ _later = LazyImports({"extarray.storage.lock": "check_timeout"})
 
 _T = TypeVar("_T")
 
-# Kinds of types that elements of lists become, by their kinds.
+# Kinds of dtypes that elements of lists may be converted to, by their own kinds.
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
 # Seconds between two looks: short after news, longer while there are none.
 _SHORTEST, _LONGEST = 0.0005, 0.05
@@ -88,7 +90,7 @@ def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
     first = is_start(side)
     with array._writers.resizing:
         array._check("extend")
-        if n:
+        if n:  # as `grow` does, which would be one call more in each growth
             carry_out(array, along_axis(array._store.now.state, array.chunks, j, n, first, LIMIT))
 
 
@@ -321,15 +323,10 @@ def add_axis(
     at, extent = as_int(position, "position"), as_int(chunk, "chunk")
     with array._writers.resizing:
         array._check("add an axis to")
-        check_free(array, "add an axis to")
-        if array._store.now.others is not None:
-            raise ArgumentError(
-                f"cannot add an axis to {array._name()} while writers share it; open it alone"
-            )
+        check_not_held(array, "add an axis to")
+        check_sole(array, f"add an axis to {array._name()}")
         if array._filling:
-            raise ArgumentError(
-                f"cannot add an axis to {array._name()} in the midst of an append to it"
-            )
+            raise filling_error(array, "add an axis to")
         ndim, store = array.ndim, array._store
         if not -(ndim + 1) <= at <= ndim:
             raise AxisError(at, ndim + 1)
@@ -506,7 +503,7 @@ def _read_parts(
             low, high = max(low, -zero), min(high, shape[axis] - zero)
             if low >= high:
                 return
-            layer = array.itemsize * int(np.prod(shape)) // max(1, shape[axis])
+            layer = array.itemsize * math.prod(shape) // max(1, shape[axis])
             stop = min(high, low + max(1, config.max_memory // max(1, layer)))
             selection = tuple(
                 slice(low + zero, stop + zero) if i == axis else slice(0, n)

@@ -58,7 +58,7 @@ __all__ = [
     "Host",
     "Living",
     "attach_store",
-    "check_free",
+    "check_not_held",
     "close",
     "flush",
     "flush_store",
@@ -517,19 +517,20 @@ def _become_successor(array: Any) -> None:
 # -- ends ----------------------------------------------------------------------------------------
 
 
-def check_free(array: Living, what: str) -> None:
+def check_not_held(array: Living, what: str) -> None:
     """Raise in the midst of a commit of several arrays."""
     if array._store.now.held is not None:
         raise ArgumentError(
-            f"cannot {what} {array._name()} inside a block of extarray.commit; do it behind"
+            f"cannot {what} {array._name()} inside a block of extarray.commit; do it "
+            "after the block"
         )
 
 
 def flush(array: Living) -> None:
     """Bring everything to the disk; see `ExtArray.flush`."""
-    with array._writers.commits:
+    with array._writers.committing:
         array._check()
-        check_free(array, "flush")
+        check_not_held(array, "flush")
         array._flush()
 
 
@@ -553,7 +554,7 @@ def flush_store(array: Living, last: bool) -> None:
 def close(array: Living) -> None:
     """Let go of the files and of the writer's lock; see `ExtArray.close`."""
     with array._writers.resizing:
-        check_free(array, "close")
+        check_not_held(array, "close")
         sums = array._store.now.sums
         try:
             if not array.closed and array._store.now.mode == "r+":

@@ -16,7 +16,7 @@ from extarray.array.array import ExtArray
 from extarray.array.copies import Made, elements_of
 from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
-from extarray.array.life import check_free
+from extarray.array.life import check_not_held
 from extarray.array.together import together
 from extarray.common.arguments import as_axis, parse_bytes
 from extarray.common.config import config
@@ -295,7 +295,7 @@ def _writable(src: Any) -> ExtArray:
         if src.path is None:
             raise ArgumentError("an array in memory has no files to replace; leave in_place away")
         src._check_sole(f"replace {src._name()}")
-        check_free(src, "replace")
+        check_not_held(src, "replace")
         if src.mode == "r+":
             return src
         files = src._store.files

@@ -127,11 +127,9 @@ def count(by: SupportsIndex) -> int:
     return n
 
 
-def filling_error(array: Resizable) -> ArgumentError:
-    """Return the error for a change of bounds by what reads the data that are being appended."""
-    return ArgumentError(
-        f"cannot change the bounds of {array._name()} in the midst of an append to it"
-    )
+def filling_error(array: Resizable, what: str = "change the bounds of") -> ArgumentError:
+    """Return the error for a change by what reads the data that are being appended."""
+    return ArgumentError(f"cannot {what} {array._name()} in the midst of an append to it")
 
 
 # -- the transaction -----------------------------------------------------------------------------
@@ -296,7 +294,7 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
     if held is not None and not held.cut.isdisjoint(change.sides(outwards=True)):
         raise ArgumentError(
             f"cannot grow {array._name()} where this block of extarray.commit has cut it: what was "
-            "cut off is needed until the end of the block; grow behind it"
+            "cut off is needed until the end of the block; grow after it"
         )
     if store.commits is not None:
         store.commits.begin_renewal()

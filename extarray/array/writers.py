@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Alone", "Elements", "Shared"]
 
 _later = LazyImports(
-    {"extarray.storage.file_store": "FileStore", "extarray.storage.sharing": "Elements Sharing"}
+    {"extarray.storage.file_store": "FileStore", "extarray.storage.sharing": "FileElements Sharing"}
 )
 
 
@@ -55,7 +55,7 @@ class Alone:
     A change of the bounds, or a read before a write, is one step: three times the same lock.
     """
 
-    __slots__ = ("commits", "resizing", "steady")
+    __slots__ = ("committing", "resizing", "steady")
 
     append = staticmethod(growth.append)
     refresh = staticmethod(life.refresh)
@@ -85,7 +85,7 @@ class Alone:
 
     def make_locks(self) -> None:
         """Make a fresh lock."""
-        self.resizing = self.commits = self.steady = threading.RLock()
+        self.resizing = self.committing = self.steady = threading.RLock()
 
     def is_still(self) -> bool:
         """Tell whether no other thread holds the lock, and take it."""
@@ -120,7 +120,7 @@ class Elements(Alone):
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files beside whoever commits."""
         # Nothing is built on what was found, so it is left to them to bring it to the disk.
-        files = _later.Elements(self._told)
+        files = _later.FileElements(self._told)
         return _open_beside(files, path, mode, timeout, engine, durability, verify)
 
     def flush(self, array: Any) -> None:
@@ -194,7 +194,7 @@ class Shared:
         return self._step(alone=True)
 
     @property
-    def commits(self) -> AbstractContextManager[Any]:
+    def committing(self) -> AbstractContextManager[Any]:
         """A step that leaves the bounds."""
         return self._step(alone=False)
 
@@ -238,7 +238,7 @@ class Shared:
     def _conclude(self, array: Any) -> None:
         """Tidy up after a step."""
         if self._others.ticket:
-            self._give_up(array)
+            self._drop_turn(array)
         if self._others.is_committing():
             with contextlib.suppress(OSError):  # a later step does it
                 self._give_back_all(array)
@@ -249,9 +249,9 @@ class Shared:
         if self._others.is_committing():
             self._others.end_commit()
 
-    def _give_up(self, array: Any) -> None:
+    def _drop_turn(self, array: Any) -> None:
         """End a turn that failed, and tidy up after it."""
-        self._others.give_up()
+        self._others.drop_turn()
         with contextlib.suppress(ExtArrayError):  # or else the next writer does
             if self._others.is_committing():
                 self._take_up(array)
@@ -299,7 +299,7 @@ class Shared:
         j = array._axis(axis)
         at_start = is_start(side)
         values = as_source(data, array.dtype, lambda: array.fill_value)
-        with self.commits:
+        with self.committing:
             array._check("append to")
             beside = WriterKind.APPENDS, j, at_start
             if any((w.kind, w.axis, w.at_start) != beside for w in self._others.queue):
@@ -450,7 +450,7 @@ class Shared:
     def close(self, array: Any) -> None:
         """Let go of the files and of the writer's locks."""
         with self._turn:
-            with contextlib.suppress(ExtArrayError), self.commits:
+            with contextlib.suppress(ExtArrayError), self.committing:
                 pass  # the last moment to give back what was cut off
             with self.steady:
                 let_go(array)

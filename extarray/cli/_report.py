@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ def print_start(
     print(f"Scene    {scene.title}: {by(data.shape)} {data.dtype}, {format_bytes(data.nbytes)}")
     if scene.credit:
         print(f"         {scene.credit}")
-    nbytes = int(np.prod(chunks)) * data.itemsize
+    nbytes = math.prod(chunks) * data.itemsize
     print(f"Array    {path}.xmd, {path}.xta: chunks of {by(chunks)}, {format_bytes(nbytes)} each")
     counts = [sum(arrival.axis == axis for arrival in arrivals) for axis in range(3)]
     print(

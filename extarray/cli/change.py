@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,7 +162,7 @@ class _Counted:
     def __init__(self, values: Any) -> None:
         self._values = values
         self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
-        total = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        total = math.prod(self.shape) * self.dtype.itemsize
         self._progress = Progress(max(1, total), "append", True)
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import sys
@@ -160,7 +161,7 @@ def _piped() -> Source:
 
     def read(box: tuple[slice, ...]) -> Any:
         extents = [part.stop - part.start for part in box]
-        nbytes = int(np.prod(extents, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(extents) * dtype.itemsize
         got = stream.read(nbytes)
         if len(got) < nbytes:
             raise FormatError(f"{_STDIN} ends {nbytes - len(got)} bytes or more too early")

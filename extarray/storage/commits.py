@@ -196,7 +196,7 @@ class Committer:
         self.blocks_end = len(image)
         self._rooms = set()
 
-    def have_block(self, kind: BlockKind) -> int:
+    def ensure_block(self, kind: BlockKind) -> int:
         """Return the offset of an optional block; make it, of zeros, where there is none."""
         pair = self.pair
         blocks = pair.blocks()
@@ -258,7 +258,7 @@ class Committer:
 
     # -- a writer takes over -----------------------------------------------------------------------
 
-    def see_blocks(self) -> None:
+    def find_blocks(self) -> None:
         """Find where the optional blocks are, which a state does not tell."""
         pair = self.pair
         places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]

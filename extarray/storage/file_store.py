@@ -79,17 +79,17 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 
-class Writers(Protocol):
+class FileWriters(Protocol):
     """A policy: how the writers of a pair of files get along, as their stores ask it.
 
     Attributes
     ----------
-    commits : bool
+    may_commit : bool
         They commit; if not, they write elements inside the bounds, and follow whoever commits.
     """
 
     @property
-    def commits(self) -> bool: ...
+    def may_commit(self) -> bool: ...
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the lock that writing needs, on ``.xmd``."""
 
@@ -97,16 +97,16 @@ class Writers(Protocol):
         """Prepare to write, with the lock held, in the state that was found in a slot."""
 
     def end(self, store: FileStore) -> None:
-        """Leave the files as the next writer likes to find them, and drop the lock."""
+        """Leave the files in a clean state for the next writer, and drop the lock."""
 
     def forked(self) -> None:
-        """Let go, in a forked child, which only reads, of what threads of the parent held."""
+        """In a forked child (read-only), drop locks held by the parent's threads."""
 
 
-class Alone:
+class FileAlone:
     """The policy of the one writer of a pair of files."""
 
-    commits = True
+    may_commit = True
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the writer's lock."""
@@ -115,7 +115,7 @@ class Alone:
     def begin(self, store: FileStore, slot: int) -> None:
         """Take over the files from the last writer, which may not have ended of its own accord."""
         pair, commits = store.now, store.commits
-        commits.see_blocks()
+        commits.find_blocks()
         commits.take_over(partial(store.group.resolve_pendings, slot))
         if not pair.state.sealed:
             # The last writer died, perhaps in the midst of an append, or after a cut.
@@ -142,7 +142,7 @@ class Alone:
         """Do nothing: the lock is the parent's."""
 
 
-ALONE = Alone()
+ALONE = FileAlone()
 
 
 class FileStore:
@@ -153,7 +153,7 @@ class FileStore:
     Parameters
     ----------
     pair : Pair
-    writers : Writers, optional
+    writers : FileWriters, optional
         The policy; none: there is one writer.
 
     Attributes
@@ -164,7 +164,7 @@ class FileStore:
         The parts; `GroupShare` is that in a commit of several arrays.
     """
 
-    def __init__(self, pair: Pair, writers: Writers | None = None) -> None:
+    def __init__(self, pair: Pair, writers: FileWriters | None = None) -> None:
         self.now = pair
         self.writers = writers or ALONE
         self.states = states = StateReader(pair)
@@ -350,7 +350,7 @@ class FileStore:
         engine: str,
         durability: str,
         verify: str | None = None,
-        writers: Writers | None = None,
+        writers: FileWriters | None = None,
     ) -> tuple[Self, Axial]:
         """Open a pair of files."""
         timeout = lock.check_timeout(timeout)
@@ -396,7 +396,7 @@ class FileStore:
     def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
         """Open the files; with `recover`, in a state that a power cut has spared."""
         pair = self.now
-        commits = writable and self.writers.commits
+        commits = writable and self.writers.may_commit
         metadata, data = file_names(pair.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
         try:

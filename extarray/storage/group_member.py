@@ -149,7 +149,7 @@ class GroupShare:
         ]
         data = encode_members(members)
         with family("cannot commit '{}' with others", pair.path):
-            offset = self._commits.have_block(BlockKind.GROUP)
+            offset = self._commits.ensure_block(BlockKind.GROUP)
             if pair.metadata.read(BLOCK, offset).startswith(data):
                 return
             self.conclude_members({uuid for uuid, _ in members})
@@ -211,7 +211,7 @@ class GroupShare:
         assert pair.held is not None
         path = os.path.relpath(coordinator.pair.real_path, pair.folder)
         with family("cannot commit '{}' with others", pair.path):
-            group_block = self._commits.have_block(BlockKind.GROUP)
+            group_block = self._commits.ensure_block(BlockKind.GROUP)
             state = self._outcome()
             data = encode_pending(
                 Pending(state, group, coordinator.pair.header.uuid, os.fsencode(path))
@@ -301,8 +301,7 @@ class GroupShare:
         """Bring ``.xta`` to the disk in the length that a state needs."""
         pair = self.pair
         if state.data_bytes > self._commits.safe_bytes or pair.is_durable:
-            pair.data.datasync()
-            self._commits.safe_bytes = state.data_bytes
+            self._commits.sync_data()
 
     # -- pending states that are found -----------------------------------------------------------
 

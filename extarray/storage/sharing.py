@@ -8,7 +8,7 @@ An append takes a *turn*: it gets a ticket and a place behind all places that we
 writes its elements there without a lock, and is committed when those with earlier tickets have been
 committed or have died.  A change that must be alone waits in the same queue.
 
-Those who write elements inside the bounds, and nothing else, take no part in this: `Elements`.
+Those who write elements inside the bounds, and nothing else, take no part in this: `FileElements`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from extarray.storage.space import Allocator
     from extarray.storage.states import StateReader
 
-__all__ = ["ElementSums", "Elements", "Sharing"]
+__all__ = ["ElementSums", "FileElements", "Sharing"]
 
 
 class ElementSums(Sums):
@@ -91,6 +91,7 @@ class ElementSums(Sums):
 
     @in_doubt.setter
     def in_doubt(self, value: bool) -> None:
+        # True is not enough to be sure: `doubt` alone looks whether a writer keeps sums by itself.
         self._is_sure = self._is_sure and value
 
     def _read(self) -> tuple[bool, list[int]]:
@@ -127,7 +128,7 @@ class ElementSums(Sums):
             )
 
 
-class Elements:
+class FileElements:
     """The policy of those who write elements inside the bounds, beside whoever commits.
 
     There is nothing that they must know of each other: a write touches the bytes of its own
@@ -141,7 +142,7 @@ class Elements:
         The array's writer, if there is one, knows of this process.
     """
 
-    commits = False
+    may_commit = False
 
     def __init__(self, told: bool = False) -> None:
         self._told = told
@@ -177,7 +178,7 @@ class Sharing:
         Others that have turns, in the order of their tickets, as of the last `take_up`.
     """
 
-    commits = True
+    may_commit = True
 
     _pair: Pair
     _states: StateReader
@@ -218,14 +219,14 @@ class Sharing:
         commits.may_be_sealed = True  # others seal, and may die before a seal is gone
         if not lock.anyone_is_alive(pair.metadata):
             ALONE.begin(store, slot)
-            self._table_at = commits.have_block(BlockKind.WRITERS)
+            self._table_at = commits.ensure_block(BlockKind.WRITERS)
             self._clear_table()
             if pair.unclean:  # the last writer died: those to come must know
                 self._note_remains()
         else:
-            commits.see_blocks()
-            self._table_at = commits.have_block(BlockKind.WRITERS)
-        self._look()
+            commits.find_blocks()
+            self._table_at = commits.ensure_block(BlockKind.WRITERS)
+        self._look_and_tidy()
         # Tickets must not come again while somebody may wait for one.
         before = self._table[self._slot : self._slot + 1]
         self._write_own(seen=pair.state.sequence, ticket=before[0].ticket if before else 0)
@@ -243,10 +244,11 @@ class Sharing:
         with contextlib.suppress(OSError), self.committing():
             try:
                 if self.ticket:
-                    self.give_up()
-                for _, state in self._states.superblocks(LIVE_SLOTS)[:1]:
-                    pair.state, pair.unclean = state, state.unclean
-                self._look()
+                    self.drop_turn()
+                if live := self._states.superblocks(LIVE_SLOTS):
+                    _, pair.state = live[0]
+                    pair.unclean = pair.state.unclean
+                self._look_and_tidy()
                 if lock.anyone_is_alive(pair.metadata):
                     pair.check_length()
                 else:
@@ -260,7 +262,7 @@ class Sharing:
                     lock.release(pair.metadata)
 
     def forked(self) -> None:
-        """Let go, in a forked child, which only reads, of what threads of the parent held."""
+        """In a forked child (read-only), drop locks held by the parent's threads."""
         self.steady = threading.RLock()
         self._has_lock = False
         self.ticket = 0
@@ -275,7 +277,7 @@ class Sharing:
     def begin_commit(self) -> None:
         """Wait until no other writer commits, and keep them from it, unless this thread does."""
         inner = _is_owner(self.steady)  # by a with statement around all of this
-        with OnError(self._give_up, not inner):
+        with OnError(self._unlock, not inner):
             if not inner:
                 self.steady.acquire()
             with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
@@ -286,12 +288,12 @@ class Sharing:
     def end_commit(self) -> None:
         """Let the others commit; also if it is interrupted."""
         took = self._took
-        with OnError(self._give_up, took):
+        with OnError(self._unlock, took):
             self._drop()
             if took:
                 self.steady.release()
 
-    def _give_up(self, outermost: bool) -> None:
+    def _unlock(self, outermost: bool) -> None:
         """Let go of the lock of commits, as far as it was taken and is not given back yet."""
         if _is_owner(self.steady):
             with contextlib.suppress(OSError):
@@ -330,7 +332,7 @@ class Sharing:
         with family("cannot take up what others wrote to '{}'", pair.path):
             is_new = self._following.take_up(axial) is not None
             pair.unclean = pair.state.unclean  # whatever a change that failed has made of it
-            self._look()
+            self._look_and_tidy()
             self._space.length = pair.data.length  # others lengthen and cut, too
         return is_new
 
@@ -343,7 +345,10 @@ class Sharing:
                 self._write_own(seen=self._pair.state.sequence)
 
     def flush_data(self) -> None:
-        """Bring data to the disk, without the lock."""
+        """Bring most of the data to the disk, without the lock.
+
+        Others may lengthen the file meanwhile, so nothing is noted; the flush that follows does it.
+        """
         with family("cannot flush '{}'", self._pair.path):
             self._pair.data.datasync()
 
@@ -375,9 +380,8 @@ class Sharing:
 
     def ahead(self) -> int:
         """Return the first ticket whose turn comes before that of this writer; 0: none."""
-        for writer in self.queue[:1]:
-            if writer.ticket < self.ticket or not self.ticket:
-                return writer.ticket
+        if self.queue and (self.queue[0].ticket < self.ticket or not self.ticket):
+            return self.queue[0].ticket
         return 0
 
     def wait_turn(self, ticket: int) -> None:
@@ -389,9 +393,9 @@ class Sharing:
         """End a turn, under the lock: what it was for is done."""
         with contextlib.suppress(OSError):  # the others will think that it was given up
             self._write_own(kind=WriterKind.IDLE)
-        self.give_up()
+        self.drop_turn()
 
-    def give_up(self) -> None:
+    def drop_turn(self) -> None:
         """End a turn as a writer's death does: whoever looks next deals with what it has left."""
         with self.steady:
             lock.end_turn(self._pair.metadata, self.ticket)
@@ -416,7 +420,7 @@ class Sharing:
 
     # -- the table ---------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _look_and_tidy(self) -> None:
         """Read the table, and deal with the turns that nobody has any more."""
         try:
             self._head, self._table = decode_writers(self._read_table(), self._pair.header.ndim)

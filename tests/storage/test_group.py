@@ -665,3 +665,24 @@ def test_blocks_against_numpy(tmp_path_factory, blocks):
                 twins[number].array = made[number]
     for array in (*made, *readers):
         array.close()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_file_that_was_cut_off_in_the_block_is_not_said_to_be_on_the_disk(tmp_path, alone):
+    """As `flush` and the commit of one array say: what is gone must not read as zeros."""
+    with (
+        xa.create(tmp_path / "data", (2, 3), "i4", chunks=(2, 2), durability="commit") as a,
+        xa.create(tmp_path / "time", (2,), "i8", chunks=4, durability="commit") as b,
+    ):
+        name, before = f"{a.path}.xta", (a.shape, b.shape)
+        with (  # noqa: PT012
+            pytest.raises(xa.errors.TruncatedError, match=r"data.xta' has 0 bytes"),
+            xa.commit([a, b]),
+        ):
+            a.extend(0, 4)
+            if not alone:
+                b.extend(0, 4)
+            whole = os.path.getsize(name)
+            os.truncate(name, 0)
+        assert (a.shape, b.shape) == before
+        os.truncate(name, whole)

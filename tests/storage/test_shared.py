@@ -712,7 +712,7 @@ def test_when_all_have_died(path, engine):
         one, two = share(path, engine), share(path, engine)
         one.append(rows(step))
         policy = two._writers
-        step = policy.commits
+        step = policy.committing
         step.__enter__()
         first = policy._begin_append(two, 0, False, 6)
         two._store.writers.end_commit()
