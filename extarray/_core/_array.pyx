@@ -537,7 +537,7 @@ cdef class ArrayCore(Transfers):
             dims[0] = size // layout.itemsize
             strides[0] = layout.itemsize
         if frame.trust is not None and (frame.now.verifies or frame.sums is not None):
-            if frame.trust.asks(address):
+            if frame.trust.lacks(address):
                 self._verify(frame, np.array([address]))
         owner = lease(region, frame.epoch)
         is_hole = (

@@ -36,7 +36,7 @@ cdef class Trust:
     cdef Touched known
     cdef index_t n_stored       # chunks from this address on are of this session, and known
 
-    cdef inline bint asks(self, index_t address) noexcept:
+    cdef inline bint lacks(self, index_t address) noexcept:
         return address < self.n_stored and not touched_get(self.known.root, address)
 
 

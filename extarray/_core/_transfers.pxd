@@ -30,7 +30,6 @@ cdef class Transfers(ArrayState):
     cdef int _ask(
         self, job_t *job, ahead_t *ahead, const int *low, const int *high, asked_t *asked
     ) except -1
-    cdef int _run_asked(self, const job_t *job, const asked_t *asked) except -1
     cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1
     cdef int _check_transferred(self, Frame frame, int failure, bint write) except -1
     cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1
@@ -50,7 +49,7 @@ cdef class Transfers(ArrayState):
     cdef int _note_box(self, Frame frame, const selection_t *s) except -1
     cdef int _verify_box(self, Frame frame, const selection_t *s) except -1
     cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1
-    cdef index_t _count_asked(self, Frame frame, const selection_t *s) except -1
+    cdef index_t _count_unverified(self, Frame frame, const selection_t *s) except -1
     cdef int _verify_visits(self, Frame frame, const query_t *q) except -1
     cdef int _verify(self, Frame frame, addresses) except -1
     cdef void _note_visits(self, const query_t *q) noexcept

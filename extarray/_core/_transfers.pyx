@@ -62,11 +62,9 @@ cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
 # Points with more than this of the file between them are scattered: reading ahead of each brings what
 # nobody asked for, and reading all in one is no faster.
 cdef index_t SCATTERED_BYTES = 1 << 16
-# What is not in the system's cache is asked for ahead: so much of the chunks at a time, and nothing
-# of results so small that to look costs more than it gives.
-cdef index_t AHEAD_BYTES = 1 << 26
+cdef index_t AHEAD_BYTES = 1 << 26          # of chunks on the disk that are asked for at a time
 cdef index_t PAGE_BYTES = 1 << 12           # what is brought of a visit, at least
-cdef index_t ASK_BYTES = 1 << 10
+cdef index_t ASK_BYTES = 1 << 10            # below this, to look at the cache costs more than it gives
 cdef int MOST_PASSING = 31                  # reads between two looks
 cdef index_t FAR_BYTES = 1 << 19            # below this, one look has to do
 cdef index_t PART_BYTES = 1 << 28           # between parts as large, signals are looked for
@@ -169,7 +167,7 @@ cdef class Transfers(ArrayState):
         cdef int zeros[MAX_NDIM]
         if job.write:
             # An eighth of the memory for what all threads stage of new chunks.
-            limit = config.max_memory // (8 * max(1, config.threads))
+            limit = config.max_memory // (8 * config.threads)
             while job.piece < STAGE and 2 * job.piece <= limit:
                 job.piece *= 2
             job.is_new = job.layout.base != NULL and job.layout.fd >= 0 and job.is_new
@@ -203,7 +201,7 @@ cdef class Transfers(ArrayState):
         ahead.brings_blocks = size >= RELEASE_BYTES and job.layout.base != job.layout.blocks
         job.layout.base = job.layout.blocks if ahead.brings_blocks else job.layout.pages
         failure = self._ask(job, &ahead, zeros, job.n_pieces, &asked)
-        return failure if failure else self._run_asked(job, &asked)
+        return failure if failure else self._run_parts(job, asked.low, asked.high)
 
     cdef int _ask(
         self, job_t *job, ahead_t *ahead, const int *low, const int *high, asked_t *asked
@@ -231,16 +229,12 @@ cdef class Transfers(ArrayState):
             end_asking(ahead)
             job.ahead = NULL
         if failure == 0 and asked.is_there:
-            failure = self._run_asked(job, asked)
+            failure = self._run_parts(job, asked.low, asked.high)
             self._look_for_signals(False)
         memcpy(asked.low, low, sizeof(asked.low))
         memcpy(asked.high, high, sizeof(asked.high))
         asked.is_there = True
         return failure
-
-    cdef int _run_asked(self, const job_t *job, const asked_t *asked) except -1:
-        """Move the pieces that were asked for."""
-        return self._run_parts(job, asked.low, asked.high)
 
     cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1:
         """Run the pieces low ... high - 1 of a job, first one half of them where they are many: between
@@ -368,7 +362,7 @@ cdef class Transfers(ArrayState):
         q.user = values.data
         q.size = q.layout.itemsize if query.field is None else query.field.dtype.itemsize
         q.offset = 0 if query.field is None else query.field.offset
-        q.stage_limit = block_limit() // max(1, config.threads)
+        q.stage_limit = block_limit() // config.threads
         size = query.size * q.size
         if query.size < frame.now.file_bytes // SCATTERED_BYTES:
             q.layout.base = q.layout.pages
@@ -585,18 +579,18 @@ cdef class Transfers(ArrayState):
     cdef int _verify_box(self, Frame frame, const selection_t *s) except -1:
         """Verify the chunks that a selection is in."""
         cdef walk_t w
-        cdef index_t n = self._count_asked(frame, s)
+        cdef index_t n = self._count_unverified(frame, s)
         cdef index_t address, i = 0
-        cdef index_t[::1] asked
+        cdef index_t[::1] found
         if n == 0:
             return 0
         addresses = np.empty(n, np.int64)
-        asked = addresses
+        found = addresses
         begin_walk(&w, &frame.now.layout, s)
         while i < n:
             address = address_of(&frame.vectors.state, w.chunk)
-            if frame.trust.asks(address):
-                asked[i] = address
+            if frame.trust.lacks(address):
+                found[i] = address
                 i += 1
             if not next_chunk(&w, &frame.now.layout):
                 break
@@ -610,7 +604,7 @@ cdef class Transfers(ArrayState):
         outside gets the fill value, if the chunk does not fit.
         """
         cdef walk_t w
-        cdef index_t n = self._count_asked(frame, s)
+        cdef index_t n = self._count_unverified(frame, s)
         cdef index_t address, i = 0, n_parts = 0, n_edges = 0, n_wholes = 0
         cdef index_t[::1] parts, edges, wholes
         cdef int how
@@ -621,7 +615,7 @@ cdef class Transfers(ArrayState):
         begin_walk(&w, &frame.now.layout, s)
         while n_parts + n_edges + n_wholes < n:
             address = address_of(&frame.vectors.state, w.chunk)
-            if frame.trust.asks(address):
+            if frame.trust.lacks(address):
                 how = coverage(&w, &frame.now, s)
                 if how == PART:
                     parts[n_parts] = address
@@ -643,7 +637,7 @@ cdef class Transfers(ArrayState):
             touched_set(frame.trust.known.root, wholes[i])
         return 0
 
-    cdef index_t _count_asked(self, Frame frame, const selection_t *s) except -1:
+    cdef index_t _count_unverified(self, Frame frame, const selection_t *s) except -1:
         """Number of the chunks of a selection that are not known."""
         cdef walk_t w
         cdef index_t n = 0
@@ -652,43 +646,43 @@ cdef class Transfers(ArrayState):
             return 0
         begin_walk(&w, &frame.now.layout, s)
         while True:
-            n += frame.trust.asks(address_of(&frame.vectors.state, w.chunk))
+            n += frame.trust.lacks(address_of(&frame.vectors.state, w.chunk))
             if not next_chunk(&w, &frame.now.layout):
                 return n
 
     cdef int _verify_visits(self, Frame frame, const query_t *q) except -1:
         """Verify the chunks that a query visits."""
         cdef index_t i, n = 0
-        cdef index_t[::1] asked
+        cdef index_t[::1] found
         if frame.trust is None or touched_missed(frame.trust.known.root):
             return 0
         for i in range(q.n_visits):
-            n += frame.trust.asks(q.address[i])
+            n += frame.trust.lacks(q.address[i])
         if n == 0:
             return 0
         addresses = np.empty(n, np.int64)
-        asked = addresses
+        found = addresses
         n = 0
         for i in range(q.n_visits):
-            if frame.trust.asks(q.address[i]) and (n == 0 or asked[n - 1] != q.address[i]):
-                asked[n] = q.address[i]
+            if frame.trust.lacks(q.address[i]) and (n == 0 or found[n - 1] != q.address[i]):
+                found[n] = q.address[i]
                 n += 1
         return self._verify(frame, addresses[:n])
 
     cdef int _verify(self, Frame frame, addresses) except -1:
         """Compare chunks with their checksums; those that fit are known then."""
         cdef index_t address
-        cdef const index_t[::1] asked = addresses
-        if asked.shape[0] == 0:
+        cdef const index_t[::1] found = addresses
+        if found.shape[0] == 0:
             return 0
         wrong = self.host.unfit(self, np.sort(addresses))
         if wrong is None:
             return 0            # nobody can tell
         for address in wrong:
             # Or another thread has verified and written it since.
-            if frame.trust.asks(address):
+            if frame.trust.lacks(address):
                 raise self.host.damaged(self, frame, address)
-        for address in asked:
+        for address in found:
             touched_set(frame.trust.known.root, address)
         return 0
 
@@ -697,14 +691,14 @@ cdef class Transfers(ArrayState):
         cdef Frame frame = self._writable()
         if frame.trust is not None and frame.sums is not None:
             self._verify(frame, np.array(
-                self._asked(range(frame.now.file_bytes // frame.now.layout.chunk_bytes)), np.int64))
+                unverified(frame, range(frame.now.file_bytes // frame.now.layout.chunk_bytes)), np.int64))
 
     def _verify_chunks(self, addresses, bint write):
         """Verify chunks that others than the transfers here are about to read, or to write parts of."""
         cdef Frame frame = self._writable() if write else self._opened()
         if (frame.trust is not None and (write or frame.now.verifies)
                 and not touched_missed(frame.trust.known.root)):
-            self._verify(frame, np.array(self._asked(addresses), np.int64))
+            self._verify(frame, np.array(unverified(frame, addresses), np.int64))
 
     def _begin_noted(self, const index_t[::1] addresses not None):
         """Begin to write to chunks by others than the transfers here; they are known then."""
@@ -723,11 +717,9 @@ cdef class Transfers(ArrayState):
             touched_set(self.writes.written.root, address)
         self.writes.n_going -= 1
 
-    def _asked(self, addresses):
-        """Those of chunks that are not known."""
-        cdef Frame frame = self._opened()
-        cdef index_t address
-        return [address for address in addresses if frame.trust.asks(address)]
+    def _unverified(self, addresses):
+        """Return those of chunks that are not known."""
+        return unverified(self._opened(), addresses)
 
     def _know(self, const index_t[::1] addresses not None):
         """Know chunks from now on."""
@@ -753,6 +745,12 @@ cdef class Transfers(ArrayState):
             extents.append((s.count[j] - 1) * (s.step[j] if s.step[j] > 0 else -s.step[j]) + 1)
         self.log.note(tuple(extents))
         return 0
+
+
+cdef list unverified(Frame frame, addresses):
+    """Return those of chunks that a frame does not know."""
+    cdef index_t address
+    return [address for address in addresses if frame.trust.lacks(address)]
 
 
 cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:
@@ -980,7 +978,7 @@ def take_written(Transfers self not None, index_t first, index_t limit):
 def note_written(Transfers self not None, const index_t[::1] addresses not None):
     """Count chunks as written."""
     self._begin_noted(addresses)
-    self.writes.n_going -= 1
+    self.writes.n_going -= 1    # without `_end_noted`: nothing is written in between, so once is enough
 
 
 def note_shown(Transfers self not None, bint last):

@@ -125,7 +125,7 @@ class Living(Stored, Resizable, Protocol):
     @property
     def _original(self) -> Any: ...
     def _serve(self, host: Host) -> None: ...
-    def _asked(self, addresses: Iterable[int]) -> list[int]: ...
+    def _unverified(self, addresses: Iterable[int]) -> list[int]: ...
     def _know(self, addresses: NDArray[np.int64]) -> None: ...
     def _flush(self, last: bool = False) -> None: ...  # of all ranks, where several have it open
 
@@ -418,7 +418,7 @@ class Host:
         if store.now.elements_only:  # what lies outside the bounds is not its own
             return
         with store.chunk_sums.healing:
-            addresses = np.array(array._asked(addresses), np.int64)
+            addresses = np.array(array._unverified(addresses), np.int64)
             wrong = store.chunk_sums.unfit_chunks(addresses)
             for address in () if wrong is None else wrong:
                 store.chunk_sums.empty_chunk(int(address))
