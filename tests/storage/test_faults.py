@@ -190,3 +190,51 @@ if view is not None:
         env=watched,
         timeout=60,
     )
+
+
+def test_a_system_without_space_ahead_and_locks_of_ranges(script, watched, engine):
+    """As macOS, which has neither `fallocate` nor locks of ranges that belong to an open file."""
+    script(
+        """
+import os, preload, sys
+import numpy as np
+import extarray as xa
+from extarray.common.limits import limits
+limits.has_range_locks = False
+control = preload.Control()
+path = os.environ["PRELOAD_FOLDER"] + "/a"
+with control.fault(1, preload.NO_SPACE) as fired:
+    for sparse in (False, True):
+        a = xa.create(path, (3, 50), "i4", chunks=(2, 16), fill_value=7, sparse=sparse,
+                      checksum=True, engine=sys.argv[1], overwrite=True)
+        model = np.full((3, 50), 7, "i4")
+        reader = xa.open(path, engine=sys.argv[1])
+        for step in range(30):
+            axis, side = step % 2, ("end", "start")[step % 3 == 1]
+            if step % 5 == 4:
+                a.shrink(axis, 2, side=side)
+                cut = slice(2, None) if side == "start" else slice(None, -2)
+                model = model[(slice(None),) * axis + (cut,)]
+            else:
+                a.extend(axis, 3, side=side)
+                width = [(0, 0), (0, 0)]
+                width[axis] = (3, 0) if side == "start" else (0, 3)
+                model = np.pad(model, width, constant_values=7)
+            a[step % len(model), ::3] = step
+            model[step % len(model), ::3] = step
+            assert np.array_equal(a[...], model)
+            assert reader.refresh() and np.array_equal(reader[...], model)
+        a.reserve((40, 200))
+        b = xa.rechunk(a, f"{path}{sparse}", chunks=(5, 5))
+        assert np.array_equal(b[...], model)
+        b.close(), reader.close(), a.close()
+        with xa.open(path, "r+", engine=sys.argv[1]) as a:
+            a.append(model[:1])
+            assert np.array_equal(a[:-1], model) and np.array_equal(a[-1], model[0])
+        assert xa.check(path, data=True).ok
+    assert fired()
+""",
+        engine,
+        env=watched,
+        timeout=120,
+    )

@@ -23,6 +23,7 @@ __all__ = [
     "FAULTS",
     "KILLS",
     "NOTHING_DONE",
+    "NO_SPACE",
     "WAIT",
     "Control",
     "Event",
@@ -40,6 +41,8 @@ KILLS = {"before": 1001, "half": 1002, "after": 1003}
 NOTHING_DONE = 1004
 #: A call for space that takes until it is released; other calls do not count.
 WAIT = 1005
+#: No call for space is there, nor one for holes: all of them fail, as long as it is armed.
+NO_SPACE = 1006
 
 _CONTROL = np.dtype(
     [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log", "released")]
