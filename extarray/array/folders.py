@@ -603,7 +603,7 @@ class Group(MutableMapping[str, Any]):
         >>> with xa.open_group("listed", "w") as g:
         ...     a = g.create("wind", shape=2, dtype="i4")
         ...     list(g.to_kerchunk()["refs"])
-        ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0']
+        ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0', '.zmetadata']
         """
         self._session.check()
         return facts.stores().references(self, None, zarr_format)
