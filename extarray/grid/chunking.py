@@ -117,7 +117,8 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     axis is nearly full.  Where elements are larger than the target, a chunk is one element.
 
     A single axis of length 0 is the one that is appended to, first by boxes with all of the other
-    axes: of each box a chunk has one run of 64 KiB, or all if that is less.
+    axes: of each box a chunk has one run of 64 KiB, or all if that is less, and room for a second
+    element along axes of length 1.
 
     A small array, of known shape, is one chunk, with room to grow along axes of length 1: but to
     four times what it has, or 1 KiB, at most.
@@ -179,8 +180,11 @@ def _for_appends(shape: tuple[int, ...], axis: int, itemsize: int) -> tuple[int,
     # Short axes first: what they leave goes to the others.
     others = sorted((j for j in range(len(shape)) if j != axis), key=shape.__getitem__)
     for i, j in enumerate(others):
-        chunks[j] = _part_of(shape[j], max(1.0, wanted) ** (1 / (len(others) - i)))
-        wanted /= chunks[j]
+        if shape[j] == 1:
+            chunks[j] = 2 if wanted >= 2 else 1
+        else:
+            chunks[j] = _part_of(shape[j], max(1.0, wanted) ** (1 / (len(others) - i)))
+            wanted /= chunks[j]
     chunks[axis] = max(1, TARGET_BYTES // (math.prod(chunks[j] for j in others) * itemsize))
     return tuple(chunks)
 
