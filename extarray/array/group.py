@@ -226,6 +226,10 @@ def locked(members: list[ExtArray]) -> contextlib.ExitStack:
     """Take the locks under which the bounds of arrays change.
 
     All threads take them in one order, and so cannot wait in a circle.
+
+    Parameters
+    ----------
+    members : list of ExtArray
     """
     with contextlib.ExitStack() as locks:
         for array in sorted(members, key=lambda array: array._handle):
@@ -418,8 +422,13 @@ def _updates(
 def moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
     """Yield what several looks show at one moment, and try again for a while.
 
-    Each round takes all of them.  If no other has changed since the round before than the first,
+    Each round takes all of them.  If no other than the first has changed since the round before,
     they all were at the moment of that first look as they are now.
+
+    Parameters
+    ----------
+    looks : list of callable
+        Each returns what is to be compared, for equality.  They are brought into another order.
     """
     before: dict[Callable[[], Any], Any] = {}
     for number in range(1, _ROUNDS):
