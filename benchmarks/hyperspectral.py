@@ -451,12 +451,12 @@ def run(
     """Measure a candidate in a process of its own, or in ranks; nothing where it is not there."""
     result = folder / "result.json"
     result.unlink(missing_ok=True)
-    python = [
-        sys.executable,
-        *(["-m", "mpi4py"] if ranks else []),
-        "-m",
-        "benchmarks.hyperspectral",
-    ]
+    # The folder is last in the path, as in `compare`: the extarray measured may be an installed one.
+    root = os.fspath(Path(__file__).resolve().parents[1])
+    program = (
+        f"import sys; sys.path.append({root!r}); from benchmarks.hyperspectral import main; main()"
+    )
+    python = [sys.executable, "-P", *(["-m", "mpi4py"] if ranks else []), "-c", program]
     task = ["--measure", candidate, str(path), str(skewers), str(result)]
     start = []
     if ranks:

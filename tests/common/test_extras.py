@@ -51,7 +51,7 @@ def test_all_is_for_users():
     root = Path(__file__).resolve().parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    users = set(extras) - {"all", "bench", "dev", "docs", "fuzz", "test"}
+    users = set(extras) - {"all", "bench", "dev", "docs", "fuzz", "test", "test-core"}
     assert extras["all"] == [f"extarray[{','.join(sorted(users))}]"]
     index = (root / "docs/index.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", index, re.MULTILINE)) == users | {"all"}

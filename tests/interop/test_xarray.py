@@ -410,7 +410,7 @@ def test_the_first_part_is_not_appended(path, folder):
     with pytest.raises(xa.MissingError, match="write the first part of it without append_dim"):
         da.to_dataset().extarray.to_extarray(folder, append_dim="x")
     da.to_dataset().extarray.to_extarray(folder)
-    message = r"a folder, with the arrays 'level', 'x'; open one, .* by xarray.open_dataset"
+    message = r"a folder, with the arrays 'level', 'x'; open one, .* all by extarray.open_group"
     with pytest.raises(xa.MissingError, match=message):
         xa.open(folder)
     with pytest.raises(xa.MissingError, match=message):

@@ -285,7 +285,7 @@ def test_formats_are_measured(name, tmp_path, capsys):
     formats.main([name, "--mib", "2", "--rounds", "1", "--folder", str(tmp_path)])
     row = capsys.readouterr().out.splitlines()[1].split()
     assert row[0] == name
-    assert len(row) == 7 or "not installed" in " ".join(row)
+    assert len(row) == 9 or "not installed" in " ".join(row)
     assert not list(tmp_path.iterdir())
 
 
