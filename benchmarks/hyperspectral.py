@@ -451,7 +451,7 @@ def run(
     """Measure a candidate in a process of its own, or in ranks; nothing where it is not there."""
     result = folder / "result.json"
     result.unlink(missing_ok=True)
-    # The folder is last in the path, as in `compare`: the extarray measured may be an installed one.
+    # Last in the path, as in `compare`: the extarray that is measured may be an installed one.
     root = os.fspath(Path(__file__).resolve().parents[1])
     program = (
         f"import sys; sys.path.append({root!r}); from benchmarks.hyperspectral import main; main()"
