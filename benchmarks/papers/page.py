@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,8 @@ COLOURS = {
     "tables (extarray)": "#c0392b",
 }
 
+#: Those that are left.
+OTHER_COLOURS = ["#27ae60", "#d35fb7", "#1f3a93", "#b7950b", "#6e2c00", "#48c9b0", "#000000"]
 
 #: The figures of a page, beside its pictures.
 RESULTS = "results.json"
@@ -78,7 +81,7 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     down = -(-len(charts) // across)
     names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
     others = [name for name in names if name not in COLOURS]
-    colours = COLOURS | {name: f"C{number}" for number, name in enumerate(others)}
+    colours = COLOURS | dict(zip(others, itertools.cycle(OTHER_COLOURS)))
     text = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "extarray", "font.size": 9}):
         figure = Figure(figsize=(4.6 * across, 3.2 * down + 0.5), layout="constrained")
