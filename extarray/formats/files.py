@@ -40,6 +40,7 @@ __all__ = [
     "of_library",
     "part_of",
     "unknown_part",
+    "write_all",
 ]
 
 
@@ -246,19 +247,19 @@ def flat_file(
                 place = sum(high - low for low, high in kept) + len(head)
                 if hasattr(os, "posix_fallocate") and nbytes:
                     os.posix_fallocate(fd, 0, place + nbytes + len(tail))
-                _write(fd, head, place - len(head))
+                write_all(fd, head, place - len(head))
 
             def write(values: NDArray[Any], offset: int) -> None:
-                _write(fd, memoryview(values.ravel(order="K").view(np.uint8)), place + offset)
+                write_all(fd, memoryview(values.ravel(order="K").view(np.uint8)), place + offset)
 
             yield write
             with of_library(where, title):
-                _write(fd, tail, place + nbytes)
+                write_all(fd, tail, place + nbytes)
         finally:
             os.close(fd)
 
 
-def _write(fd: int, data: bytes | memoryview, place: int) -> None:
+def write_all(fd: int, data: bytes | memoryview, place: int) -> None:
     """Write all bytes: one call writes 2 GiB at most."""
     view = memoryview(data)
     while view:

@@ -18,7 +18,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing
-from extarray.formats.files import of_library, unknown_part
+from extarray.formats.files import of_library, unknown_part, write_all
 from extarray.formats.template import (
     WholeSink,
     WholeSource,
@@ -310,10 +310,8 @@ def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
     """Tell whether a chunk of an array of zarr is a file with its elements, and no more."""
     if array.shards or array.compressors or array.filters or not array.shape or 0 in array.shape:
         return False
-    if (
-        math.prod(array.chunks) * dtype.itemsize > config.max_memory // 4
-    ):  # boxes may be parts of it
-        return False
+    if math.prod(array.chunks) * dtype.itemsize > config.max_memory // 4:
+        return False  # boxes may be parts of it
     if dtype.kind not in "iufcb" or dtype.isbuiltin == 2 or array.dtype != dtype:
         return False
     if array.metadata.zarr_format == 2:
@@ -345,8 +343,8 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
             index = tuple((b.start + p.start) // c for b, p, c in places)
             name = os.path.join(where, *key_of(index).split("/"))
             os.makedirs(os.path.dirname(name), exist_ok=True)
-            with open(name, "wb", buffering=0) as stream:
-                stream.write(part.reshape(-1).view(np.uint8).data)
+            with open(name, "wb") as stream:
+                write_all(stream.fileno(), part.reshape(-1).view(np.uint8).data, 0)
 
     return Sink(write, chunks=chunks, parallel=True, lost=lost)
 

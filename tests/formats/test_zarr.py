@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import warnings
 
 import numpy as np
@@ -50,6 +51,21 @@ def test_chunks_that_were_never_written(store, form, fill):
     z[:2, :3] = 1
     a = xa.from_zarr(store, chunks=(2, 3))
     assert np.array_equal(a[...], z[...]) and a.fill_value == (fill or 0)
+
+
+def test_a_chunk_that_the_disk_takes_in_part_is_an_error(store):
+    """One call may write less than it was given, and say so by a number alone."""
+    a = xa.from_array(np.ones((64, 512)), chunks=(64, 512))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        with pytest.raises(xa.StorageError):
+            xa.to_zarr(a, store, compressors=None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not store.exists()
+    xa.to_zarr(a, store, compressors=None)
+    assert (zarr.open(store)[...] == 1).all()
 
 
 def test_shards_and_compression(store, tmp_path):
