@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Crew", "run_in_shares", "run_together"]
+__all__ = ["ThreadPool", "run_in_shares", "run_together"]
 
 
 def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit: int = 1) -> None:
@@ -136,7 +136,7 @@ def _nothing() -> None:
     """Do nothing: there is nothing that could come to an early end."""
 
 
-class Crew:
+class ThreadPool:
     """Threads that make calls while the owner's thread goes on: as many calls as threads at a time.
 
     They see the settings of the owner.  At the end of the block all calls have ended; where it
@@ -149,8 +149,8 @@ class Crew:
 
     Examples
     --------
-    >>> with Crew(1) as crew:
-    ...     crew.call(partial(sum, [1, 2])) + crew.call(partial(sum, [3, 4])) + crew.rest()
+    >>> with ThreadPool(1) as pool:
+    ...     pool.call(partial(sum, [1, 2])) + pool.call(partial(sum, [3, 4])) + pool.rest()
     [3, 7]
     """
 

@@ -25,7 +25,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
 from extarray.common.progress import Progress, check_progress
-from extarray.common.threads import Crew
+from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
 from extarray.formats.files import of_library
@@ -362,11 +362,11 @@ def load(
                 passing.add(nbytes)
 
         is_free = source.mapped or source.parallel
-        crew = Crew(_threads(given, config.threads if is_free or source.single else 1))
-        with Progress(max(1, given.nbytes), what, progress) as line, crew:
+        pool = ThreadPool(_threads(given, config.threads if is_free or source.single else 1))
+        with Progress(max(1, given.nbytes), what, progress) as line, pool:
             for box in _boxes(shape, extents, itemsize, source):
-                count(crew.call(partial(both, box) if is_free else partial(put, box, get(box))))
-            count(crew.rest())
+                count(pool.call(partial(both, box) if is_free else partial(put, box, get(box))))
+            count(pool.rest())
     return new
 
 
@@ -441,12 +441,12 @@ def save(
                 passing.add(nbytes)
 
         job, first = (both if sink.parallel else take), 0
-        crew = Crew(_threads(given, config.threads if sink.parallel else 1))
-        with Progress(max(1, given.nbytes), what, progress) as line, crew:
+        pool = ThreadPool(_threads(given, config.threads if sink.parallel else 1))
+        with Progress(max(1, given.nbytes), what, progress) as line, pool:
             for box in boxes:
-                count(crew.call(partial(job, box, first)))
+                count(pool.call(partial(job, box, first)))
                 first += math.prod(b.stop - b.start for b in box)
-            count(crew.rest())
+            count(pool.rest())
 
 
 def _shaped(

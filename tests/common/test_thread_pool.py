@@ -8,34 +8,34 @@ from functools import partial
 import pytest
 
 from extarray.common.config import config
-from extarray.common.threads import Crew
+from extarray.common.threads import ThreadPool
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_all_calls_are_made_and_give_what_they_give(threads):
     found = []
-    with Crew(threads) as crew:
+    with ThreadPool(threads) as pool:
         for n in range(20):
-            found += crew.call(partial(pow, n, 2))
+            found += pool.call(partial(pow, n, 2))
             assert len(found) >= n + 1 - max(1, threads)
-        found += crew.rest()
+        found += pool.rest()
     assert sorted(found) == [n * n for n in range(20)]
     assert threads > 1 or found == [n * n for n in range(20)]
 
 
 def test_one_call_goes_on_while_the_next_is_made_ready():
     ready, is_seen = threading.Event(), []
-    with Crew(1) as crew:
-        crew.call(lambda: is_seen.append(ready.wait(10)))
+    with ThreadPool(1) as pool:
+        pool.call(lambda: is_seen.append(ready.wait(10)))
         ready.set()  # is reached before the call has ended
-        crew.rest()
+        pool.rest()
     assert is_seen == [True]
 
 
 def test_calls_see_the_settings_of_the_owner():
-    with config.set(threads=3), Crew(1) as crew:
-        crew.call(lambda: config.threads)
-        assert crew.rest() == [3]
+    with config.set(threads=3), ThreadPool(1) as pool:
+        pool.call(lambda: config.threads)
+        assert pool.rest() == [3]
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
@@ -46,9 +46,9 @@ def test_what_fails_is_raised_and_all_threads_end(threads):
         raise OSError("no space")
 
     def use():
-        with Crew(threads) as crew:
-            crew.call(fail)
-            crew.rest()
+        with ThreadPool(threads) as pool:
+            pool.call(fail)
+            pool.rest()
 
     with pytest.raises(OSError, match="no space"):
         use()
@@ -59,9 +59,9 @@ def test_what_has_not_begun_is_left_out_where_the_block_fails():
     go_on, made = threading.Event(), []
 
     def use():
-        with Crew(1) as crew:
-            crew.call(go_on.wait)
-            crew._calls.put(partial(made.append, 1))  # behind it
+        with ThreadPool(1) as pool:
+            pool.call(go_on.wait)
+            pool._calls.put(partial(made.append, 1))  # behind it
             threading.Timer(0.05, go_on.set).start()
             raise KeyError
 
@@ -75,5 +75,5 @@ def test_a_system_without_threads(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with Crew(2) as crew:
-        assert crew.call(partial(pow, 3, 2)) == [9] and crew.rest() == []
+    with ThreadPool(2) as pool:
+        assert pool.call(partial(pow, 3, 2)) == [9] and pool.rest() == []
