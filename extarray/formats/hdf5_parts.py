@@ -30,15 +30,12 @@ __all__ = [
     "ENUM",
     "INTERNAL",
     "Stored",
-    "chunked",
-    "contiguous",
     "copy_attrs",
     "encoded",
     "fill_value",
     "fixed_text",
     "in_place",
     "labels",
-    "lies_open",
     "plain_dtype",
     "put_attrs",
     "read_attrs",
@@ -417,7 +414,7 @@ def put_attrs(dataset: Any, new: dict[str, Any], gone: list[str], lost: list[str
 # -- elements as they lie in a file ----------------------------------------------------------------
 
 
-def lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
+def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
     """Tell whether a dataset has its elements in its file as an array has them."""
     file = dataset.file
     if dataset.is_virtual or dataset.external or not dataset.size or file.driver != "sec2":
@@ -431,7 +428,7 @@ def lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
     return True
 
 
-def contiguous(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
+def _contiguous(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
     """Map the elements of a dataset that lie one behind the other in its file; None elsewhere."""
     offset = dataset.id.get_offset() if dataset.chunks is None else None
     where = dataset.file.filename
@@ -440,7 +437,7 @@ def contiguous(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
     return mapped(where, kind, dataset.shape, offset)
 
 
-def chunked(
+def _chunked(
     dataset: Any, kind: np.dtype[Any]
 ) -> Callable[[Box, Callable[[Box], NDArray[Any]]], NDArray[Any]] | None:
     """Map the chunks of a dataset without filters; None where they are small, or it has others.
@@ -481,9 +478,9 @@ def in_place(
     dataset: Any, kind: np.dtype[Any], given: Description, read: Callable[[Box], NDArray[Any]]
 ) -> Source | None:
     """Return a source of elements that are mapped where they lie; None: the library reads them."""
-    if not lies_open(dataset, kind):
+    if not _lies_open(dataset, kind):
         return None
-    elements, whole = contiguous(dataset, kind), chunked(dataset, kind)
+    elements, whole = _contiguous(dataset, kind), _chunked(dataset, kind)
     if elements is not None:
         return Source(given, partial(part_of, elements), mapped=True)
     if whole is not None:
