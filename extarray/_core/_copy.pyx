@@ -46,7 +46,7 @@ cdef enum:
     # Below this new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
     # Of a chunk that is new in part: below this to clear large pages takes less than many calls.
-    LEAST_NEW = 1 << 13
+    LEAST_NEW = 1 << 15
     # In a transfer of no more than this, page faults cost more than to join new chunks, however
     # small; in a larger one the kernel reads ahead, and there are few of them.
     FEW_BYTES = 1 << 22
