@@ -10,7 +10,7 @@ from pathlib import Path
 
 import extarray as xa
 
-BRIDGES = ("extarray.cli.", "extarray.interop.", "extarray.stores.", "extarray.view")
+BRIDGES = ("extarray.cli.", "extarray.interop.", "extarray.view")
 
 names = sorted(m.name for m in pkgutil.walk_packages(xa.__path__, "extarray."))
 for name in names:

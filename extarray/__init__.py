@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
 from extarray.array.array import ExtArray
 from extarray.array.copies import provide_rechunk
 from extarray.array.creation import create, empty, from_array, full, ones, open, zeros
-from extarray.array.facts import provide_pictures, provide_stores
+from extarray.array.facts import provide_pictures, provide_zarr
 from extarray.array.together import Together, provide
 from extarray.common.config import config
 from extarray.common.errors import *  # noqa: F403
@@ -97,8 +97,8 @@ _mpi = LazyImports(
 _plots = LazyImports(
     {"extarray.mpi.zones": "Distribution Zones", "extarray.plot.accessor": "Plots"}
 )
-_stores = LazyImports(
-    {"extarray.stores.kerchunk": "references", "extarray.stores.zarr_store": "ZarrStore"}
+_zarr = LazyImports(
+    {"extarray.interop.kerchunk": "references", "extarray.interop.zarr_store": "ZarrStore"}
 )
 _standard = LazyImports({"extarray.array_api": "__array_api_version__"})
 
@@ -129,7 +129,7 @@ def _zones(array: ExtArray, n: int, kind: str, block: Any, process_grid: Any) ->
 
 provide(_together)
 provide_pictures(_pictures)
-provide_stores(lambda: _stores)
+provide_zarr(lambda: _zarr)
 provide_rechunk(lambda: _later.rechunk)
 dlpack.provide(lambda: _standard.module("__array_api_version__"))
 

@@ -1603,7 +1603,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Returns
         -------
-        extarray.stores.zarr_store.ZarrStore
+        extarray.interop.zarr_store.ZarrStore
             A ``zarr.abc.store.Store`` of format 3, for ``zarr.open_array``, ``xarray.open_zarr``,
             ``dask.array.from_zarr`` and whatever else reads Zarr.
 
@@ -1639,7 +1639,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((3, 3), [1, 2, 3])
         """
         self._check()
-        return facts.stores().ZarrStore(self, name, follow)
+        return facts.zarr().ZarrStore(self, name, follow)
 
     def to_kerchunk(self, name: str | None = None, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks are, for those that read Zarr through kerchunk's references.
@@ -1677,7 +1677,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.close()
         """
         self._check()
-        return facts.stores().references(self, name, zarr_format)
+        return facts.zarr().references(self, name, zarr_format)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Return a name of the elements in dask's graphs; it changes when they may have changed."""

@@ -46,12 +46,12 @@ __all__ = [
     "info",
     "pictures",
     "provide_pictures",
-    "provide_stores",
+    "provide_zarr",
     "save_attrs",
     "set_dims",
     "set_policy",
-    "stores",
     "text",
+    "zarr",
 ]
 
 _later = LazyImports({"html": "escape", "extarray.grid.html": "describe describe_view"})
@@ -371,14 +371,14 @@ def pictures(array: Shown) -> Pictures:
     return _make[0](array)
 
 
-_stores: list[Callable[[], Any]] = []
+_zarr: list[Callable[[], Any]] = []
 
 
-def provide_stores(find: Callable[[], Any]) -> None:
+def provide_zarr(find: Callable[[], Any]) -> None:
     """Set the function that shows arrays as Zarr; its room is above this one."""
-    _stores[:] = [find]
+    _zarr[:] = [find]
 
 
-def stores() -> Any:
+def zarr() -> Any:
     """Return what shows arrays and groups as Zarr: `ZarrStore` and `references`."""
-    return _stores[0]()
+    return _zarr[0]()

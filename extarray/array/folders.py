@@ -567,7 +567,7 @@ class Group(MutableMapping[str, Any]):
 
         Returns
         -------
-        extarray.stores.zarr_store.ZarrStore
+        extarray.interop.zarr_store.ZarrStore
             Of format 3.  Attributes of groups are those of this moment.
 
         Raises
@@ -587,7 +587,7 @@ class Group(MutableMapping[str, Any]):
         (2, 3)
         """
         self._session.check()
-        return facts.stores().ZarrStore(self, None, follow)
+        return facts.zarr().ZarrStore(self, None, follow)
 
     def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks of all arrays are; see `ExtArray.to_kerchunk`.
@@ -606,7 +606,7 @@ class Group(MutableMapping[str, Any]):
         ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0', '.zmetadata']
         """
         self._session.check()
-        return facts.stores().references(self, None, zarr_format)
+        return facts.zarr().references(self, None, zarr_format)
 
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""

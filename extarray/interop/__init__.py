@@ -1,7 +1,8 @@
-"""Bridges to other libraries, each imported by those who use it.
+"""Bridges to other libraries: arrays as datasets of xarray, and as stores of Zarr.
 
-A bridge stands beside the array: it uses its public face alone, and imports its library through
-`extras.require`.
+A bridge stands beside the array: it uses public names alone, and imports its library through
+`extras.require`.  xarray's is imported by programs and found by xarray; to Zarr's lead
+``a.as_zarr_store()`` and ``a.to_kerchunk()``, and the like of groups.
 
 Its modules, from the top down; each uses some of those below it:
 
@@ -24,6 +25,13 @@ Its modules, from the top down; each uses some of those below it:
     Elements that dask computes, written by its tasks: later, or on a cluster.
 ``xarray_lazy``
     Elements of an array for xarray: read when they are needed, by any kind of index.
+``zarr_store``
+    `ZarrStore`: a store of Zarr whose values are read from arrays.  No chunk is written anew.
+``kerchunk``
+    References: for each chunk the file, the first byte and the number of bytes.
+``described``
+    Arrays and groups as Zarr describes them: metadata, keys, and which elements a chunk has.
+    What Zarr cannot say of an array is refused.
 
-May use: the face, and the rooms below it.
+May use: array, and the rooms below it.
 """

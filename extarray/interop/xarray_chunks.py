@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import extarray as xa
+from extarray.array.array import ExtArray
+from extarray.array.creation import zeros
 from extarray.common.extras import require
 from extarray.interop.xarray_encode import boxes
 
@@ -50,7 +51,7 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
     """
 
     def __init__(self) -> None:
-        self.array_cls = (xa.ExtArray, type(xa.zeros(1).lazy[:]))
+        self.array_cls = (ExtArray, type(zeros(1).lazy[:]))
 
     def chunks(self, data: Any) -> tuple[tuple[int, ...], ...]:
         """Return the extents of the chunks along each axis."""

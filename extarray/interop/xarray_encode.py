@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-import extarray as xa
+from extarray.common.config import config
 from extarray.common.errors import CastingError, VariableError
 from extarray.common.extras import require
 
@@ -170,7 +170,7 @@ def _way_out(have: np.dtype[Any], dtype: np.dtype[Any]) -> str:
 
 def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
     """Yield boxes that together are all of an array, each within the memory."""
-    room = max(1, xa.config.max_memory // 4 // max(1, variable.dtype.itemsize))
+    room = max(1, config.max_memory // 4 // max(1, variable.dtype.itemsize))
     steps = list(variable.shape)
     for axis, n in enumerate(variable.shape):
         steps[axis] = max(1, min(n, room // max(1, prod(steps[axis + 1 :]))))

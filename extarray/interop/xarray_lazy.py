@@ -20,7 +20,7 @@ from extarray.common.extras import require
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import extarray as xa
+    from extarray.array.array import ExtArray
 
 __all__ = ["LazyArray"]
 
@@ -92,7 +92,7 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
         return elements if elements.shape == shape else np.broadcast_to(elements, shape).copy()
 
     @contextmanager
-    def _array(self) -> Iterator[tuple[xa.ExtArray, tuple[int, ...]]]:
+    def _array(self) -> Iterator[tuple[ExtArray, tuple[int, ...]]]:
         """Return the array, and where index 0 is by now."""
         with self._manager.acquire_context() as a:
             lows = tuple(map(operator.add, self._first, a.origin))

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-import extarray as xa
+from extarray.array import creation
+from extarray.array.array import ExtArray
+from extarray.array.folders import Group, open_group
 from extarray.common.errors import (
     ArgumentError,
     FormatError,
@@ -92,7 +94,7 @@ class Entry(NamedTuple):
     @classmethod
     def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
         """Open an array; axes without names get those of xarray, after a prefix."""
-        manager = xr.backends.CachingFileManager(xa.open, os.fspath(path), mode="r")
+        manager = xr.backends.CachingFileManager(creation.open, os.fspath(path), mode="r")
         with OnError(manager.close):
             a = manager.acquire()
             attrs = a.attrs.asdict()
@@ -435,7 +437,7 @@ def arrays_in(folder: Path) -> list[Path]:
     """Return the paths of the arrays of a folder, or of a packed group, sorted."""
     if folder.is_dir():
         return sorted(path.with_suffix("") for path in folder.glob("*.xmd"))
-    with suppress(MissingError), xa.open_group(folder) as group:
+    with suppress(MissingError), open_group(folder) as group:
         return [folder / name for name, _ in group.arrays()]
     return []
 
@@ -445,28 +447,28 @@ def is_group(path: str) -> bool:
     if os.path.isdir(path):
         return True
     try:
-        group = xa.open_group(path)
+        group = open_group(path)
     except MissingError:
         return False
     with group:
         inside = list(group.walk())
-        if len(inside) != 1 or not isinstance(inside[0][1], xa.ExtArray):
+        if len(inside) != 1 or not isinstance(inside[0][1], ExtArray):
             return True
-        with suppress(MissingError), xa.open(path):
+        with suppress(MissingError), creation.open(path):
             return False
     return True
 
 
 def groups_in(path: str) -> list[str]:
     """Return the paths of a group, from itself, and of all groups in it."""
-    with xa.open_group(path) as group:
-        return ["", *(name for name, item in group.walk() if isinstance(item, xa.Group))]
+    with open_group(path) as group:
+        return ["", *(name for name, item in group.walk() if isinstance(item, Group))]
 
 
 def read_dataset_attrs(folder: Path) -> dict[str, Any]:
     """Return the attributes of a dataset; none where ``dataset.json`` is not there."""
     if not folder.is_dir():
-        with xa.open_group(folder) as group:
+        with open_group(folder) as group:
             return _known_attrs(group.attrs.asdict())
     file = folder / DATASET
     try:

@@ -11,7 +11,9 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import extarray as xa
+from extarray.array import creation
+from extarray.array.array import ExtArray
+from extarray.common.errors import ArgumentError, BoundsError
 from extarray.common.extras import require
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ BEING_FILLED = "being_filled"
 class Part(NamedTuple):
     """A variable of tasks, and where its elements go."""
 
-    array: xa.ExtArray
+    array: ExtArray
     place: tuple[slice, ...]
     variable: Any
     token: str | None = None  # of the array's attribute while the tasks may write
@@ -58,8 +60,8 @@ class _Target:
         was taken back may have been followed by another, of the same elements.
     """
 
-    def __init__(self, array: xa.ExtArray, token: str | None = None) -> None:
-        self._array: xa.ExtArray | None = array
+    def __init__(self, array: ExtArray, token: str | None = None) -> None:
+        self._array: ExtArray | None = array
         self._token = token
         self._pickled = b""
         self._origin = array.origin
@@ -79,7 +81,7 @@ class _Target:
         if self._token is not None:
             array.refresh()
             if array.attrs.get(BEING_FILLED) != self._token:
-                raise xa.errors.ArgumentError(
+                raise ArgumentError(
                     f"elements {key} of {array.path} are not written: the append that was to write "
                     "them has ended, or was taken back"
                 )
@@ -90,7 +92,7 @@ class _Target:
         place = tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))
         for s, extent in zip(place, array.shape, strict=True):
             if not 0 <= s.start <= s.stop <= extent:
-                raise xa.errors.BoundsError(
+                raise BoundsError(
                     f"elements {place} are no longer in {array.path}, which has shape "
                     f"{array.shape}: what was to have them has been taken back"
                 )
@@ -120,7 +122,7 @@ def write_later(parts: Sequence[Part]) -> Any:
     opened = []
     for part in parts:
         assert part.array.path is not None
-        array = xa.open(part.array.path, "r+", share="elements")
+        array = creation.open(part.array.path, "r+", share="elements")
         opened.append(part._replace(array=array))
     return delayed(_nothing, pure=False)(_stored(opened, compute=False) if opened else None)
 

@@ -12,7 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import extarray as xa
+from extarray.array import creation
+from extarray.array.array import ExtArray
+from extarray.array.group import commit
 from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
 from extarray.common.extras import require
 from extarray.common.limits import limits
@@ -191,7 +193,7 @@ class _Growth(NamedTuple):
         The variable.
     """
 
-    array: xa.ExtArray
+    array: ExtArray
     axis: int
     edge: int
     source: Any
@@ -236,7 +238,7 @@ def _append(
 ) -> list[Part]:
     """Let arrays grow by one commit; returns what tasks are to write.  The first has attributes."""
     parts = []
-    with xa.commit([growth.array for growth in growths]):
+    with commit([growth.array for growth in growths]):
         if attrs:
             growths[0].array.attrs.update(attrs)
         for growth in growths:
@@ -256,11 +258,11 @@ def _fill(
     arrays = [growth.array for growth in growths]
     try:
         write_now(parts)
-        with xa.commit(arrays):
+        with commit(arrays):
             _end(parts)
     except BaseException:
         # Tasks that have not begun find that it is no longer their turn.
-        with xa.commit(arrays):
+        with commit(arrays):
             _end(parts)
             growths[0].array.attrs.update(attrs)
             for growth, by in zip(growths, gains, strict=True):
@@ -291,7 +293,7 @@ def _grow(
 def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
     dim = options.append_dim
     assert dim is not None
-    with xa.open(path, "r+", timeout=options.timeout) as a, ArrayStore(path) as store:
+    with creation.open(path, "r+", timeout=options.timeout) as a, ArrayStore(path) as store:
         (entry,) = store.entries
         stored = store.get_variables()
         # The array is the one of the file, whatever name it was given.
@@ -328,7 +330,7 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
     with ExitStack() as stack:
         # The locks of all, before anything is looked at.
         arrays = {
-            os.fspath(path): stack.enter_context(xa.open(path, "r+", timeout=options.timeout))
+            os.fspath(path): stack.enter_context(creation.open(path, "r+", timeout=options.timeout))
             for path in arrays_in(folder)
         }
         store = stack.enter_context(FolderStore(folder))
@@ -402,7 +404,7 @@ def _write_region(
                     strict=True,
                 )
             )
-            a = stack.enter_context(xa.open(entry.path, "r+", share="elements"))
+            a = stack.enter_context(creation.open(entry.path, "r+", share="elements"))
             (later if late else now).append(Part(a, place, new))
         for part in now:
             _write(part)

@@ -13,7 +13,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import extarray as xa
+from extarray.array.creation import create, from_array
+from extarray.array.folders import open_group
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
@@ -75,7 +76,7 @@ class New(NamedTuple):
                 "CF conventions, and 'chunks'"
             )
         new = cls(path, variable, attrs, _chunk_shape(variable, chunks))
-        xa.create(
+        create(
             None,
             (0,) * variable.ndim,
             variable.dtype,
@@ -100,7 +101,7 @@ class New(NamedTuple):
 
     def write(self, overwrite: bool) -> None:
         """Make the array."""
-        xa.from_array(
+        from_array(
             self.variable,
             self.path,
             self.chunks,
@@ -113,7 +114,7 @@ class New(NamedTuple):
     def make(self, overwrite: bool) -> Part:
         """Make the array, with the fill value where tasks are to write."""
         variable = self.variable
-        array = xa.create(
+        array = create(
             self.path,
             variable.shape,
             variable.dtype,
@@ -386,7 +387,7 @@ def write_tree(
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     with making_folder(os.path.abspath(target)) as fresh:
-        with xa.open_group(fresh, "r+") as group:
+        with open_group(fresh, "r+") as group:
             for path, node in nodes.items():
                 place = group.path if path == "/" else group.require_group(path[1:]).path
                 dataset = node.to_dataset(inherit=False)
@@ -407,4 +408,4 @@ def write_tree(
                 )
                 write_dataset(dataset, place, options)
         if mode == "w" and target.is_dir():
-            xa.open_group(target, "w").close()
+            open_group(target, "w").close()

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2] / "extarray"
 ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
 
 #: Rooms whose protocols define no private members.
-BESIDE = {"apps", "array_api", "cli", "interop", "mpi", "pexta", "plot", "stores"}
+BESIDE = {"apps", "array_api", "cli", "interop", "mpi", "pexta", "plot"}
 
 _CYTHON_DEFINITIONS = re.compile(
     r"^[ \t]*(?:(?:cpdef|def)\b[^\n#(]*?(\w+)[ \t]*\("

@@ -12,7 +12,7 @@ import numpy as np
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ReadOnlyError
 from extarray.common.extras import require
-from extarray.stores.described import Described, Node, group_metadata, nodes_of
+from extarray.interop.described import Described, Node, group_metadata, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -74,7 +74,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         return f"extarray://{self._label()}"
 
     def __repr__(self) -> str:
-        return f"<extarray.stores.ZarrStore: {self._label()}>"
+        return f"<extarray.interop.zarr_store.ZarrStore: {self._label()}>"
 
     def _label(self) -> str:
         names = [n.name for n in self._nodes.values() if isinstance(n, Described)]

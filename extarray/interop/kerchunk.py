@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError
+from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.names import Packed
-from extarray.stores.described import Described, group_metadata, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
