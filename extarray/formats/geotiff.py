@@ -38,7 +38,9 @@ __all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
 
 _TITLE = "GeoTIFF"
 _DIMS = ("band", "y", "x")
-_KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16"])
+_KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"])
+#: What GDAL has for elements of 2 bytes: numbers of 4, and a note of their bits.
+_HALF = np.dtype(np.float16)
 #: Bytes of blocks that GDAL may keep of what was read.
 _KEPT_BYTES = 1 << 26
 #: Attributes that are not tags: the georeferencing, and what bands have.
@@ -103,7 +105,8 @@ def to_geotiff(
     **options
         As for ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``, ``blockxsize``,
         ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may come to more than 4 GiB,
-        and has tiles like the array's chunks where these are multiples of 16.
+        and has tiles like the array's chunks where these are multiples of 16.  Elements of float16
+        are those of 16 bits in the file.
 
     Raises
     ------
@@ -187,7 +190,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
             bands = list(range(box[0].start + 1, box[0].stop + 1))
             values: NDArray[Any] = dataset.read(bands, window=_window(box))
             kept += values.nbytes
-            return values
+            return values.astype(given.dtype, copy=False)
 
         yield Source(given, read, lost=lost)
 
@@ -199,8 +202,14 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
     kinds = set(dataset.dtypes)
     if len(kinds) > 1 or "complex_int16" in kinds:
         raise DTypeError(f"the bands have elements of {', '.join(sorted(kinds))}")
-    dtype = np.dtype(kinds.pop())
     n = dataset.count
+    dtype, bits = np.dtype(kinds.pop()), {_bits(dataset, j) for j in range(1, n + 1)}
+    nodata = dataset.nodata
+    if dtype == np.float32 and bits == {16} and _is_half(nodata):
+        dtype = _HALF
+    elif dtype.kind == "f" and bits != {None}:
+        fewer = " and ".join(str(n) for n in sorted(bits, key=str))
+        lost.append(f"that its elements have {fewer} bits")
     attrs: dict[str, Any] = dict(dataset.tags())
     if dataset.crs is not None:
         attrs["crs"] = dataset.crs.to_wkt()
@@ -242,7 +251,6 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
         attrs=attrs,
         dims=_DIMS,
     )
-    nodata = dataset.nodata
     if nodata is not None:
         given.fill_value = np.asarray(nodata).astype(dtype)[()]
     if any(dataset.descriptions):
@@ -257,6 +265,17 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
             values = np.dtype(np.float32 if small else np.float64)
             given.packing = Packing(scale, offset, missing, values, ("scales", "offsets"))
     return given, lost
+
+
+def _bits(dataset: Any, band: int) -> int | None:
+    """Return the bits of an element where a file has fewer than GDAL gives; else None."""
+    text = dataset.tags(band, ns="IMAGE_STRUCTURE").get("NBITS", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _is_half(nodata: float | None) -> bool:
+    """Tell whether elements of 2 bytes have a value: GDAL gives it where nothing was written."""
+    return nodata is None or not math.isfinite(nodata) or abs(nodata) <= float(np.finfo(_HALF).max)
 
 
 class _Tags:
@@ -415,13 +434,13 @@ def _sink(
             with of_library(where, _TITLE):
                 _describe(dataset, given, lost)
 
+            stored = dataset.dtypes[0]
+
             def write(box: Box, values: NDArray[Any]) -> None:
                 cube = values.reshape(-1, *values.shape[-2:])
                 first = box[0].start if given.ndim == 3 else 0
                 bands = list(range(first + 1, first + len(cube) + 1))
-                dataset.write(
-                    cube.astype(kind.newbyteorder("="), copy=False), bands, window=_window(box)
-                )
+                dataset.write(cube.astype(stored, copy=False), bands, window=_window(box))
 
             rows, columns = dataset.block_shapes[0]
             pieces = (
@@ -445,6 +464,8 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
         "BIGTIFF": "IF_SAFER",
         "interleave": "band",
     }
+    if given.dtype.newbyteorder("=") == _HALF:
+        settings.update(dtype="float32", nbits=16)
     own = sorted({"driver", "count", "height", "width", "dtype", "nodata"} & set(options))
     if own:
         raise ArgumentError(f"the array says itself what {', '.join(map(repr, own))} would say")

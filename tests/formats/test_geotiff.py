@@ -63,6 +63,27 @@ def test_files_of_every_kind(file, options, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.tif", "file.tif"]
 
 
+@pytest.mark.parametrize("options", [{}, {"compress": "deflate"}, {"ENDIANNESS": "BIG"}], ids=str)
+def test_elements_of_two_bytes(file, tmp_path, options):
+    x = (np.arange(2 * 32 * 48).reshape(2, 32, 48) / 7).astype("f2")
+    x[0, 0, :4] = np.nan, np.inf, -0.0, 6e-8
+    xa.to_geotiff(xa.from_array(x, chunks=(1, 16, 16)), file, **options)
+    with quiet_georeference(), rasterio.open(file) as f:
+        assert f.tags(2, ns="IMAGE_STRUCTURE")["NBITS"] == "16"
+        assert np.array_equal(f.read(), x, equal_nan=True)
+    a = xa.from_geotiff(file)
+    assert a.dtype == x.dtype and a[...].tobytes() == x.tobytes()
+
+
+def test_elements_of_two_bytes_that_stand_for_a_number_of_four(file):
+    settings = {"count": 1, "height": 8, "width": 8, "dtype": "float32", "nbits": 16}
+    with quiet_georeference(), rasterio.open(file, "w", driver="GTiff", nodata=-1e38, **settings):
+        pass
+    with pytest.warns(xa.LossyWarning, match="that its elements have 16 bits"):
+        a = xa.from_geotiff(file)
+    assert a.dtype == "f4" and a.fill_value == np.float32(-1e38)
+
+
 def test_packed_numbers(file):
     x = made(file, nodata=3)
     values = xa.from_geotiff(file, mask_and_scale=True)
