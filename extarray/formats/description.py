@@ -268,7 +268,7 @@ def _coordinate(form: Mapping[str, Any], extents: Mapping[str, int]) -> Coordina
         if first is None or first < 0 or first + extent > n:
             raise IndexError("not all elements have a label")
         place.append(slice(first, first + extent))
-    return Coordinate(dims, values[tuple(place)], dict(form.get("attrs", {})))
+    return Coordinate(dims, values[(*place, ...)], dict(form.get("attrs", {})))
 
 
 # -- for an array --------------------------------------------------------------------------------

@@ -126,9 +126,10 @@ def from_netcdf(
     -------
     ExtArray or Group
         With the variable's attributes, fill value, and dimensions; variables with the names of its
-        dimensions, and those that its attribute ``coordinates`` names, are its coordinates.  The
-        attribute ``unlimited_dims`` names those that are unlimited in the file.  In a group the
-        variables of dimensions are arrays, and no coordinates of others.  It is open in mode "r+".
+        dimensions, and those that its attributes ``coordinates`` and ``grid_mapping`` name, are its
+        coordinates, and so are their ``bounds``.  The attribute ``unlimited_dims`` names those that
+        are unlimited in the file.  In a group the variables of dimensions are arrays, and no
+        coordinates of others.  It is open in mode "r+".
 
     Raises
     ------
@@ -305,13 +306,15 @@ def find(dataset: Any, name: Any, file: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source]:
-    """Open a variable for reading."""
+def _source(
+    file: Any, name: Any = None, *, text: Any = None, is_alone: bool = True
+) -> Iterator[Source]:
+    """Open a variable for reading; alone, or one of all in its file."""
     with opened(file, "r") as dataset:
         variable = find(dataset, name, file)
         with as_it_is(variable), contextlib.ExitStack() as stack:
             with of_library(file, _TITLE):
-                source = source_of(variable, text)
+                source = source_of(variable, text, is_alone)
                 if dataset is not file:
                     source = stack.enter_context(_in_place(variable, source))
             yield source
@@ -334,7 +337,7 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
         yield source if found is None else replace(found, lost=source.lost)
 
 
-def source_of(variable: Any, text: Any = None) -> Source:
+def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
     """Return a variable of netCDF4, which gives what is stored, as a source."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     lost: list[str] = []
@@ -394,7 +397,7 @@ def source_of(variable: Any, text: Any = None) -> Source:
     if given.dims is not None:
         found = {d: dimension(variable.group(), d) for d in own}
         given.unlimited = tuple(d for d in own if found[d] is not None and found[d].isunlimited())
-        given.coords = read_coords(variable, own, attrs, lost)
+        given.coords = read_coords(variable, own, attrs, lost, is_alone)
     return Source(given, read, lost=lost)
 
 
@@ -629,7 +632,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
 
         @contextlib.contextmanager
         def source(name: str) -> Iterator[Source]:
-            with _source(outer, name, text=text) as found:
+            with _source(outer, name, text=text, is_alone=False) as found:
                 yield found
 
         with of_library(file, _TITLE):

@@ -15,7 +15,7 @@ from extarray.formats.description import Coordinate, Description
 from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,6 +47,10 @@ _UNITS = {
 }
 _PLAIN = ("S1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 _CLASSIC = ("S1", "i1", "i2", "i4", "f4", "f8")
+#: Attributes of the CF conventions that name the variable with the limits of each cell, and those
+#: that name variables which are arrays of their own.
+_LIMITS = ("bounds", "climatology")
+_BESIDE = ("ancillary_variables", "cell_measures", "formula_terms")
 
 
 class Stored(NamedTuple):
@@ -375,14 +379,48 @@ def _variable(group: Any, name: str) -> Any:
     return None
 
 
+def _named_by(attrs: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    """Return the names of variables that attributes of the CF conventions have.
+
+    Where these say what a variable is for, as in ``"area: cells"``, a name has a colon before it;
+    but in ``"crs: x y"``, which maps axes, the colon is behind it.
+
+    Examples
+    --------
+    >>> _named_by({"bounds": "time_bnds", "cell_measures": "area: cells"}, ["bounds"])
+    ['time_bnds']
+    >>> _named_by({"grid_mapping": "crs: x y"}, ["grid_mapping"])
+    ['crs']
+    """
+    found = []
+    for key in keys:
+        text = attrs.get(key)
+        words = text.split() if isinstance(text, str) else []
+        if key == "grid_mapping" and any(w.endswith(":") for w in words):
+            words = [w[:-1] for w in words if w.endswith(":")]
+        found += [w for w in words if not w.endswith(":")]
+    return found
+
+
 def read_coords(
-    variable: Any, dims: tuple[str, ...], attrs: dict[str, Any], lost: list[str]
+    variable: Any,
+    dims: tuple[str, ...],
+    attrs: dict[str, Any],
+    lost: list[str],
+    is_alone: bool = True,
 ) -> dict[str, Coordinate]:
-    """Take the coordinates of a variable; the attribute that names them goes with them."""
+    """Take the coordinates of a variable; the attribute that names them goes with them.
+
+    One that is taken alone has its grid mapping and the bounds of coordinates among them.
+    """
     coords: dict[str, Coordinate] = {}
     named = attrs.get("coordinates")
     others = named.split() if isinstance(named, str) else []
-    for name in [*dims, *others]:
+    wanted = [(name, False) for name in [*dims, *others]]  # True: may have dimensions of its own
+    if is_alone:
+        wanted += [(name, False) for name in _named_by(attrs, ["grid_mapping"])]
+        wanted += [(name, True) for name in _named_by(attrs, _LIMITS)]
+    for name, is_free in wanted:  # which gets longer
         found = _variable(variable.group(), name)
         if found is None or name in coords or (name == variable.name and dims == (name,)):
             continue
@@ -408,12 +446,22 @@ def read_coords(
         ):  # texts, as CF has them
             values = np.ascontiguousarray(values).view(f"S{values.shape[-1]}")[..., 0]
         own = own[: values.ndim]
-        if not set(own) <= set(dims):
+        if not is_free and not set(own) <= set(dims):
             lost.append(f"coordinate {name!r}, which has other dimensions")
             continue
         coords[name] = Coordinate(own, values, notes)
+        if is_alone:
+            wanted += [(limits, True) for limits in _named_by(notes, _LIMITS)]
     if others and all(name in coords for name in others):
         del attrs["coordinates"]
+    if is_alone:
+        for key in _BESIDE:
+            lost.extend(
+                f"the variable {name!r}, which {key!r} names"
+                for each in (attrs, *(c.attrs for c in coords.values()))
+                for name in _named_by(each, [key])
+                if name not in coords and _variable(variable.group(), name) is not None
+            )
     return coords
 
 
@@ -499,6 +547,8 @@ def make_dims(
 def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> list[str]:
     """Make the coordinates of a variable; return the names of those that no dimension has."""
     model, extra = group.data_model, []
+    named = set(_named_by(given.attrs, [*_LIMITS, "grid_mapping"]))
+    named.update(n for each in given.coords.values() for n in _named_by(each.attrs, _LIMITS))
     for name, each in given.coords.items():
         values = each.values
         there = _variable(group, name)
@@ -511,6 +561,9 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
             lost.append(f"coordinate {name!r} ({error})")
             continue
         if there is None:
+            if not _has_dims(group, each):
+                lost.append(f"coordinate {name!r}, an axis of which has other elements in the file")
+                continue
             notes = dict(each.attrs)
             labels = Description(values.shape, values.dtype, attrs=notes)
             fill = fill_for(labels, stored, notes, lost)
@@ -520,9 +573,20 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
         elif there.dimensions[: values.ndim] != each.dims or not _has(there, values, stored):
             lost.append(f"coordinate {name!r}, since the file has something else of this name")
             continue
-        if each.dims != (name,):
+        if each.dims != (name,) and name not in named:
             extra.append(name)
     return extra
+
+
+def _has_dims(group: Any, each: Coordinate) -> bool:
+    """Tell whether a coordinate fits dimensions that are there; those that are its own are made."""
+    for d, n in zip(each.dims, each.values.shape, strict=True):
+        there = dimension(group, d)
+        if there is None:
+            group.createDimension(d, n)
+        elif len(there) != n and not (there.isunlimited() and len(there) <= n):
+            return False
+    return True
 
 
 def _has(variable: Any, values: NDArray[Any], stored: Any) -> bool:

@@ -256,6 +256,50 @@ def test_a_record_that_another_variable_of_netcdf_has(file):
     assert a.shape == (3, 40000) and a[:, 5].tolist() == [3, -1, -1]
 
 
+def test_bounds_and_grid_mappings_come_with_a_variable_of_netcdf(file, tmp_path, recwarn):
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(file, "w") as d:
+        for name, n in {"time": None, "y": 2, "x": 3, "nv": 2}.items():
+            d.createDimension(name, n)
+        time = d.createVariable("time", "f8", ("time",))
+        time.setncatts({"units": "days since 2000-01-01", "bounds": "time_bnds"})
+        d.createVariable("time_bnds", "f8", ("time", "nv"))[...] = np.arange(8).reshape(4, 2)
+        time[:] = np.arange(4)
+        crs = d.createVariable("crs", "S1", ())
+        crs.setncatts({"grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137.0})
+        d.createVariable("area", "f8", ("y", "x"))
+        rain = d.createVariable("rain", "f4", ("time", "y", "x"))
+        rain.setncatts({"grid_mapping": "crs: x y", "cell_measures": "area: area volume: none"})
+        rain[...] = 1
+    with pytest.warns(xa.LossyWarning) as caught:
+        a = xa.from_netcdf(file, "rain")
+    (told,) = [str(w.message) for w in caught]
+    assert told.endswith("the array does not have the variable 'area', which 'cell_measures' names")
+    coords = a.attrs["coords"]
+    assert sorted(coords) == ["crs", "time", "time_bnds"] and coords["crs"]["dims"] == []
+    xa.to_netcdf(a, tmp_path / "copy.nc", "rain")
+    with netCDF4.Dataset(file) as d, netCDF4.Dataset(tmp_path / "copy.nc") as e:
+        assert sorted(e.variables) == ["crs", "rain", "time", "time_bnds"]
+        for name, v in e.variables.items():
+            assert v.dimensions == d[name].dimensions and v.__dict__ == d[name].__dict__
+            assert np.array_equal(v[...], d[name][...])
+    recwarn.clear()
+    with xa.from_netcdf(file, path=tmp_path / "whole") as g:
+        assert "crs" in g and "coords" not in g["rain"].attrs
+    assert not recwarn
+
+
+def test_an_axis_of_a_coordinate_that_the_file_has_with_other_elements(file):
+    netCDF4 = pytest.importorskip("netCDF4")
+    coords = {"x_bnds": {"dims": ["x", "nv"], "data": np.zeros((3, 2))}}
+    a = xa.from_array([1, 2, 3], dims=("x",), attrs={"coords": coords})
+    with netCDF4.Dataset(file, "w") as d:
+        d.createDimension("nv", 4)
+    with pytest.warns(xa.LossyWarning, match="'x_bnds', an axis of which has other elements"):
+        xa.to_netcdf(a, file, "v")
+    assert xa.from_netcdf(file, "v")[...].tolist() == [1, 2, 3]
+
+
 def test_labels_that_are_characters(file):
     nc = pytest.importorskip("netCDF4")
     with nc.Dataset(file, "w") as d:
