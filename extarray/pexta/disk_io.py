@@ -11,7 +11,7 @@ from extarray.mpi.access import label
 from extarray.mpi.global_array import enlarge
 from extarray.pexta.diskarrays import Mode, check_global, check_open
 from extarray.pexta.growth import take_up_growth
-from extarray.pexta.requests import Moves, Request, Transfer
+from extarray.pexta.requests import Moves, Request, Together, Transfer
 from extarray.pexta.sections import Section
 from extarray.pexta.session import current
 
@@ -130,25 +130,25 @@ def _notes_of(writes: bool, has_sections: bool) -> str:
 @_described
 def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
     """Write a global array to a disk array; collective."""
-    return _whole(g_a, d_a, True).run()
+    return _whole(g_a, d_a, write=True, waits=True)
 
 
 @_described
 def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
     """Read a global array from a disk array; collective."""
-    return _whole(g_a, d_a, False).run()
+    return _whole(g_a, d_a, write=False, waits=True)
 
 
 @_described
 def iwrite(g_a: GlobalArray, d_a: DiskArray) -> Request:
     """Begin to write a global array to a disk array; collective."""
-    return _whole(g_a, d_a, True).begin()
+    return _whole(g_a, d_a, write=True, waits=False)
 
 
 @_described
 def iread(g_a: GlobalArray, d_a: DiskArray) -> Request:
     """Begin to read a global array from a disk array; collective."""
-    return _whole(g_a, d_a, False).begin()
+    return _whole(g_a, d_a, write=False, waits=False)
 
 
 @_described
@@ -156,7 +156,7 @@ def write_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
     """Write a section of a global array to a section of a disk array; collective."""
-    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, True).run()
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=True, waits=True)
 
 
 @_described
@@ -164,7 +164,7 @@ def read_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
     """Read a section of a global array from a section of a disk array; collective."""
-    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, False).run()
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=False, waits=True)
 
 
 @_described
@@ -172,7 +172,7 @@ def iwrite_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
     """Begin to write a section of a global array to one of a disk array; collective."""
-    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, True).begin()
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=True, waits=False)
 
 
 @_described
@@ -180,7 +180,7 @@ def iread_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
     """Begin to read a section of a global array from one of a disk array; collective."""
-    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, False).begin()
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=False, waits=False)
 
 
 def wait(request: Request | int) -> None:
@@ -254,8 +254,8 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
     return found
 
 
-def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Transfer:
-    """Plan the transfer of all elements, checked by all ranks."""
+def _whole(g_a: GlobalArray, d_a: DiskArray, *, write: bool, waits: bool) -> Request:
+    """Begin the transfer of all elements, checked by all ranks."""
     take_up_growth(d_a, not write)
     with current().agreement.step() as step:
         array = _check(g_a, d_a, write)
@@ -270,7 +270,7 @@ def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Transfer:
     if follows:
         _finish(g_a)
         enlarge(g_a, array.shape)
-    return _planned(g_a, both, d_a, both, write)
+    return _begun(g_a, both, d_a, both, write, waits)
 
 
 def _sections(
@@ -281,9 +281,11 @@ def _sections(
     d_a: DiskArray,
     dlo: Any,
     dhi: Any,
+    *,
     write: bool,
-) -> Transfer:
-    """Plan the transfer of sections, checked by all ranks."""
+    waits: bool,
+) -> Request:
+    """Begin the transfer of sections, checked by all ranks."""
     take_up_growth(d_a, not write)
     with current().agreement.step() as step:
         array, turns = _check(g_a, d_a, write), bool(transp)
@@ -297,7 +299,7 @@ def _sections(
                 "sections of the same number of elements"
             )
         step.arguments = f"{_in_words(g_a, d_a, write)}: {memory} in memory, {disk} on the disk"
-    return _planned(g_a, memory, d_a, disk, write)
+    return _begun(g_a, memory, d_a, disk, write, waits)
 
 
 def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
@@ -315,10 +317,8 @@ def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
 
 def _finish(g_a: GlobalArray) -> None:
     """Wait for the transfers of a global array, whose memory is to change; collective."""
-    pending = [request for request in current().pending if isinstance(request, Transfer)]
-    for request in pending:
-        if request.g_a is g_a:
-            request.wait()
+    for request in [request for request in current().pending if request.g_a is g_a]:
+        request.wait()
 
 
 def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
@@ -326,9 +326,10 @@ def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
     return f"{way[0]} '{d_a.filename}' {way[1]} {label(g_a)}"
 
 
-def _planned(
-    g_a: GlobalArray, memory: Section, d_a: DiskArray, disk: Section, write: bool
-) -> Transfer:
+def _begun(
+    g_a: GlobalArray, memory: Section, d_a: DiskArray, disk: Section, write: bool, waits: bool
+) -> Request:
+    """Begin a transfer; all ranks make it together if it `waits`."""
     session = current()
     if session.debug:
         print(
@@ -339,4 +340,11 @@ def _planned(
         )
     g_a.sync()  # what others have put belongs to it
     moves = Moves(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)
-    return Transfer(session, d_a, g_a, moves, write)
+    transfer = Transfer(session.agreement, d_a, g_a, moves, write)
+    if waits:
+        request = Request(session, d_a, Together(transfer.run), g_a)
+        request.wait()
+    else:
+        request = Request(session, d_a, transfer, g_a)
+        request.advance()
+    return request

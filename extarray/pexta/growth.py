@@ -11,11 +11,11 @@ from extarray.common.arguments import as_axis, as_ints
 from extarray.mpi.array import resize_in_order
 from extarray.mpi.replica import is_behind
 from extarray.pexta.diskarrays import Mode, check_open
-from extarray.pexta.requests import Request
+from extarray.pexta.requests import Request, Together
 from extarray.pexta.session import current
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from extarray.mpi import ParallelArray
     from extarray.pexta.diskarrays import DiskArray
@@ -85,7 +85,7 @@ def extend(
         _check_room(session, array, by)
         step.arguments = f"extend {d_a.filename!r} by {by}, axes {axes} in turn"
         is_single = _is_one(edims)
-    growth = Growth(session, d_a, axes, by)
+    growth = Request(session, d_a, Together(_grow(session, d_a, axes, by)))
     if is_single:
         growth.wait()
     return growth
@@ -189,36 +189,17 @@ def _check_room(session: Session, array: ParallelArray, by: tuple[int, ...]) -> 
     session.check_room(math.prod(shape) * array.itemsize, array.nbytes)
 
 
-class Growth(Request):
-    """A growth, which is made where all ranks meet."""
+def _grow(
+    session: Session, d_a: DiskArray, axes: tuple[int, ...], by: tuple[int, ...]
+) -> Callable[[], None]:
+    """Return the call, collective, that makes a growth: of some axes, in their order."""
+    order = (*axes, *(j for j in range(len(by)) if j not in axes))
 
-    grows = True
-
-    def __init__(
-        self, session: Session, handle: DiskArray, axes: tuple[int, ...], by: tuple[int, ...]
-    ) -> None:
-        super().__init__(session, handle)
-        others = (j for j in range(len(by)) if j not in axes)
-        self._order, self._by = (*axes, *others), by
-        session.pending.append(self)
-
-    def advance(self) -> bool:
-        """Tell whether the growth is made; one rank alone cannot make it."""
-        return self._is_over
-
-    def wait(self) -> None:
-        """Make the growth together with the other ranks."""
-        if self._is_over:
-            return
-        session, array = self._session, self.handle.array
-        self._end()
+    def grow() -> None:
+        array = d_a.array
         with session.agreement.step():
-            check_open(self.handle, "extend")
-            _check_room(session, array, self._by)
-        shape = tuple(map(sum, zip(array.shape, self._by, strict=True)))
-        resize_in_order(array, shape, self._order)
+            check_open(d_a, "extend")
+            _check_room(session, array, by)
+        resize_in_order(array, tuple(map(sum, zip(array.shape, by, strict=True))), order)
 
-    def probe(self) -> bool:
-        """Make the growth together with the other ranks."""
-        self.wait()
-        return True
+    return grow

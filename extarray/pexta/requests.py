@@ -6,8 +6,7 @@ Transfers are moves of each rank, made at once, or one after the other.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,17 +17,18 @@ from extarray.mpi.zones import extents
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
     from extarray.mpi import GlobalArray
     from extarray.mpi.requests import Request as RankRequest
+    from extarray.mpi.runtime import Agreement
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
-__all__ = ["Moves", "Request", "Transfer"]
+__all__ = ["Moves", "Request", "Together", "Transfer"]
 
 
 class _Move(NamedTuple):
@@ -96,77 +96,119 @@ class Moves:
         return _Move(disk.of_array(box), disk.turned(flat.reshape(shape)), parts)
 
 
-class Request(ABC):
-    """A transfer or a growth that has begun, for `wait` and `probe`."""
+class Work(Protocol):
+    """What a request stands for: the part of each rank, and what all do where they meet."""
 
-    grows = False  # the array
+    def advance(self, waits: bool) -> bool:
+        """Do this rank's part, all of it or without waiting; tell whether it is done."""
 
-    def __init__(self, session: Session, handle: DiskArray) -> None:
-        self.handle = handle
-        self._session = session
+    def meet(self) -> bool:
+        """Do what all ranks do together; tell whether the work is over on all of them."""
+
+
+class Request:
+    """A transfer or a growth that has begun, for `wait` and `probe`.
+
+    Parameters
+    ----------
+    session : Session
+        It knows the request until the work is over.
+    handle : DiskArray
+        What is transferred to or from, or grows.
+    work : Work
+        What is to be done.
+    g_a : GlobalArray, optional
+        The other side of a transfer; None: a growth.
+    """
+
+    def __init__(
+        self, session: Session, handle: DiskArray, work: Work, g_a: GlobalArray | None = None
+    ) -> None:
+        self.handle, self.g_a = handle, g_a
+        self._session, self._work = session, work
         self._is_over = False
         self._number = session.count_request()
+        session.pending.append(self)
 
-    @abstractmethod
+    @property
+    def grows(self) -> bool:
+        """True if the array grows."""
+        return self.g_a is None
+
     def advance(self) -> bool:
         """Go on as far as this rank can alone; tell whether it has done its part."""
+        return self._is_over or self._work.advance(waits=False)
 
-    @abstractmethod
     def wait(self) -> None:
         """Wait for all ranks."""
+        if not self._is_over:
+            self._work.advance(waits=True)
+            self._meet()
 
-    @abstractmethod
     def probe(self) -> bool:
         """Tell whether it is over on all ranks."""
+        if not self._is_over:
+            self._work.advance(waits=False)
+            self._meet()
+        return self._is_over
 
     def __str__(self) -> str:
         kind = "growth" if self.grows else "transfer"
         return f"a {kind} that is over" if self._is_over else f"{kind} {self._number}"
+
+    def _meet(self) -> None:
+        with OnError(self._end):
+            is_over = self._work.meet()
+        if is_over:
+            self._end()
 
     def _end(self) -> None:
         self._session.pending.remove(self)
         self._is_over = True
 
 
-class Transfer(Request):
-    """A transfer, as `iread` and its like begin it."""
+class Together:
+    """Work that all ranks do in one call where they meet, and none does any of alone."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def advance(self, waits: bool) -> bool:
+        """Leave it to `meet`, however long this rank may wait."""
+        return False
+
+    def meet(self) -> bool:
+        """Do it."""
+        self._call()
+        return True
+
+
+class Transfer:
+    """A transfer in the moves of each rank, of which one is under way at a time."""
 
     def __init__(
-        self, session: Session, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
+        self, agreement: Agreement, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
     ) -> None:
-        super().__init__(session, handle)
-        self.g_a, self._moves, self._write = g_a, moves, write
+        self._agreement, self._handle, self._g_a = agreement, handle, g_a
+        self._moves, self._write = moves, write
         self._next = 0
         self._under_way: tuple[_Move, RankRequest] | None = None
         self._error: Exception | None = None
 
-    def run(self) -> Self:
+    def run(self) -> None:
         """Make the whole transfer together with the other ranks."""
-        array, g_a = self.handle.array, self.g_a
         for number in range(len(self._moves)):
             move = self._moves[number]
             if self._write:
-                _load(move, g_a)
-                array.write(move.disk, move.block)
+                _load(move, self._g_a)
+                self._handle.array.write(move.disk, move.block)
             else:
-                array.read(move.disk, move.block)
-                _store(move, g_a)
-        g_a.sync()
-        self._is_over = True
-        return self
+                self._handle.array.read(move.disk, move.block)
+                _store(move, self._g_a)
+        self._g_a.sync()
 
-    def begin(self) -> Self:
-        """Begin the part of this rank."""
-        self._session.pending.append(self)
-        self.advance()
-        return self
-
-    def advance(self) -> bool:
-        """Begin the next move of this rank where one is over; tell whether all are."""
-        return self._go_on(waits=False)
-
-    def _go_on(self, waits: bool) -> bool:
-        """Make the moves of this rank; all of them, or as far as they go without waiting."""
+    def advance(self, waits: bool) -> bool:
+        """Make moves of this rank, the next where one is over; tell whether all are."""
         try:
             while self._error is None:
                 if self._under_way is not None:
@@ -176,7 +218,7 @@ class Transfer(Request):
                     self._under_way = None
                     request.wait()
                     if not self._write:
-                        _store(move, self.g_a)
+                        _store(move, self._g_a)
                 if self._next == len(self._moves):
                     return True
                 self._begin_next()
@@ -185,34 +227,23 @@ class Transfer(Request):
         return True
 
     def _begin_next(self) -> None:
-        move, array = self._moves[self._next], self.handle.array
+        move = self._moves[self._next]
         self._next += 1
         if self._write:
-            _load(move, self.g_a)
-            self._under_way = move, array.iwrite(move.disk, move.block)
+            _load(move, self._g_a)
+            self._under_way = move, self._handle.array.iwrite(move.disk, move.block)
         else:
-            self._under_way = move, array.iread(move.disk, move.block)
+            self._under_way = move, self._handle.array.iread(move.disk, move.block)
 
-    def wait(self) -> None:
-        """Wait for the moves of all ranks."""
-        if not self._is_over:
-            self._go_on(waits=True)
-            self._meet(True)
-
-    def probe(self) -> bool:
-        """Tell whether the moves of all ranks are over."""
-        return self._is_over or self._meet(self.advance())
-
-    def _meet(self, is_done: bool) -> bool:
+    def meet(self) -> bool:
         """End the transfer if all ranks have made their moves."""
-        with OnError(self._end), self._session.agreement.step() as step:
-            step.numbers[0] = int(not is_done)
+        with self._agreement.step() as step:
+            step.numbers[0] = int(self._under_way is not None)
             if self._error is not None:
                 raise self._error
         if step.numbers[0]:
             return False
-        self._end()
-        self.g_a.sync()
+        self._g_a.sync()
         return True
 
 

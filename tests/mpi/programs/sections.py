@@ -334,7 +334,7 @@ pexta.wait(second)
 # A transfer that fails on one rank fails on all, when all meet.
 request = pexta.iwrite(g_a, d_a)
 if rank == size - 1:
-    request._error = xa.StorageError(errno.EIO, "lost")
+    request._work._error = xa.StorageError(errno.EIO, "lost")
 with pytest.raises(xa.StorageError, match="lost"):
     pexta.wait(request)
 pexta.iwrite(g_a, d_a)
