@@ -97,7 +97,7 @@ class Moves:
 
 
 class Work(Protocol):
-    """What a request stands for: the part of each rank, and what all do where they meet."""
+    """The work of a request: the part of each rank, and what all do where they meet."""
 
     def advance(self, waits: bool) -> bool:
         """Do this rank's part, all of it or without waiting; tell whether it is done."""
