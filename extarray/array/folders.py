@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, MutableMapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
@@ -35,7 +35,16 @@ from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
-from extarray.maintenance.group_files import ARRAY, GROUP, InFolder, InPacked, foreign_file
+from extarray.maintenance.group_files import (
+    ARRAY,
+    GROUP,
+    InFolder,
+    InPacked,
+    empty_folder_like,
+    foreign_file,
+    left_folders,
+    remove_left_folders,
+)
 from extarray.storage.filesystem import family
 from extarray.storage.names import Packed
 
@@ -48,13 +57,15 @@ if TYPE_CHECKING:
 
     from extarray.common.progress import Reported
 
-__all__ = ["Group", "open_group", "pack"]
+__all__ = ["Group", "open_group", "pack", "replace_group"]
 
 _later = LazyImports(
     {"extarray.maintenance.packing": "Part Snapshot write_packed", "extarray.grid.html": "tree"}
 )
 
 _MODES = ("r", "r+", "a", "w", "w-")
+# A folder may be writable, and have to stay where it is.
+_CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM)
 
 
 def open_group(
@@ -99,7 +110,12 @@ def open_group(
     -----
     Any folder is a group, whoever made it; files that are no arrays' are not seen.  No lock is
     taken for the group: each array has its own, which a group in mode "r+" takes when it opens the
-    array.
+    array.  It keeps that open; but of more than 64 it closes those that were asked for longest ago,
+    where nobody else has the array.
+
+    What mode "w" replaces is there until its successor has its name, in one step where the system
+    can exchange names (Linux and macOS, on most local file systems).  Elsewhere a kill may leave
+    the old folder beside it, with ``.old`` at the end of its name.
 
     Examples
     --------
@@ -159,8 +175,21 @@ def open_group(
         return Group(session, "")
 
 
-def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
-    """Remove all that is in a group, and nothing if it is no group or somebody writes to it."""
+def replace_group(fresh: str, name: str) -> None:
+    """Give a folder the name of a group, if there is one, which is removed.
+
+    Refused where the group has files that are of no array, or somebody writes to an array in it.
+    """
+    if os.path.isdir(name):
+        with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
+            session.replace(fresh)
+    else:
+        os.rename(fresh, name)
+
+
+@contextmanager
+def _to_be_replaced(folder: Path, shown: str, options: dict[str, Any]) -> Iterator[Session]:
+    """Open a group that is to be replaced."""
     foreign = foreign_file(folder)
     if foreign is not None:
         raise ExistsError(
@@ -171,14 +200,46 @@ def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
         )
     session = Session(InFolder(folder), shown, "r+", options)
     try:
-        session.hold_all("", GROUP)
-        for entry in os.scandir(folder):
+        yield session
+    finally:
+        session.close("", quietly=True)
+
+
+def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
+    """Remove all that is in a group, and nothing if it is no group or somebody writes to it.
+
+    An empty folder takes its name, in one step where the system can.
+    """
+    with _to_be_replaced(folder, shown, options) as session:
+        root = os.fspath(session.place.root)
+        arrays = session.hold_all("", GROUP)
+        remove_left_folders(left_folders(root))
+        fresh = None if _is_in_use(root) else empty_folder_like(root)
+        if fresh is not None:
+            try:
+                session.replace(fresh)
+            except OSError as error:
+                with suppress(OSError):
+                    os.rmdir(fresh)
+                if error.errno not in _CANNOT_RENAME:
+                    raise
+            else:
+                return
+        for entry in os.scandir(root):  # the folder itself has to stay
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)
-    finally:
-        session.close("", quietly=True)
+        del arrays  # were held up to here
+
+
+def _is_in_use(folder: str) -> bool:
+    """Tell whether something is mounted on a folder, or this process is at work in it."""
+    try:
+        here = os.path.realpath(os.curdir)
+    except OSError:
+        here = os.sep
+    return os.path.ismount(folder) or is_in(here, folder)
 
 
 # -- groups --------------------------------------------------------------------------------------
@@ -286,8 +347,7 @@ class Group(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: ArrayLike) -> None:
         key = self._free(name)
-        array = from_array(value, self._made(key))
-        self._session.arrays[key] = array
+        self._session.keep(key, from_array(value, self._made(key)))
 
     def __delitem__(self, name: str) -> None:
         session = self._session
@@ -403,7 +463,7 @@ class Group(MutableMapping[str, Any]):
         Returns
         -------
         ExtArray
-            Open in mode "r+" until it, or the group, is closed.
+            Open in mode "r+", as long as somebody has it, until it or the group is closed.
 
         Raises
         ------
@@ -429,7 +489,7 @@ class Group(MutableMapping[str, Any]):
             **options,
         }
         array = create(self._made(key), shape, dtype, **options)  # type: ignore[arg-type]
-        self._session.arrays[key] = array
+        self._session.keep(key, array)
         return array
 
     def create_group(self, name: str) -> Group:
@@ -611,7 +671,9 @@ class Group(MutableMapping[str, Any]):
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""
         self._session.check()
-        for key, array in list(self._session.arrays.items()):
+        with self._session.lock:
+            arrays = list(self._session.arrays.items())
+        for key, array in arrays:
             if is_in(key, self._key) and not array.closed:
                 array.flush()
 

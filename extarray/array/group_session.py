@@ -6,9 +6,12 @@ import contextlib
 import errno
 import json
 import os
+import sys
 import threading
 import weakref
+from collections import OrderedDict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray.array.creation import open as open_array
@@ -26,12 +29,18 @@ from extarray.common.errors import (
 from extarray.common.lazy import LazyImports
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.attrs import check_attrs
-from extarray.maintenance.group_files import ARRAY, GROUP, InFolder, InPacked, remove_folder
+from extarray.maintenance.group_files import (
+    ARRAY,
+    GROUP,
+    InFolder,
+    InPacked,
+    remove_folder,
+    swap_folders,
+)
 from extarray.storage.filesystem import family, sync_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
-    from pathlib import Path
 
     from extarray.array.array import ExtArray
     from extarray.maintenance.packing import Part, Snapshot
@@ -43,6 +52,8 @@ _later = LazyImports({"extarray.maintenance.packing": "Part Snapshot"})
 
 _MOST_ROWS = 200  # of a tree
 _MOST_KEPT = 16  # readers that packing keeps open: each takes descriptors
+_MOST_OPEN = 64  # writers that are open, and that nobody has but the group
+_ALONE = 2  # references to what a list has, and is looked at there
 
 
 def is_in(name: str, key: str) -> bool:
@@ -62,10 +73,13 @@ class Session:
         self.place, self.shown, self.mode, self.options = place, shown, mode, options
         self.is_closed = False
         self.lock = threading.RLock()
-        # A writer stays open until it is closed; a reader as long as somebody has it.
+        # A reader is open as long as somebody has it.  Writers stay open, as each write would open
+        # one again; those asked for longest ago come first.
+        self.writers: OrderedDict[str, ExtArray] = OrderedDict()
         self.arrays: MutableMapping[str, ExtArray] = (
-            {} if mode == "r+" else weakref.WeakValueDictionary()
+            self.writers if mode == "r+" else weakref.WeakValueDictionary()
         )
+        self._most = _MOST_OPEN
 
     def check(self, what: str | None = None) -> None:
         """Raise where the group is closed, or `what` would change one that is open for reading."""
@@ -90,8 +104,29 @@ class Session:
             array = self._open_one(key)
             if array is None:
                 array = open_array(self.place.path(key), self.mode, **self.options)
-                self.arrays[key] = array
+                self.keep(key, array)
+            elif key in self.writers:
+                self.writers.move_to_end(key)
             return array
+
+    def keep(self, key: str, array: ExtArray) -> None:
+        """Keep an array open; of too many writers, close those that nobody else has."""
+        with self.lock:
+            self.arrays.pop(key, None)  # which is closed
+            self.arrays[key] = array
+            if len(self.writers) <= self._most:
+                return
+            for name in list(self.writers)[:-1]:
+                if len(self.writers) <= _MOST_OPEN:
+                    break
+                box = [self.writers.pop(name)]  # other threads do not find it from here on
+                if sys.getrefcount(box[0]) > _ALONE:
+                    self.writers[name] = box[0]
+                else:
+                    box[0].close()
+            left = len(self.writers)
+            # Where users have so many, they are not looked through for each that comes.
+            self._most = _MOST_OPEN if left <= _MOST_OPEN else 2 * left
 
     @contextlib.contextmanager
     def look(self, key: str) -> Iterator[ExtArray]:
@@ -175,6 +210,18 @@ class Session:
                 with family("cannot remove the group '{}'", self.place.path(key)):
                     remove_folder(os.fspath(self.place.path(key)))
             self.close(key, quietly=True)
+
+    def replace(self, fresh: str) -> None:
+        """Give another folder the name of the group, and remove the group.
+
+        Nobody else writes to it then, or LockedError is raised.
+        """
+        names = list(self.keys(""))
+        arrays = [self.hold(name) for name in names]
+        swap_folders(fresh, os.fspath(self.place.root))
+        for name, array in zip(names, arrays, strict=True):
+            _files(array).take_place(Path(fresh, name))
+        remove_folder(fresh)
 
     def move(self, key: str, kind: str, other: str, new: Path) -> None:
         """Give a member another key, and its files the path that belongs to it."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from extarray.array.array import ExtArray
-from extarray.array.folders import Group, open_group
+from extarray.array.folders import Group, open_group, replace_group
 from extarray.common.arguments import check_flag
 from extarray.common.errors import (
     ArgumentError,
@@ -310,35 +310,37 @@ def load_whole(
     guard = partial(of_library, file, title)
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    with making_folder(os.fspath(target)) as fresh:
-        with whole as source, open_group(fresh, "r+") as group:
-            lost = list(source.lost)
-            for name, attrs in source.groups.items():
-                inner = group.require_group(name) if name else group
-                inner.attrs.update(attrs)
-            for name in source.names:
-                problem = check_member_name(f"{name}/")
-                if problem is not None:
-                    raise ArgumentError(f"{name!r} cannot be the name of an array: {problem}")
-                outer = name.rpartition("/")[0]
-                if outer:
-                    group.require_group(outer)
-                try:
-                    with source.source(name) as each:
-                        array = load(
-                            each, Path(fresh, name), guard=guard, what=f"from {title}", **options
-                        )
-                except DTypeError as error:
-                    lost.append(f"{name!r} ({error})")
-                else:
-                    array.close()
-            for name, item in group.walk():
-                if isinstance(item, ExtArray):
-                    _drop_labels(name, item, group)
-            if lost:
-                warn(f"from {title}: the group does not have {'; '.join(lost)}", LossyWarning)
-        if target.is_dir():
-            open_group(target, "w").close()
+    publish = replace_group if overwrite else os.rename
+    with (
+        making_folder(os.fspath(target), publish) as fresh,
+        whole as source,
+        open_group(fresh, "r+") as group,
+    ):
+        lost = list(source.lost)
+        for name, attrs in source.groups.items():
+            inner = group.require_group(name) if name else group
+            inner.attrs.update(attrs)
+        for name in source.names:
+            problem = check_member_name(f"{name}/")
+            if problem is not None:
+                raise ArgumentError(f"{name!r} cannot be the name of an array: {problem}")
+            outer = name.rpartition("/")[0]
+            if outer:
+                group.require_group(outer)
+            try:
+                with source.source(name) as each:
+                    array = load(
+                        each, Path(fresh, name), guard=guard, what=f"from {title}", **options
+                    )
+            except DTypeError as error:
+                lost.append(f"{name!r} ({error})")
+            else:
+                array.close()
+        for name, item in group.walk():
+            if isinstance(item, ExtArray):
+                _drop_labels(name, item, group)
+        if lost:
+            warn(f"from {title}: the group does not have {'; '.join(lost)}", LossyWarning)
     return open_group(path, "r+")
 
 

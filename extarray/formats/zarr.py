@@ -28,6 +28,7 @@ from extarray.formats.template import (
 )
 from extarray.formats.transfer import Format, Sink, Source
 from extarray.grid.tiles import tiles
+from extarray.maintenance.group_files import swap_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -385,11 +386,11 @@ def _folder(
     try:
         yield fresh
         with of_library(root, _TITLE):
-            old = fresh + ".old"
             if os.path.lexists(place):
-                os.rename(place, old)
-            os.rename(fresh, place)
-            shutil.rmtree(old, ignore_errors=True)
+                swap_folders(fresh, place)
+                shutil.rmtree(fresh, ignore_errors=True)
+            else:
+                os.rename(fresh, place)
             if inner:
                 group = zarr.open_group(
                     os.fspath(root), mode="a", zarr_format=_format_of(root, zarr_format)
@@ -563,9 +564,10 @@ def _whole_sink(
         yield WholeSink(sink, put_attrs)
         with of_library(store, _TITLE):
             if there:
-                os.rename(place, f"{fresh}.old")
-            os.rename(fresh, place)
-            shutil.rmtree(f"{fresh}.old", ignore_errors=True)
+                swap_folders(fresh, place)
+                shutil.rmtree(fresh, ignore_errors=True)
+            else:
+                os.rename(fresh, place)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from extarray.array.creation import create, from_array
-from extarray.array.folders import open_group
+from extarray.array.folders import open_group, replace_group
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
@@ -386,26 +386,27 @@ def write_tree(
     _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    with making_folder(os.path.abspath(target)) as fresh:
-        with open_group(fresh, "r+") as group:
-            for path, node in nodes.items():
-                place = group.path if path == "/" else group.require_group(path[1:]).path
-                dataset = node.to_dataset(inherit=False)
-                own = chunks
-                if isinstance(chunks, Mapping):
-                    own = {d: n for d, n in chunks.items() if d in dataset.dims}
-                options = Options(
-                    modes=("w-",),
-                    mode="w-",
-                    append_dim=None,
-                    side="end",
-                    region=None,
-                    chunks=own,
-                    encoding=given.get(path),
-                    casting=None,
-                    timeout=0,
-                    compute=True,
-                )
-                write_dataset(dataset, place, options)
-        if mode == "w" and target.is_dir():
-            open_group(target, "w").close()
+    publish = replace_group if mode == "w" else os.rename
+    with (
+        making_folder(os.path.abspath(target), publish) as fresh,
+        open_group(fresh, "r+") as group,
+    ):
+        for path, node in nodes.items():
+            place = group.path if path == "/" else group.require_group(path[1:]).path
+            dataset = node.to_dataset(inherit=False)
+            own = chunks
+            if isinstance(chunks, Mapping):
+                own = {d: n for d, n in chunks.items() if d in dataset.dims}
+            options = Options(
+                modes=("w-",),
+                mode="w-",
+                append_dim=None,
+                side="end",
+                region=None,
+                chunks=own,
+                encoding=given.get(path),
+                casting=None,
+                timeout=0,
+                compute=True,
+            )
+            write_dataset(dataset, place, options)

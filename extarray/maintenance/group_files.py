@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +21,19 @@ from uuid import uuid4
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.format.archive import ATTRS_NAME
 from extarray.storage import lock
-from extarray.storage.filesystem import File, family, sync_folders
+from extarray.storage.filesystem import File, exchange, family, sync_folders
 from extarray.storage.names import Packed
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "ARRAY",
     "GROUP",
     "InFolder",
     "InPacked",
+    "empty_folder_like",
     "foreign_file",
     "is_in_the_making",
     "left_folders",
@@ -39,6 +41,7 @@ __all__ = [
     "packed_names",
     "remove_folder",
     "remove_left_folders",
+    "swap_folders",
     "told_of",
 ]
 
@@ -196,10 +199,11 @@ def _fresh(name: str) -> str:
 
 
 @contextlib.contextmanager
-def making_folder(name: str) -> Iterator[str]:
+def making_folder(name: str, publish: Callable[[str, str], object] = os.rename) -> Iterator[str]:
     """Make a folder for the length of a block; then it takes its name, unless the block raises.
 
-    What earlier calls for the name have left is removed first.
+    It does so by `publish`, which is given both names.  What earlier calls for the name have left
+    is removed first.
     """
     remove_left_folders(left_folders(name))
     fresh = _fresh(name)
@@ -209,18 +213,51 @@ def making_folder(name: str) -> Iterator[str]:
         with _at_work(fresh):
             yield fresh
             with family("cannot make the folder '{}'", name):
-                os.rename(fresh, name)
+                publish(fresh, name)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     sync_folders([name])
 
 
+def empty_folder_like(name: str) -> str | None:
+    """Make an empty folder beside another one, with its permissions; None: it cannot be made."""
+    fresh, old = _fresh(name), os.stat(name)
+    try:
+        os.mkdir(fresh, 0o700)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        os.chown(fresh, old.st_uid, old.st_gid)
+    os.chmod(fresh, stat.S_IMODE(old.st_mode))
+    return fresh
+
+
+def swap_folders(fresh: str, name: str) -> None:
+    """Give two folders the names of each other, on the disk: in one step, where the system can.
+
+    Elsewhere a kill in between may leave no folder of the second name.  The one that had it is
+    beside it then, under a name that nobody takes for a left-over.
+    """
+    if not exchange(fresh, name):
+        old = f"{name}.{uuid4().hex[:12]}.old"
+        os.rename(name, old)
+        try:
+            os.rename(fresh, name)
+        except BaseException:
+            os.rename(old, name)
+            raise
+        os.rename(old, fresh)
+    sync_folders([name])
+
+
 def remove_folder(name: str) -> None:
     """Remove a folder with all that is in it; who looks for it finds all of it or nothing."""
-    fresh = _fresh(name)
     with _at_work(name):
-        os.rename(name, fresh)
+        fresh = name
+        if not is_in_the_making(os.path.basename(name)):
+            fresh = _fresh(name)
+            os.rename(name, fresh)
         shutil.rmtree(fresh)
 
 

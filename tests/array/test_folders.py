@@ -16,6 +16,9 @@ import pytest
 
 import extarray as xa
 from extarray import errors
+from extarray.array.life import open_in_files
+from extarray.maintenance import group_files
+from extarray.storage import filesystem
 
 
 @pytest.fixture
@@ -229,6 +232,102 @@ def test_modes(mode, makes, tmp_path):
                     change()
 
 
+_STEPS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "ctypes.dlsym"}
+
+
+def killed_at(number, function):
+    """Run a function in a process that is killed at one of its steps; tell whether it was."""
+    pid = os.fork()
+    if not pid:
+        left = [number]
+
+        def count(event, args):
+            if event in _STEPS:
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        function()
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def replaced_by_none(path):
+    xa.open_group(path, "w").close()
+
+
+def replaced_by_a_tree(path):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("extarray.interop.xarray")
+    other = xr.DataTree.from_dict({"/": xr.Dataset(), "/south": xr.Dataset({"b": ("x", [5, 6])})})
+    other.extarray.to_extarray(path, mode="w")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("replace", [replaced_by_none, replaced_by_a_tree])
+def test_a_kill_in_the_replacement_of_a_group_leaves_it_or_its_successor(
+    tmp_path, monkeypatch, replace, exchanges
+):
+    if not exchanges:
+        monkeypatch.setattr(group_files, "exchange", lambda one, other: False)
+    elif not filesystem.exchange(*map(str, (tmp_path, tmp_path))):
+        pytest.skip("the system exchanges no names")
+    path = tmp_path / "g"
+
+    def content(folder):
+        with xa.open_group(folder) as g:
+            return {n: a[...].tolist() for n, a in g.walk() if isinstance(a, xa.ExtArray)}
+
+    def make():
+        for each in os.listdir(tmp_path):
+            shutil.rmtree(tmp_path / each)
+        with xa.open_group(path, "w-") as g:
+            g["a"], g["north/b"] = [1, 2], [3, 4]
+            g.attrs["title"] = "old"
+        os.chmod(path, 0o750)
+        return content(path)
+
+    old = make()
+    replace(path)
+    new = content(path)
+    assert new != old and os.listdir(tmp_path) == ["g"]
+    assert replace is not replaced_by_none or path.stat().st_mode & 0o777 == 0o750
+    seen = set()
+    for number in range(1, 100):
+        make()
+        if not killed_at(number, lambda: replace(path)):
+            break
+        if path.exists():
+            found = content(path)
+            assert found in (old, new)
+            seen.add(found == old)
+        else:  # the moment between two renames
+            assert not exchanges
+            (moved,) = [name for name in os.listdir(tmp_path) if name.endswith(".old")]
+            assert content(tmp_path / moved) == old
+            seen.add("between")
+        replace(path)
+        assert content(path) == new
+        left = [name for name in os.listdir(tmp_path) if name.endswith(".new")]
+        assert not any(os.listdir(tmp_path / name) for name in left)  # an empty one may be in use
+    else:
+        raise AssertionError("it has no end")
+    assert seen == ({True, False} if exchanges else {True, False, "between"})
+
+
+def test_a_group_in_which_the_process_is_at_work_is_replaced_where_it_is(group, monkeypatch):
+    group.close()
+    monkeypatch.chdir(group.path / "north")
+    inode = group.path.stat().st_ino
+    with xa.open_group("..", "w") as g:
+        assert list(g) == [] and group.path.stat().st_ino == inode
+
+
 def test_nothing_but_a_group_is_replaced(tmp_path):
     with xa.open_group(tmp_path / "g", "w") as g:
         g["a"] = [1]
@@ -321,6 +420,33 @@ def test_closing(tmp_path):
     with xa.open_group(tmp_path / "g") as g:  # readers close with the last who has them
         a = g["a"]
         assert g["a"] is a
+
+
+def test_a_group_keeps_few_writers_open_beside_those_that_somebody_has(tmp_path):
+    names = [f"a{n:03}" for n in range(100)]
+    with xa.open_group(tmp_path / "g", "w") as g:
+        first = g.create("a000", 3, "i8")
+        for n, name in enumerate(names[1:], 1):
+            g[name] = np.full(3, n)
+        open_ones = [a for a in open_in_files() if a.path.parent == g.path]
+        assert len(open_ones) == 64 and first in [a for a in open_ones if a is first]
+        del open_ones
+        assert [g[name].sum() for name in names] == [3 * n for n in range(100)]
+        assert not first.closed and g["a000"] is first
+        last = g["a099"]
+        all_of_them = [g[name] for name in names]  # more than that, as they are all somebody's
+        assert not any(a.closed for a in all_of_them) and all_of_them[-1] is last
+        with xa.commit(all_of_them):
+            for a in all_of_them:
+                a.extend(0, 1)
+        del all_of_them, a
+        for name in names:
+            g[name][3] = 1
+        for n in range(100, 300):
+            g.create(f"a{n}", 1)
+        assert len([a for a in open_in_files() if a.path.parent == g.path]) <= 200
+    with xa.open_group(tmp_path / "g") as g:
+        assert [g[name][...].sum() for name in names] == [3 * n + 1 for n in range(100)]
 
 
 def test_a_group_is_shown_as_a_tree(group):
