@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import zlib
+from collections import defaultdict
 from pathlib import Path
 
 import preload
@@ -52,14 +54,61 @@ def pytest_report_header(config):
     return f"hypothesis: examples of HYPOTHESIS_PROFILE={profile} pytest --hypothesis-seed={seed}"
 
 
-def pytest_collection_modifyitems(items):
-    """Marks what runs under mpiexec, and what starts other processes, by its fixtures."""
+def fast_cases(item) -> int | None:
+    """How many cases of a test the fast half has: all (None), or one of a property's."""
+    marker = item.get_closest_marker("sampled")
+    if marker is not None:
+        (count,) = marker.args
+        return count
+    return 1 if hasattr(getattr(item, "obj", None), "hypothesis") else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
+    """Marks tests by their fixtures and cases; each process begins with what takes long."""
+    cases = defaultdict(list)
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if "mpiexec" in fixtures:
             item.add_marker("mpi")
         if fixtures & {"mpiexec", "script", "shim", "private_mount", "private_network"}:
             item.add_marker("process")
+        count = fast_cases(item)
+        if count is not None:
+            cases[item.nodeid.partition("[")[0], count].append(item)
+    for (_, count), found in cases.items():
+        # As good as random, and the same everywhere: tests differ in the engine that they keep.
+        found.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        for item in found[count:]:
+            item.add_marker("slow")
+    result = yield
+    if hasattr(config, "workerinput"):
+        items[:] = long_ones_first(items, config.workerinput["workercount"])
+    return result
+
+
+def long_ones_first(items, parts: int) -> list:
+    """Tests in an order of which so many equal parts each begin with what takes long."""
+    kinds = ([], [])
+    for item in items:
+        long = any(item.get_closest_marker(name) for name in ("slow", "process"))
+        kinds[not long].append(item)
+    return [
+        item
+        for part in range(parts)
+        for kind in kinds
+        for item in kind[len(kind) * part // parts : len(kind) * (part + 1) // parts]
+    ]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Lets a process that has run its part take short tests of another's: they end together."""
+    if config.option.dist == "load":
+        from xdist.scheduler import WorkStealingScheduling
+
+        return WorkStealingScheduling(config, log)
+    return None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,6 +52,7 @@ def agree(array, model):
 # -- the mapping ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("order", "CFZH")
 @pytest.mark.parametrize("position", [0, 1, 2, -1, -3])
 def test_every_position_and_order(factory, position, order):
@@ -269,6 +270,7 @@ def test_what_was_made_before_says_so(factory):
     array.close()
 
 
+@pytest.mark.sampled(1)
 def test_tasks_of_dask_that_were_made_before_say_so(factory):
     da = pytest.importorskip("dask.array")
     array, model = grown(factory)
@@ -505,6 +507,7 @@ def test_a_reader_of_an_array_that_was_replaced_keeps_it(disk):
     reader.close()
 
 
+@pytest.mark.sampled(1)
 def test_a_forked_child_learns_of_it(disk, script):
     code = """
 import os, sys
@@ -603,6 +606,7 @@ def test_files_that_were_moved_or_replaced(disk):
     array.close()
 
 
+@pytest.mark.slow
 def test_a_long_history(disk):
     """The growth log has several extents, and the next one is filled after the axis has come."""
     array = disk.create((1, 1), "i2", chunks=1, sparse=True)
@@ -676,6 +680,7 @@ def failures():
     return [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "i/o"), KeyboardInterrupt()]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("failure", failures(), ids=["ENOSPC", "EIO", "interrupt"])
 def test_a_failure_of_any_call_leaves_the_array_as_it_was(disk, monkeypatch, failure, sealed):

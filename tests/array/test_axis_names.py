@@ -135,6 +135,7 @@ class TestErrors:
 
 
 class TestGrowthMap:
+    @pytest.mark.slow
     def test_labels_are_the_names(self, named):
         pytest.importorskip("matplotlib")
         figure = growth_map(named, at={"time": 1})

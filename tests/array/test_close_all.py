@@ -10,6 +10,7 @@ import pytest
 import extarray as xa
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_close_all(script, tmp_path):
     script(

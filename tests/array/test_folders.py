@@ -570,6 +570,7 @@ def test_more_arrays_are_packed_than_files_can_be_open(mode, tmp_path):
                 assert np.all(array[...] == array.attrs["number"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [4, 30])  # of which all are kept open, and not
 def test_what_is_packed_while_others_commit_is_of_one_moment(n, tmp_path):
     with xa.open_group(tmp_path / "g", "w") as g:

@@ -28,6 +28,7 @@ with xa.open(sys.argv[1], mode="r+", engine=sys.argv[2]) as array:
 """
 
 
+@pytest.mark.sampled(1)
 def test_all_that_another_process_appends(disk, script):
     with disk.array((4, 2), "i4", chunks=(7, 2)) as array:
         array[...] = np.arange(4)[:, None]

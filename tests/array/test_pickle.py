@@ -191,6 +191,7 @@ def test_a_deep_copy_copies_once(memory):
         assert first is second is not array
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_other_processes_take_arrays(factory, method):
     if method == "fork" and multiprocessing.get_start_method() == "spawn":

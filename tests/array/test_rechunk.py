@@ -439,6 +439,7 @@ xa.rechunk(sys.argv[1], sys.argv[2] or None, chunks=(64, 1), max_memory=4096,
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("in_place", [False, True])
 def test_killed_work_goes_on(tmp_path, script, monkeypatch, capsys, in_place):
     monkeypatch.setattr(limits, "rechunk_step_bytes", 1 << 23)
@@ -587,6 +588,7 @@ def test_in_place(path, how):
     assert files_of(path.parent) == ["scene.xmd", "scene.xta"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_killed_at_each_name(tmp_path, in_place, at):
@@ -827,6 +829,7 @@ xa.rechunk(xa.from_array(np.arange(6.)), chunks=2, progress=sys.argv[1] == "True
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bar", [True, False])
 @pytest.mark.parametrize("shown", [True, False])
 def test_progress_on_a_terminal(script, shown, bar):

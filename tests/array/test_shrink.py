@@ -138,6 +138,7 @@ def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
     assert max(spaces) < 3 * 36 * 4096
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chunk", [64, 750])
 def test_small_chunks_give_whole_pages_back(place, engine, chunk):
     with xa.create(place / "a", (0,), "f8", chunks=chunk, engine=engine) as array:
@@ -166,6 +167,7 @@ def test_small_chunks_between_others_are_not_looked_at_one_by_one(disk, monkeypa
         assert (array[...] == 1).all()
 
 
+@pytest.mark.slow
 def test_memory_of_small_chunks_rolls_on(script):
     code = """
 import numpy as np, extarray as xa
@@ -225,6 +227,7 @@ array.close()
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("order", ["C", "Z"])
 def test_views_of_what_was_cut_off_have_their_space(script, tmp_path, private_mount, order):
     script(VIEWS, tmp_path, order, prefix=private_mount)

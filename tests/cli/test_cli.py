@@ -146,6 +146,7 @@ def test_what_is_no_array(path, prepare, what, commands, capsys):
     assert texts[0].count("\n") == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "value"), [("EXTARRAY_ENGINE", "foo"), ("EXTARRAY_MAX_MEMORY", "much")]
 )
@@ -216,6 +217,7 @@ def test_output_that_nobody_reads(script, path):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
 def test_outputs_that_are_closed(script, path, closed):
     """As some services start their programs."""

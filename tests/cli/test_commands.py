@@ -488,6 +488,7 @@ class TestExchange:
             assert (found.status, found.out) == (2, ""), words
             assert not (tmp_path / "b.xmd").exists()
 
+    @pytest.mark.slow
     def test_what_is_lost_is_told_in_a_line(self, script, scene, tmp_path):
         exported = process(script, "export", scene, tmp_path / "data.npy")
         out, err = exported.communicate(timeout=60)
@@ -495,6 +496,7 @@ class TestExchange:
         assert err.startswith("extarray export: warning: ")
         assert err.count("\n") == 1
 
+    @pytest.mark.slow
     def test_a_pipe(self, script, scene, tmp_path):
         words = [sys.executable, "-m", "extarray"]
         with subprocess.Popen(
@@ -791,6 +793,7 @@ class TestWork:
         assert not json.loads(bad.out)["ok"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [

@@ -76,6 +76,7 @@ def restored(path):
 
 
 class TestMainJob:
+    @pytest.mark.slow
     def test_indian_pines(self, script, tmp_path):
         """As a user runs it: its own process, its own folder, the scene that tensorly carries."""
         try:
@@ -196,6 +197,7 @@ class TestMainJob:
         assert (status, err) == (0, "")
         assert restored(run.out / "scene").tobytes() == scene.tobytes()
 
+    @pytest.mark.slow
     def test_a_scene_that_cannot_be_unmixed_has_no_such_pictures(self, run, scene_file):
         assert run()[0] == 0
         assert (run.out / "abundances.png").exists()
@@ -211,11 +213,13 @@ class TestMainJob:
         assert (status, err) == (0, "")
         assert "Unmixed  by 2 ranks" in out
 
+    @pytest.mark.slow
     def test_ranks_without_mpi(self, run, monkeypatch):
         monkeypatch.setattr(scene_pictures, "_launcher", lambda: None)
         status, _, err = run("--ranks", "2")
         assert status == 1 and "2 ranks need mpi4py" in err
 
+    @pytest.mark.slow
     def test_ranks_that_fail(self, run, tmp_path, monkeypatch):
         launcher = tmp_path / "mpiexec"
         launcher.write_text("#!/bin/sh\necho no slots >&2\nexit 3\n")
@@ -239,16 +243,19 @@ class TestMainJob:
         (total,) = re.findall(r"^Arrivals (\d+) pieces", out, re.MULTILINE)
         assert f"growing: {total} of {total} pieces" in out
 
+    @pytest.mark.slow
     def test_bands(self, run):
         status, _, err = run("--bands", "16,0,3")
         assert (status, err) == (0, "")
 
+    @pytest.mark.slow
     def test_rewriting_is_given_up_when_it_takes_too_long(self, run, monkeypatch):
         monkeypatch.setattr(limits, "rewriting_share", 1e-9)
         status, out, _ = run()
         assert status == 0
         assert "rewriting took too long after 1 of" in out
 
+    @pytest.mark.slow
     def test_an_earlier_demo_is_replaced(self, run, scene_file):
         assert run()[0] == 0
         np.save(scene_file, make_scene(seed=1))

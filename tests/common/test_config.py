@@ -39,6 +39,7 @@ def test_environment(script):
     assert script(code, env=env).split() == ["3", "pread", str(2**28)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "value"),
     [

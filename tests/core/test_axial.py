@@ -230,6 +230,7 @@ def test_neighbours_in_random_histories(history, data):
     assert found.tolist() == sorted(addresses[is_near])
 
 
+@pytest.mark.sampled(1)
 @given(history=histories(max_size=4))
 def test_the_mapping_survives_reopening(disk, history):
     with disk.array(history[0], "u1", chunks=(1,) * len(history[0]), sparse=True) as array:
@@ -288,6 +289,7 @@ def test_thousands_of_growths(ndim, starts):
     assert_records(axial, replay)
 
 
+@pytest.mark.sampled(1)
 def test_thousands_of_growths_in_a_file(disk):
     history = long_history(3, steps=3000, limit=2**40)
     assert len(history[1]) > 2500

@@ -70,6 +70,7 @@ def stored(request, model, tmp_path_factory):
     return path
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_elements(stored, model, name, engine):
@@ -80,6 +81,7 @@ def test_the_elements(stored, model, name, engine):
             np.testing.assert_array_equal(array[selection], model[selection])
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts what is read")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -139,6 +141,7 @@ def cached(path: Path) -> int:
 FRAME = (256, 384)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.skipif(sys.platform != "linux", reason="mincore tells of the system's cache on Linux")
 @pytest.mark.parametrize("chunks", [(16, 128, 128), (32, 256, 96), (7, 100, 384), None], ids=str)
 @pytest.mark.parametrize(

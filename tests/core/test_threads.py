@@ -62,6 +62,7 @@ def test_many_readers(factory):
         )
 
 
+@pytest.mark.sampled(1)
 def test_readers_of_an_array_that_grows(factory):
     """What was there stays what it was, through five hundred growths of every axis."""
     expected = sample("i4", (30, 20, 8))

@@ -71,11 +71,13 @@ def assert_round_trip(factory, dtype):
             assert_same(again.fill_value, np.zeros((), dtype)[()])
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", ALL, ids=name)
 def test_round_trip(factory, dtype):
     assert_round_trip(factory, dtype)
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", ALL, ids=name)
 def test_fill_values(factory, dtype):
     fill = sample(dtype, (), 3)[()]
@@ -181,6 +183,7 @@ def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
     assert "ml_dtypes" in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", ["'bfloat16'", "[('a', 'bfloat16'), ('b', 'i4')]"])
 def test_ml_dtypes_by_name(script, dtype):
     """Whether somebody has imported the package before does not matter."""

@@ -241,6 +241,7 @@ def test_orders(tmp_path, order, chunk):
     assert format_reader.read_element(path, last) == model[last]
 
 
+@pytest.mark.slow
 def test_many_segments(tmp_path):
     path = tmp_path / "a"
     model = np.zeros((1, 1), "|u1")
@@ -692,6 +693,7 @@ def changed(tmp_path_factory):
     return lambda data: fuzz_pairs.changed(seeds, Dice(data))
 
 
+@pytest.mark.slow
 @given(data=st.binary(min_size=20, max_size=100))
 @settings(QUICK, max_examples=200)
 def test_the_reader_and_the_package_take_the_same_pairs(folder, changed, data):

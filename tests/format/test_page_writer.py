@@ -50,6 +50,7 @@ def check(path, model, attrs):
         assert dict(array.attrs) == attrs
 
 
+@pytest.mark.slow
 @given(steps=steps, order=st.sampled_from("CFZH"))
 @QUICK
 def test_what_the_second_writer_leaves(tmp_path_factory, steps, order):
@@ -130,6 +131,7 @@ def test_a_writer_that_dies(tmp_path, torn):
         assert np.array_equal(array[...], model)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("step", range(10))
 def test_a_commit_of_several_arrays(tmp_path, step, again):

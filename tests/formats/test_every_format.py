@@ -104,6 +104,7 @@ def arrays(draw, peer):
     return x if peer.signed_zeros else x + np.zeros((), x.dtype)
 
 
+@pytest.mark.sampled(5)
 @settings_here
 @given(data=st.data())
 def test_what_the_library_wrote_is_loaded(peer, file, small_steps, data):
@@ -117,6 +118,7 @@ def test_what_the_library_wrote_is_loaded(peer, file, small_steps, data):
         assert a.chunks == chunks
 
 
+@pytest.mark.sampled(5)
 @settings_here
 @given(data=st.data())
 def test_the_library_reads_what_was_saved(peer, file, small_steps, data):
@@ -143,6 +145,7 @@ def test_an_array_in_files_that_grew_at_the_start_is_saved(peer, file, path, sma
     assert_equal(peer.read(file, x[1:]), x[1:])
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     "selection",
     [np.s_[1], np.s_[:, 2:4], np.s_[..., ::-2], np.s_[[2, 0]], (slice(None), [True, False] * 3)],
@@ -265,6 +268,7 @@ def test_what_fails_leaves_nothing_and_takes_nothing(
     assert_equal(peer.read(file, x), x)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_files_give_errors_of_the_family(peer, file, seed):
     x = sample(peer.shape(5, 7), peer.dtypes[0])

@@ -111,6 +111,7 @@ def test_whole_numbers_are_stored_as_integers(file):
     assert a.dtype == "f8" and np.array_equal(a[...], x)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_compressed", [False, True])
 @pytest.mark.parametrize("kind", ["f8", "i2", "c16", "?"])
 def test_large_matrices(file, tmp_path, kind, is_compressed):

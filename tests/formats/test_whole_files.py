@@ -87,6 +87,7 @@ def test_scales_are_attached(group, tmp_path):
             assert list(n) == ["wind", "x"] and dict(n.attrs) == {"height": 10}
 
 
+@pytest.mark.slow
 def test_files_of_xarray_are_groups(group, tmp_path):
     xr = pytest.importorskip("xarray")
     ds = xr.Dataset(

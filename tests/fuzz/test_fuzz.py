@@ -35,6 +35,7 @@ def found(text):
     return example(data=bytes.fromhex(text))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["pairs", "calls"])
 def test_corpus(name, request):
     """What has reached new code before, when the fuzzer ran."""

@@ -327,7 +327,7 @@ def test_types_and_the_specification_name_the_orders_that_there_are():
 ASKS = {
     "_core/_array.pyx": {'order not in ("C", "F")', 'order == "F"'},  # a result, in memory
     "grid/html.py": {'facts["order"] == "C"'},  # the order that is not shown
-    "stores/described.py": {'array.order not in ("C", "F")', 'array.order == "F"'},  # Zarr's own
+    "interop/described.py": {'array.order not in ("C", "F")', 'array.order == "F"'},  # Zarr's own
     "streaming/elementwise.py": {'order == "F"'},  # a result, in memory
     "view/planes.py": {'self._array.order == "C"'},  # an estimate of time
 }

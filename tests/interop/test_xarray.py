@@ -292,6 +292,7 @@ def test_values_that_would_be_cut_are_refused(path, first, more):
             np.testing.assert_array_equal(a[1:], more)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("stored", "more"),
     [
@@ -535,6 +536,7 @@ VIEWS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("view", "expected"), VIEWS)
 @pytest.mark.parametrize("rolled", [False, True])
 @pytest.mark.filterwarnings("ignore:coordinate.*the first ones count")
@@ -1155,6 +1157,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("function", BESIDE.values(), ids=BESIDE.keys())
 def test_operators_with_objects_of_xarray(named, function, late):
@@ -1197,6 +1200,7 @@ INSIDE = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", INSIDE.values(), ids=INSIDE.keys())
 def test_an_array_in_a_dataarray(function):
     n = np.arange(20.0).reshape(4, 5)

@@ -64,6 +64,7 @@ def same(got, want):
 # -- at the start --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @KINDS
 @CHUNKED
 def test_appends_at_both_ends(kind, chunked, tmp_path):
@@ -174,6 +175,7 @@ def test_readers_never_see_one_variable_longer_than_another(folder, tmp_path):
 # -- regions -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(8)
 @KINDS
 @CHUNKED
 @pytest.mark.parametrize("asked", ["slices", "negative", "auto", "auto along one"])
@@ -261,6 +263,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
 @KINDS
 def test_options_that_are_not_possible(kind, options, words, tmp_path):
@@ -302,6 +305,7 @@ def test_nothing_is_there(folder, path):
 # -- later ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @KINDS
 @CHUNKED
 def test_what_is_written_later(kind, chunked, tmp_path):

@@ -84,6 +84,7 @@ def test_without_all_shapes_a_good_one_is_found(problem):
     assert found.cost <= 2 * xa.advise_chunks(shape, "u1", access, block_bytes=limit).cost
 
 
+@pytest.mark.slow
 @given(problems(k=3, longest=5))
 def test_axes_in_turn_find_a_good_one(problem):
     shape, access, limit = problem
@@ -120,6 +121,7 @@ def test_planes_and_whole_axes():
     assert by_name.cost == by_extent.cost
 
 
+@pytest.mark.slow
 def test_one_kind_of_request_gets_chunks_of_its_shape():
     assert xa.advise_chunks((365, 64, 64), "f4", [(("plane", 0), 1)], block_bytes="16 KiB") == (
         1,
@@ -157,6 +159,7 @@ def test_what_it_says():
     assert (again, again.cost, again.alternatives) == (best, best.cost, best.alternatives)
 
 
+@pytest.mark.slow
 def test_large_arrays():
     best = xa.advise_chunks(
         (350640, 721, 1440), "f4", [((8760, 1, 1), 0.5), (("plane", 0), 0.5)], block_bytes="1 MiB"

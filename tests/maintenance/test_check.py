@@ -230,6 +230,7 @@ def test_every_damaged_byte_of_the_elements_is_found(pair):
     assert pair.check(data=True).ok
 
 
+@pytest.mark.slow
 def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
     """Or it does not matter.  Of attributes older ones are left."""
     written = np.flatnonzero(np.frombuffer(pair.content[0], "u1"))
@@ -1008,6 +1009,7 @@ def command(*args):
     )
 
 
+@pytest.mark.slow
 def test_exit_status(pair):
     done = command(pair.path, "--data")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{pair.path}: ok\n", "")

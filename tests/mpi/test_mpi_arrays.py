@@ -23,6 +23,7 @@ def test_selections_on_other_engines(mpirun, path, engine):
     mpirun(2, "selections.py", path, engine, 0)
 
 
+@pytest.mark.slow
 def test_selections_in_many_pieces(mpirun, path):
     mpirun(2, "selections.py", path, "mpi-io", 16)
 
@@ -35,6 +36,7 @@ def test_zones(mpirun, path, ranks, engine):
     mpirun(ranks, "zones.py", path, engine)
 
 
+@pytest.mark.slow
 def test_zones_where_mpi_allows_one_thread(mpiexec, script, path):
     mpirun = Launcher(mpiexec, script.environment, "-rc", "thread_level=funneled")
     mpirun(2, "zones.py", path, "mpi-io")
@@ -69,11 +71,13 @@ def test_checksums(mpirun, path, ranks, engine, fill):
     mpirun(ranks, "sums.py", path, engine, fill, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
 def test_ranks_leave_statements(mpirun, path, ranks, engine):
     mpirun(ranks, "leaving.py", path, engine, timeout=60)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["mpi-io", "mmap"])
 def test_one_rank_alone_calls_nothing_collective(mpirun, path, engine):
     mpirun(2, "alone.py", path, engine)
@@ -141,12 +145,14 @@ def test_interleavings(mpirun, script, tmp_path, ranks, engine, seed):
         assert names[0].read_bytes() == names[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_two_hosts(private_network, mpirun, path):
     if not mpirun.is_mpich:
         pytest.skip("needs MPICH's launcher")
     mpirun.on_hosts(private_network, 4, "hosts.py", path)
 
 
+@pytest.mark.slow
 def test_each_rank_as_on_a_host_of_its_own(mpiexec, script, path):
     mpirun = Launcher(mpiexec, {**script.environment, "MPIR_CVAR_NOLOCAL": "1"})
     mpirun(3, "zones.py", path, "mpi-io")
