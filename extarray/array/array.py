@@ -1363,11 +1363,17 @@ class ExtArray(ArrayCore, NumpyMixin):
         return copies.reduced(self)
 
     @classmethod
-    def _reopen(cls, path: str, uuid: bytes, engine: str, durability: str | None = None) -> Self:
+    def _reopen(
+        cls,
+        path: str,
+        uuid: bytes,
+        engine: str,
+        durability: str | None = None,
+        names: tuple[str, str] | None = None,
+    ) -> Self:
         """Open an array in files that was pickled."""
-        writers = Elements(told=True)
         return copies.reopened(  # type: ignore[no-any-return]
-            cls, path, uuid, engine, durability, writers
+            cls, path, uuid, engine, durability, names, Elements
         )
 
     @classmethod

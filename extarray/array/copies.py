@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import operator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 from uuid import uuid4
@@ -85,7 +86,14 @@ class Copied(Stored, Protocol):
     @classmethod
     def _plain_kind(cls) -> type[Any]: ...
     @classmethod
-    def _reopen(cls, path: str, uuid: bytes, engine: str, durability: str | None = None) -> Any: ...
+    def _reopen(
+        cls,
+        path: str,
+        uuid: bytes,
+        engine: str,
+        durability: str | None = None,
+        names: tuple[str, str] | None = None,
+    ) -> Any: ...
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any: ...
 
@@ -200,7 +208,7 @@ def reduced(array: Copied) -> tuple[Any, ...]:
                 pair.sums.hand_out()
             pair.handed_out = True
         place = pair.absolute, pair.header.uuid, pair.engine
-        return array._reopen, (*place, files.durability if writes else None)
+        return array._reopen, (*place, files.durability if writes else None, files.names_as_yet)
     return array._restore, (now.header, _attrs_of_copy(array), array.read(), now.growth)
 
 
@@ -211,16 +219,27 @@ def _attrs_of_copy(array: Copied) -> str:
 
 
 def reopened(
-    kind: Any, path: str, uuid: bytes, engine: str, durability: str | None, writers: Any
+    kind: Any,
+    path: str,
+    uuid: bytes,
+    engine: str,
+    durability: str | None,
+    names: tuple[str, str] | None,
+    beside: Callable[..., Any],
 ) -> Any:
-    """Open an array in files that was pickled; by a policy where it may be written to.
+    """Open an array in files that was pickled; by the policy `beside` where it may be written to.
 
-    There a durability was pickled with it.  Where these files can only be read, they are.
+    There a durability was pickled with it.  Where these files can only be read, they are.  One that
+    was pickled while it was being made has other `names` until it is whole.
     """
     place, array = _later.Path(path), None
+    if names is not None:
+        with suppress(MissingError):
+            making = beside(told=True, names=names)
+            return kind._open(place, "r+", 0, "auto", durability, None, making)
     if durability is not None:
         try:
-            array = kind._open(place, "r+", 0, "auto", durability, None, writers)
+            array = kind._open(place, "r+", 0, "auto", durability, None, beside(told=True))
         except StorageError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise

@@ -101,13 +101,15 @@ class Elements(Alone):
     ----------
     told : bool
         The array's writer, if there is one, knows of this process.
+    names : tuple of str, optional
+        Of the files of an array that is being made.
     """
 
-    __slots__ = ("_told",)
+    __slots__ = ("_names", "_told")
 
-    def __init__(self, told: bool = False) -> None:
+    def __init__(self, told: bool = False, names: tuple[str, str] | None = None) -> None:
         super().__init__()
-        self._told = told
+        self._told, self._names = told, names
 
     def open(
         self,
@@ -121,7 +123,8 @@ class Elements(Alone):
         """Open a pair of files beside whoever commits."""
         # Nothing is built on what was found, so it is left to them to bring it to the disk.
         files = _later.FileElements(self._told)
-        return _open_beside(files, path, mode, timeout, engine, durability, verify)
+        names = self._names
+        return _open_beside(files, path, mode, timeout, engine, durability, verify, names)
 
     def flush(self, array: Any) -> None:
         """Bring the elements to the disk."""
@@ -464,10 +467,11 @@ def _open_beside(
     engine: str,
     durability: str,
     verify: str | None,
+    names: tuple[str, str] | None = None,
 ) -> tuple[FileStore, Axial]:
     """Open a pair of files to which others may write, and bring nothing to the disk."""
     opened: tuple[FileStore, Axial] = _later.FileStore.open(
-        path, mode, timeout, engine, "flush", verify, files
+        path, mode, timeout, engine, "flush", verify, files, names
     )
     opened[0].now.is_durable = durability == "commit"
     return opened

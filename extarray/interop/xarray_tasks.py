@@ -15,6 +15,7 @@ from extarray.array import creation
 from extarray.array.array import ExtArray
 from extarray.common.errors import ArgumentError, BoundsError
 from extarray.common.extras import require
+from extarray.storage.lock import own_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +51,9 @@ def new_token() -> str:
 class _Target:
     """Elements of an array, which tasks write in any process, at any time.
 
+    On another host than the one that has the array, what a task has written is brought to the disk
+    by the task: nobody else can, and other hosts may not see it before.
+
     Parameters
     ----------
     array : ExtArray
@@ -63,7 +67,7 @@ class _Target:
     def __init__(self, array: ExtArray, token: str | None = None) -> None:
         self._array: ExtArray | None = array
         self._token = token
-        self._pickled = b""
+        self._pickled, self._host = b"", own_host()
         self._origin = array.origin
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
 
@@ -97,6 +101,8 @@ class _Target:
                     f"{array.shape}: what was to have them has been taken back"
                 )
         array[place] = values
+        if own_host() != self._host:
+            array.flush()
 
 
 def is_late(variable: Any) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from extarray.array.creation import create, from_array
+from extarray.array.creation import create, filled, from_array
 from extarray.array.folders import open_group, replace_group
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
@@ -42,7 +42,7 @@ from extarray.maintenance.group_files import making_folder
 from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 __all__ = ["write_array", "write_dataset", "write_tree"]
@@ -113,18 +113,34 @@ class New(NamedTuple):
 
     def make(self, overwrite: bool) -> Part:
         """Make the array, with the fill value where tasks are to write."""
-        variable = self.variable
-        array = create(
-            self.path,
-            variable.shape,
-            variable.dtype,
-            chunks=self.chunks,
-            fill_value=self.fill_value,
-            overwrite=overwrite,
-            attrs=self.attrs,
-            dims=variable.dims,
-        )
-        return Part(array, tuple(slice(0, n) for n in variable.shape), variable)
+        return self._part(create(**self._options(overwrite)))
+
+    @contextmanager
+    def being_filled(self, overwrite: bool, undo: ExitStack | None) -> Iterator[Part]:
+        """Make the array for a block that lets tasks fill it; at the end of the block it is there.
+
+        What it replaces is there until then, and where the block fails.  A later `undo` removes it.
+        """
+        with filled(**self._options(overwrite)) as array:
+            yield self._part(array)
+        if undo is not None:
+            undo.callback(_remove, self.stem)
+        array.close()
+
+    def _options(self, overwrite: bool) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "shape": self.variable.shape,
+            "dtype": self.variable.dtype,
+            "chunks": self.chunks,
+            "fill_value": self.fill_value,
+            "overwrite": overwrite,
+            "attrs": self.attrs,
+            "dims": self.variable.dims,
+        }
+
+    def _part(self, array: Any) -> Part:
+        return Part(array, tuple(slice(0, n) for n in self.variable.shape), self.variable)
 
 
 def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -196,26 +212,34 @@ def _make(new: list[New], kept: set[Path], undo: ExitStack, options: Options) ->
 
     Returns what tasks are to write later.
     """
-    elsewhere = runs_elsewhere(array.variable for array in new)
-    parts: list[Part] = []
+    elsewhere = options.compute and runs_elsewhere(array.variable for array in new)
+    by_workers = [array for array in new if elsewhere and is_late(array.variable)]
+    others = [array for array in new if not (elsewhere and is_late(array.variable))]
+    stems: set[str] = set()
+
+    def taken(array: New) -> tuple[bool, ExitStack | None]:
+        """Tell whether an array may be replaced, and what removes it if the call fails."""
+        # Not what this call makes: "T" and "t" are one file on some file systems.
+        stem = os.fspath(array.stem).casefold()
+        exists = stem in stems or metadata_of(array.stem).exists()
+        stems.add(stem)
+        may_be = array.stem in kept
+        return options.mode != "w-" and (may_be or not exists), None if may_be and exists else undo
+
+    later = []
     with ExitStack() as opened:
-        for array in new:
-            exists = metadata_of(array.stem).exists()
-            # Not what this call wrote: "T" and "t" are one file on some file systems.
-            overwrite = options.mode != "w-" and (array.stem in kept or not exists)
-            if is_late(array.variable) and (
-                # What is replaced stays until the new one is whole, which only this process knows.
-                not options.compute or (elsewhere and not exists)
-            ):
-                parts.append(array.make(overwrite))
-                opened.callback(parts[-1].array.close)
-            else:
+        write_now([opened.enter_context(array.being_filled(*taken(array))) for array in by_workers])
+        # Tasks may have failed; from here on, what was there is replaced.
+        for array in others:
+            overwrite, own_undo = taken(array)
+            if options.compute or not is_late(array.variable):
                 array.write(overwrite)
-            if array.stem not in kept or not exists:
-                undo.callback(_remove, array.stem)
-        if options.compute:
-            write_now(parts)
-    return parts
+            else:
+                later.append(array.make(overwrite))
+                opened.callback(later[-1].array.close)
+            if own_undo is not None:
+                own_undo.callback(_remove, array.stem)
+    return later
 
 
 # -- a folder of arrays --------------------------------------------------------------------------

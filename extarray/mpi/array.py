@@ -142,8 +142,8 @@ class ParallelArray(ParallelIO):
         return ExtArray
 
     @classmethod
-    def _reopen(cls, path: str, uuid: bytes, engine: str, durability: str | None = None) -> Any:
-        return ExtArray._reopen(path, uuid, engine, durability)
+    def _reopen(cls, *pickled: Any) -> Any:
+        return ExtArray._reopen(*pickled)
 
     def _check_sole(self, what: str) -> None:
         raise ArgumentError(

@@ -249,8 +249,9 @@ class FileStore:
         pair.mode = "r+"
         pair.is_durable = durability == "commit"
         # A link stays a link, and leads to the new file.
-        names = tuple(map(real_name, pair.names)) if overwrite else pair.names
-        fresh = tuple(fresh_name(name, header.uuid) for name in names)
+        metadata, data = map(real_name, pair.names) if overwrite else pair.names
+        names = metadata, data
+        fresh = fresh_name(metadata, header.uuid), fresh_name(data, header.uuid)
         self.making = Publication(fresh, names, overwrite)
         with OnError(self._give_up):
             with family("cannot create '{}'", path):
@@ -299,6 +300,11 @@ class FileStore:
             present.metadata, making.old, making.old_header = File(), present.metadata, header
         finally:
             present.close()
+
+    @property
+    def names_as_yet(self) -> tuple[str, str] | None:
+        """The names of the files of a new pair that has not its own; None if it has."""
+        return None if self.making is None else self.making.fresh
 
     def take_names(self) -> None:
         """Give the files of a new pair their names.  On an error they are gone."""
@@ -351,8 +357,9 @@ class FileStore:
         durability: str,
         verify: str | None = None,
         writers: FileWriters | None = None,
+        names: tuple[str, str] | None = None,
     ) -> tuple[Self, Axial]:
-        """Open a pair of files."""
+        """Open a pair of files; with `names` one that is being made, under those it has as yet."""
         timeout = lock.check_timeout(timeout)
         if verify is None:
             verify = config.verify
@@ -362,10 +369,12 @@ class FileStore:
         for attempt in range(ATTEMPTS):
             pair = Pair(path)
             pair.verify = verify
+            if names is not None:
+                pair.names = names
             self = cls(pair, writers)
             try:
                 with family("cannot open '{}'", path):
-                    axial = self._open(mode == "r+", timeout, engine, recover)
+                    axial = self._open(mode == "r+", timeout, engine, recover, names)
                     if self.now.has_name:
                         break
             except (PartnerError, TruncatedError):
@@ -384,6 +393,8 @@ class FileStore:
             # The pair was overwritten between the opening of one file and of the other.
             self.now.close()
         self.now.is_durable = durability == "commit"
+        if names is not None:
+            self.now.names = absolute_names(path)  # which it will have
         if mode == "r+":
             in_children(self, type(self)._forked)
             self.now.names_found = True  # perhaps nobody has flushed since they were given
@@ -393,11 +404,18 @@ class FileStore:
                     self.flush()
         return self, axial
 
-    def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
+    def _open(
+        self,
+        writable: bool,
+        timeout: float | None,
+        engine: str,
+        recover: bool,
+        names: tuple[str, str] | None,
+    ) -> Axial:
         """Open the files; with `recover`, in a state that a power cut has spared."""
         pair = self.now
         commits = writable and self.writers.may_commit
-        metadata, data = file_names(pair.path)
+        metadata, data = names or file_names(pair.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
         try:
             pair.metadata = File.open(metadata, flags)

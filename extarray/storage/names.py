@@ -72,7 +72,7 @@ class Publication:
 
     Attributes
     ----------
-    fresh : sequence of str
+    fresh : tuple of str
         Names under which the files are made.
     names : sequence of str
     overwrite : bool
@@ -82,7 +82,7 @@ class Publication:
         Their header, if it is whole: they have the note of who holds the lock.
     """
 
-    fresh: Sequence[str]
+    fresh: tuple[str, str]
     names: Sequence[str]
     overwrite: bool
     old: File = field(default_factory=File)

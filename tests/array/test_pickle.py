@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import copy
 import errno
 import multiprocessing
@@ -16,6 +17,7 @@ from hypothesis import given
 from strategies import built, cases
 
 import extarray as xa
+from extarray.array.creation import filled
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 
@@ -140,6 +142,45 @@ def test_files_that_are_gone(path):
     with pytest.raises(xa.MissingError, match="another one has taken its place") as caught:
         pickle.loads(data)
     assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_an_array_that_is_being_made(path, replaces):
+    """Others write to it as long as it has no name of its own, and find it when it has."""
+    if replaces:
+        xa.create(path, 3, "i4").close()
+    with filled(path, (4,), "i4", overwrite=replaces, fill_value=5) as new:
+        data = pickle.dumps(new)
+        with pickle.loads(data) as early:
+            early[1:3] = 7
+            again = pickle.dumps(early)
+        assert path.with_suffix(".xmd").exists() == replaces
+        early = pickle.loads(data)
+    for late in (early, pickle.loads(data), pickle.loads(again)):
+        with late:
+            late.refresh()
+            late[3] += 1
+    new.close()
+    with xa.open(path) as a:
+        assert a[...].tolist() == [5, 7, 7, 8]
+    assert len(list(path.parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_an_array_that_was_not_made(path, replaces):
+    if replaces:
+        xa.create(path, 3, "i4").close()
+    with contextlib.suppress(RuntimeError), filled(path, (4,), "i4", overwrite=replaces) as new:
+        data = pickle.dumps(new)
+        early = pickle.loads(data)
+        raise RuntimeError
+    early[0] = 1  # the files are nobody's any more
+    early.close()
+    with pytest.raises(xa.errors.MissingError, match="gone" if replaces else "No such file"):
+        pickle.loads(data)
+    if replaces:
+        with xa.open(path) as a:
+            assert a[...].tolist() == [0, 0, 0]
 
 
 def test_a_closed_array_has_nothing_to_pickle(factory):

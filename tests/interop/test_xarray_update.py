@@ -426,8 +426,15 @@ def test_workers_write(cluster, kind, tmp_path, monkeypatch):
     noted(0).extarray.to_extarray(path, region="auto", compute=False).compute()
     noted(0).extarray.to_extarray(path, region="auto")
     same(shown(kind, path), want)
-    noted(0).extarray.to_extarray(path, mode="w")  # what replaces others is written here
+    with pytest.raises(RuntimeError, match="no more"):
+        noted(0, fail=True).extarray.to_extarray(path, mode="w")
+    same(shown(kind, path), want)
+    others = set(os.listdir(tmp_path)), set(notes.iterdir())
+    for note in notes.iterdir():
+        note.unlink()
+    noted(0).extarray.to_extarray(path, mode="w")
     same(shown(kind, path), want.isel(time=slice(4, 8)))
+    assert (set(os.listdir(tmp_path)), set(notes.iterdir())) == others
     pids = {int(note.name) for note in notes.iterdir()}
     assert os.getpid() not in pids
     assert pids
@@ -446,6 +453,17 @@ def test_a_late_task_of_a_write_that_was_taken_back_writes_nothing(tmp_path, sid
         with pytest.raises(xa.errors.BoundsError, match="taken back"):
             late[key] = 22
         np.testing.assert_array_equal(a[...], np.arange(6))
+
+
+def test_a_task_on_another_host_brings_what_it_wrote_to_the_disk(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(xa.ExtArray, "flush", lambda a: flushed.append(a[...].tolist()))
+    with xa.create(tmp_path / "a", 4, "i4") as a:
+        data = pickle.dumps(xarray_tasks._Target(a))
+        pickle.loads(data)[(slice(0, 1),)] = 1
+        monkeypatch.setattr(xarray_tasks, "own_host", lambda: "elsewhere")
+        pickle.loads(data)[(slice(1, 3),)] = 2
+    assert flushed == [[1, 2, 2, 0]]
 
 
 @pytest.mark.slow
