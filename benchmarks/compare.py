@@ -109,7 +109,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--case", action="append", metavar="TEXT", help="cases so named; may be repeated")
     add("--peers", nargs="*", choices=LIBRARIES, default=LIBRARIES, help="default: all installed")
     add("--beside", type=built_checkout, metavar="CHECKOUT", help="our engines there, too")
-    add("--least", type=float, default=0.5, help="seconds a case and candidate (%(default)s)")
+    add("--least", type=float, default=0.2, help="seconds a case and candidate (%(default)s)")
     add("--most", type=float, default=10.0, help="seconds after which to stop (%(default)s)")
     add("--folder", type=Path, help="where to put files (default: the temporary folder)")
     add("--disk", type=float, default=3.0, help="GiB of files at a time (%(default)s)")

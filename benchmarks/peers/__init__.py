@@ -23,6 +23,7 @@ CANDIDATES = {
     "h5py": ("h5py", "hdf5", "H5pyDefault"),
     "h5py-cache": ("h5py", "hdf5", "H5pyCache"),
     "zarr": ("zarr", "zarr_local", "Zarr"),
+    "zarr-zarrs": ("zarr zarrs", "zarr_zarrs", "ZarrWithZarrs"),
     "tensorstore": ("tensorstore", "tensorstore_zarr", "TensorStore"),
     "tiledb": ("tiledb", "tiledb_dense", "TileDB"),
     "blosc2": ("blosc2", "blosc2_frame", "Blosc2"),

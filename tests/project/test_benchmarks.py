@@ -139,6 +139,48 @@ def test_verdicts_and_table():
     assert "ERROR second: extarray-pread: no such engine" in text
 
 
+def test_charts_show_what_was_stored(tmp_path):
+    pytest.importorskip("matplotlib")
+    from benchmarks import charts
+
+    def row(mmap, pread, h5py):
+        times = {"numpy": 1.0, "extarray-mmap": mmap, "extarray-pread": pread, "h5py": h5py}
+        return {name: {"median": 2 * t, "reference": 2.0} for name, t in times.items()}
+
+    refused = {"text": "too slow", "expected": True}
+    results = {
+        "slab": {
+            "read all, 64³": row(0.5, 3.0, 0.25),
+            "read all, 32³": row(2.0, 4.0, 8.0) | {"zarr": refused},
+        },
+        "reopen": {
+            name: {"extarray-mmap": {"median": 2e-4}, "h5py": {"median": 1e-4}}
+            for name in ("a", "b")
+        },
+    }
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"results": results}))
+    charts.main([str(file), str(tmp_path)])
+    numpy, libraries = (
+        (tmp_path / f"performance-{n}.svg").read_text() for n in ("numpy", "libraries")
+    )
+    # Chunks of both shapes are on one line.
+    assert numpy.count(">read all<") == 1
+    (panel,) = charts.beside_numpy(results).axes
+    dots = [
+        (d.get_xdata()[0], d.get_markeredgecolor()) for d in panel.lines if len(d.get_xdata()) == 1
+    ]
+    assert sorted(dots) == [
+        (0.5, charts.AHEAD),
+        (2.0, charts.BEHIND),
+        (3.0, charts.BEHIND),
+        (4.0, charts.BEHIND),
+    ]
+    assert "3 of 4" in libraries
+    assert ">zarr<" not in libraries
+    assert charts.times(results, "h5py") == pytest.approx([0.5, 4.0, 0.5, 0.5])
+
+
 def test_workspace_removes_its_own_folder_only(tmp_path):
     (tmp_path / "precious").touch()
     workspace = Workspace(load(NUMPY), tmp_path, QUICK)
