@@ -268,7 +268,8 @@ def _coordinate(form: Mapping[str, Any], extents: Mapping[str, int]) -> Coordina
         if first is None or first < 0 or first + extent > n:
             raise IndexError("not all elements have a label")
         place.append(slice(first, first + extent))
-    return Coordinate(dims, values[(*place, ...)], dict(form.get("attrs", {})))
+    index: tuple[Any, ...] = (*place, ...)  # no axes: an array all the same
+    return Coordinate(dims, values[index], dict(form.get("attrs", {})))
 
 
 # -- for an array --------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ __all__ = [
     "mapped",
     "of_library",
     "part_of",
+    "read_all",
     "unknown_part",
     "write_all",
 ]
@@ -200,7 +201,8 @@ def mapped(
         )
     if not nbytes:
         return np.empty(shape, dtype)
-    return np.memmap(where, dtype, "r", start, shape, order)
+    found = np.memmap(where, dtype, "r", start, shape, order)
+    return found.view(np.ndarray)  # views of which cost less
 
 
 def part_of(elements: Any, box: Box) -> NDArray[Any]:
@@ -257,6 +259,17 @@ def flat_file(
                 write_all(fd, tail, place + nbytes)
         finally:
             os.close(fd)
+
+
+def read_all(fd: int, target: NDArray[Any]) -> bool:
+    """Fill an array with the first bytes of a file; tell whether there are so many."""
+    view, place = memoryview(target.reshape(-1).view(np.uint8)), 0
+    while place < len(view):
+        done = os.preadv(fd, [view[place:]], place)
+        if not done:
+            return False
+        place += done
+    return True
 
 
 def write_all(fd: int, data: bytes | memoryview, place: int) -> None:

@@ -437,6 +437,7 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
             writes_chunks(dataset) if single else write,
             chunks=dataset.chunks,
             single=single,
+            views=True,
             lost=lost,
         )
         sink.dataset = dataset

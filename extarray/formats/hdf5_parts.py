@@ -458,7 +458,7 @@ def _chunked(
     where = dataset.file.filename
     if not places or max(places.values()) + nbytes > os.stat(where).st_size:
         return None
-    file = np.memmap(where, np.uint8, "r")
+    file = np.memmap(where, np.uint8, "r").view(np.ndarray)
 
     def whole(box: Box, other: Callable[[Box], NDArray[Any]]) -> NDArray[Any]:
         """Return a view of a chunk; what is none, or was never written, the library reads."""

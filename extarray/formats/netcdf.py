@@ -479,7 +479,7 @@ def _by_h5py(fresh: str, name: str, given: Description, sink: Sink) -> Iterator[
         dataset = file[name]
         single = takes_chunks(dataset, given.dtype)
         write = writes_chunks(dataset) if single else dataset.__setitem__
-        yield replace(sink, write=write, single=single)
+        yield replace(sink, write=write, single=single, views=True)
 
 
 def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:

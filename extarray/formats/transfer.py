@@ -29,8 +29,9 @@ from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
 from extarray.formats.files import of_library
-from extarray.grid.chunking import check_chunks, check_shape
+from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
+from extarray.streaming.blocks import view_of
 from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import warn
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from extarray.formats.description import Description
     from extarray.grid.tiles import Box
 
-__all__ = ["Edit", "Format", "Sink", "Source", "boxes_of", "inverse", "load", "runs", "save"]
+__all__ = ["Edit", "Format", "Sink", "Source", "boxes_of", "cut", "inverse", "load", "runs", "save"]
 
 #: Bytes of a box, where memory allows: a call of a library costs little beside it.
 _STEP_BYTES = 1 << 23
@@ -64,13 +65,15 @@ class Source:
         Its `chunks` are the pieces in which the file is best read.
     read : callable
         Gives the elements of a box, a tuple of slices, one an axis: an array of the box's shape,
-        which is not changed later.
+        which is not changed later; in `parallel`, not before the same thread calls it again.
     mapped : bool
         Whether `read` gives views of a mapped file, which cost nothing.
     parallel : bool
         Whether several threads may call `read` at the same time, as they may where it is mapped.
     single : bool
         Whether boxes are best single pieces: `read` gives a view of a piece, and copies others.
+    piece : tuple of int, optional
+        Extents of larger boxes, beginning with the first element, of which `read` gives views, too.
     sequential : tuple of int, optional
         Axes, from the slowest to the fastest: boxes are asked for one behind the other, each a run
         of elements in this order.  None: in any order.
@@ -83,6 +86,7 @@ class Source:
     mapped: bool = False
     parallel: bool = False
     single: bool = False
+    piece: tuple[int, ...] | None = None
     sequential: tuple[int, ...] | None = None
     lost: list[str] = field(default_factory=list)
 
@@ -105,6 +109,8 @@ class Sink:
     parallel : bool
         Whether several threads may call `write` at the same time, for boxes in any order.  If these
         are `sequential`, it takes a third argument: how many elements come before the box.
+    views : bool
+        Whether it takes chunks of the array where they lie, which it must not change.
     lost : list of str
         What of the array the file cannot hold, in words.
     """
@@ -114,6 +120,7 @@ class Sink:
     single: bool = False
     sequential: tuple[int, ...] | None = None
     parallel: bool = False
+    views: bool = False
     lost: list[str] = field(default_factory=list)
 
 
@@ -254,6 +261,17 @@ def _boxes(
     return boxes_of(shape, theirs, ours, itemsize, max(limit, min(piece, most)))
 
 
+def cut(box: Box, piece: tuple[int, ...]) -> Iterator[Box]:
+    """Yield the parts of a box that lie in single pieces."""
+    return product(
+        *(
+            [slice(max(low, b.start), min(low + n, b.stop)) for low in range(first, b.stop, n)]
+            for b, n in zip(box, piece, strict=True)
+            for first in (b.start // n * n,)
+        )
+    )
+
+
 def _threads(given: Description, most: int) -> int:
     """Return how many threads help the caller's with a transfer."""
     if config.threads == 1 or given.nbytes <= _STEP_BYTES:
@@ -353,8 +371,15 @@ def load(
             new[place] = values
             return stored.itemsize * math.prod(values.shape)
 
+        piece = source.piece
+        if piece is not None and any(
+            p % c and p < n for p, c, n in zip(piece, extents, shape, strict=True)
+        ):
+            piece = None  # chunks would be written in parts
+
         def both(box: Box) -> int:
-            return put(box, get(box))
+            parts = (box,) if piece is None else cut(box, piece)
+            return sum(put(part, get(part)) for part in parts)
 
         def count(ended: list[int]) -> None:
             for nbytes in ended:
@@ -412,6 +437,9 @@ def save(
         spare: list[NDArray[Any]] = []  # used again: fresh memory costs more than what it takes
 
         def take(box: Box, first: int) -> tuple[Any, ...]:
+            found = view_of(view, box) if sink.views else None
+            if found is not None and found.flags.c_contiguous:
+                return box, found, first, None
             extents = tuple(b.stop - b.start for b in box)
             size = math.prod(extents)
             try:
@@ -424,11 +452,12 @@ def save(
             view.read((*box, ...), out=values)
             return box, values, first, buffer
 
-        def put(box: Box, values: NDArray[Any], first: int, buffer: NDArray[Any]) -> int:
+        def put(box: Box, values: NDArray[Any], first: int, buffer: NDArray[Any] | None) -> int:
             place = [first] if sink.parallel and sink.sequential is not None else []
             with guard():
                 sink.write(box, values, *place)
-            spare.append(buffer)
+            if buffer is not None:
+                spare.append(buffer)
             return values.nbytes
 
         def both(box: Box, first: int) -> int:

@@ -7,6 +7,7 @@ import errno
 import math
 import os
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing
-from extarray.formats.files import of_library, unknown_part, write_all
+from extarray.formats.files import of_library, read_all, unknown_part, write_all
 from extarray.formats.template import (
     WholeSink,
     WholeSource,
@@ -26,12 +27,12 @@ from extarray.formats.template import (
     load_whole,
     save_whole,
 )
-from extarray.formats.transfer import Format, Sink, Source
+from extarray.formats.transfer import Format, Sink, Source, cut
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import swap_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from typing import Unpack
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["ZARR", "from_zarr", "to_zarr"]
 
 _TITLE = "Zarr"
+#: Chunks of so many bytes are read and written by themselves.
+_LEAST_ALONE = 1 << 17
 #: The attribute by which xarray has names of axes in Zarr 2.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
@@ -254,7 +257,56 @@ def _source_of(array: Any) -> Source:
     def read(box: Box) -> NDArray[Any]:
         return np.asarray(array[box or ...]).astype(dtype, copy=False)
 
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    if isinstance(array.store, zarr.storage.LocalStore) and _lies_open(zarr, array, dtype):
+        where = os.path.join(array.store.root, *filter(None, array.path.split("/")))
+        return _open_chunks(where, array, given, read, lost)
     return Source(given, read, lost=lost)
+
+
+def _open_chunks(
+    where: str,
+    array: Any,
+    given: Description,
+    read: Callable[[Box], NDArray[Any]],
+    lost: list[str],
+) -> Source:
+    """Return a source that reads the files of whole chunks; zarr would copy each once more."""
+    chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
+    nbytes = math.prod(chunks) * given.dtype.itemsize
+    own = threading.local()
+
+    def whole(box: Box) -> NDArray[Any]:
+        """Return the elements of a box in a chunk, in memory that is used again."""
+        index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
+        buffer = getattr(own, "buffer", None)
+        if buffer is None:
+            buffer = own.buffer = np.empty(chunks, given.dtype)
+        try:
+            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return read(box)
+        try:
+            if os.fstat(fd).st_size != nbytes or not read_all(fd, buffer):
+                return read(box)
+        finally:
+            os.close(fd)
+        starts = [b.start - i * c for b, i, c in zip(box, index, chunks, strict=True)]
+        return buffer[
+            tuple(slice(a, a + b.stop - b.start) for a, b in zip(starts, box, strict=True))
+        ]
+
+    def several(box: Box) -> NDArray[Any]:
+        values = np.empty([b.stop - b.start for b in box], given.dtype)
+        for part in cut(box, chunks):
+            places = zip(part, box, strict=True)
+            values[tuple(slice(p.start - b.start, p.stop - b.start) for p, b in places)] = whole(
+                part
+            )
+        return values
+
+    is_large = nbytes >= _LEAST_ALONE
+    return Source(given, whole if is_large else several, parallel=True, single=is_large, lost=lost)
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -347,7 +399,8 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
             with open(name, "wb") as stream:
                 write_all(stream.fileno(), part.reshape(-1).view(np.uint8).data, 0)
 
-    return Sink(write, chunks=chunks, parallel=True, lost=lost)
+    is_large = math.prod(chunks) * given.dtype.itemsize >= _LEAST_ALONE
+    return Sink(write, chunks=chunks, single=is_large, parallel=True, views=True, lost=lost)
 
 
 def _is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:

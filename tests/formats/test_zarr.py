@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import warnings
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
+from extarray import errors
 
 zarr = pytest.importorskip("zarr")
 
@@ -179,3 +181,31 @@ def test_files_without_compression_are_as_zarr_writes_them(tmp_path, form, kind,
     about = {"zarr.json", ".zarray", ".zattrs"}
     assert set(ours) - about == set(theirs) - about
     assert all(ours[name] == theirs[name] for name in set(ours) - about)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "chunks", [(40, 50), (256, 128), (300, 50)], ids=["small", "large", "whole"]
+)
+def test_files_of_chunks_are_read_and_written_as_they_are(tmp_path, chunks, zarr_format):
+    x = np.random.default_rng(0).random((300, 200)).astype(">f8")
+    x[:40] = -1
+    z = zarr.create_array(
+        tmp_path / "z",
+        shape=x.shape,
+        dtype=x.dtype,
+        chunks=chunks,
+        compressors=None,
+        fill_value=-1,
+        zarr_format=zarr_format,
+    )
+    z[:, :150] = x[:, :150]  # the files of other chunks are not there
+    x[:, 150:] = -1
+    with xa.from_zarr(tmp_path / "z", path=tmp_path / "a") as a:
+        assert a.dtype == x.dtype and np.array_equal(a[...], x)
+        xa.to_zarr(a, tmp_path / "copy", compressors=None, zarr_format=zarr_format)
+    assert np.array_equal(zarr.open(tmp_path / "copy")[...], x)
+    parts = [f for f in (tmp_path / "z").rglob("*") if f.name[-1].isdigit() and f.is_file()]
+    os.truncate(parts[0], 100)
+    with pytest.raises(errors.FormatError):
+        xa.from_zarr(tmp_path / "z")
