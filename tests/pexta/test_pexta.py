@@ -127,6 +127,7 @@ def test_without_mpi(script):
     assert "extarray[mpi]" in said
 
 
+@pytest.mark.slow
 def test_dra_acceptance(mpirun, tmp_path):
     mpirun(4, "dra.py", tmp_path)
 
@@ -137,11 +138,13 @@ def test_programs(mpirun, tmp_path, ranks):
     mpirun(ranks, "sections.py", tmp_path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_growth(mpirun, tmp_path, ranks):
     mpirun(ranks, "pexta_growth.py", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2])
 def test_tutorials_of_ga4py(mpirun, ranks):
     mpirun(ranks, "tutorials.py")

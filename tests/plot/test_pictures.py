@@ -41,6 +41,7 @@ def outside(ax):
 
 
 class TestGrowth:
+    @pytest.mark.slow
     def test_the_accessor_draws_the_growth_map(self):
         a = scene()
         for figure in (a.plot.growth(title="G"), a.plot(title="G"), plot.growth_map(a, title="G")):

@@ -119,6 +119,7 @@ class TestGrowthMap:
         (ax,) = panels(plot.growth_map(grown((3,), [(0, 5)])))
         np.testing.assert_array_equal(numbers(ax), [range(8)])
 
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize("axis", [0, 1, 2, -1])
     def test_three_axes_one_panel_an_index(self, axis):
         a = grown(*DRXMP_3)
@@ -131,6 +132,7 @@ class TestGrowthMap:
             np.testing.assert_array_equal(numbers(ax), np.take(want, number, axis=axis))
             assert ax.get_title() == f"axis {axis % 3}, chunk {number}"
 
+    @pytest.mark.slow
     def test_more_axes_are_held_at_an_index(self):
         a = grown((2, 3, 2, 2, 1), [(4, 2), (0, 1)])
         shown = panels(plot.growth_map(a, at={3: 1, -1: 2}, axis=0))
@@ -218,11 +220,13 @@ class TestGrowthMap:
             down = min(one.y1, other.y1) - max(one.y0, other.y0)
             assert min(across, down) < 1.0, (one, other)
 
+    @pytest.mark.slow
     def test_addresses_are_left_out_where_there_is_no_room(self):
         (ax,) = panels(plot.growth_map(grown((200, 150), [(1, 50)])))
         assert not ax.texts
         assert cells(ax).shape[:2] == (200, 200)
 
+    @pytest.mark.slow
     def test_legend_lists_few_segments_and_sums_up_many(self):
         figure = plot.growth_map(grown(*OTOO_3A[:2]), names=("y", "x"))
         (legend,) = figure.legends

@@ -152,13 +152,15 @@ def is_below(target: str, here: str) -> bool:
     return target == here or order.index(inner[0]) > order.index(outer[0])
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_long_module_says_why(path):
-    text = path.read_text(encoding="utf-8")
-    head = text.partition('"""')[2].partition('"""')[0]
-    assert text.count("\n") <= 600 or re.search(
-        r"longer than other|more than 600 lines", head, re.IGNORECASE
-    )
+def test_a_long_module_says_why():
+    reason = re.compile(r"longer than other|more than 600 lines", re.IGNORECASE)
+    silent = []
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        head = text.partition('"""')[2].partition('"""')[0]
+        if text.count("\n") > 600 and not reason.search(head):
+            silent.append(str(path.relative_to(ROOT)))
+    assert silent == []
 
 
 @pytest.mark.parametrize("room", sorted(MAPS))
@@ -200,9 +202,11 @@ def test_a_map_lists_its_modules(room):
     assert sorted(MAPS[room]) == sorted(there - {"__init__"})
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_down(path):
-    assert violations(path.read_text(encoding="utf-8"), path) == []
+@pytest.mark.parametrize("room", FLOOR)
+def test_imports_go_down(room):
+    sources = [p for p in SOURCES if room_of(full_name(p)) == room]
+    assert sources
+    assert [v for p in sources for v in violations(p.read_text(encoding="utf-8"), p)] == []
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ _CYTHON_IMPORTS = re.compile(
 )
 
 
+#: The tree of a text, which is asked for what it defines and for what it uses.
+tree = cache(ast.parse)
+
+
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_"
 
@@ -62,7 +66,7 @@ def is_protocol(node: ast.AST) -> bool:
 
 def members_of_python(text: str, protocols: bool = True):
     """Yield the members that the classes of a module define, protocols among them or not."""
-    left: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
+    left: list[tuple[ast.AST, bool]] = [(tree(text), False)]
     while left:
         node, of_class = left.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -112,7 +116,7 @@ def members(room: str) -> frozenset[str]:
 
 def used_in_python(text: str):
     """Yield (line, module or None, name): of what is imported from a module, and of members."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree(text)):
         if isinstance(node, ast.Attribute):
             yield node.lineno, None, node.attr
         elif isinstance(node, ast.ImportFrom):

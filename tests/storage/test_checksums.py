@@ -178,6 +178,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert holds(path)
 
 
+@pytest.mark.slow
 def test_threads_that_write_while_another_flushes(path):
     with create(path, (8, 256), "u2", chunks=(1, 16)) as a:
         done = threading.Event()

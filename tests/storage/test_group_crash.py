@@ -702,6 +702,7 @@ def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
     b.close()
 
 
+@pytest.mark.slow
 def test_states_existed_together_also_without_blocks(tmp_path, script):
     """One grows, then the other, as fast as they can: they never differ by more than one."""
     reader = READ.replace(

@@ -160,6 +160,7 @@ def test_what_was_flushed_survives(tmp_path, monkeypatch, engine, seed):
     twin.array.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("fill", [0, 5])
 def test_what_is_lost_is_no_damaged_chunk(tmp_path, monkeypatch, engine, seed, fill):
