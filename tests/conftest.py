@@ -23,6 +23,7 @@ from mpirun import Launcher
 settings.register_profile(
     "fixed", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
 )
+settings.register_profile("few", settings.get_profile("fixed"), max_examples=15)
 settings.register_profile("seeded", settings.get_profile("fixed"), derandomize=False)
 settings.register_profile("explore", settings.get_profile("seeded"), max_examples=100)
 settings.register_profile("nightly", settings.get_profile("seeded"), max_examples=2000)
@@ -37,11 +38,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Has a fresh seed where examples are random, and random examples where a seed is given."""
+    """Chooses the examples: few in the fast half, and random ones go with a seed."""
+    if "not slow" in config.option.markexpr and settings.get_current_profile_name() == "fixed":
+        settings.load_profile("few")
     if config.option.hypothesis_seed is None:
         if not settings.default.derandomize:
             config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
-    elif settings.get_current_profile_name() == "fixed":
+    elif settings.get_current_profile_name() in {"fixed", "few"}:
         settings.load_profile("seeded")
 
 
@@ -49,7 +52,7 @@ def pytest_report_header(config):
     """Prints what a run is repeated with."""
     seed = config.option.hypothesis_seed
     if seed is None:
-        return "hypothesis: fixed examples"
+        return f"hypothesis: fixed examples, {settings.default.max_examples} of a property"
     profile = settings.get_current_profile_name()
     return f"hypothesis: examples of HYPOTHESIS_PROFILE={profile} pytest --hypothesis-seed={seed}"
 

@@ -128,6 +128,7 @@ def test_views_outlive_the_window(disk):
         assert array.chunk((0,))[5] == 7
 
 
+@pytest.mark.sampled(1)
 def test_views_outlive_the_array(factory):
     array = factory.create((600, 500), "f8", chunks=(600, 500))
     array[...] = expected = sample("f8", (600, 500))
@@ -140,6 +141,7 @@ def test_views_outlive_the_array(factory):
     assert_same(np.array(column), expected[:, 3])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's list of mappings")
 def test_the_mapping_lives_as_long_as_its_last_view(disk):
     def mapped():

@@ -57,6 +57,7 @@ assert held.closed
     )
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_exit_closes(script, tmp_path):
     path = tmp_path / "a"

@@ -344,6 +344,7 @@ def test_a_torch_dataset_of_workers(source, method):
     source[0, 0] = 7  # still the writer
 
 
+@pytest.mark.sampled(1)
 def test_partial_fit(source):
     pytest.importorskip("sklearn")
     from sklearn.preprocessing import StandardScaler

@@ -296,6 +296,7 @@ class TestLooking:
     def test_follow_ends_after_a_time_without_news(self, scene, done):
         assert done("follow", scene, "--timeout", "0") == ""
 
+    @pytest.mark.slow
     def test_ctrl_c_is_the_usual_end_of_following(self, script, scene):
         follower = process(script, "follow", scene)
         writer = xa.open(scene, "r+")
@@ -836,6 +837,7 @@ def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
         assert a.shape[0] == 0
 
 
+@pytest.mark.slow
 def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(script, tmp_path):
     xa.from_array(np.arange(1 << 16).reshape(256, 256), path=tmp_path / "a", chunks=16).close()
     words = ["rechunk", str(tmp_path / "a"), str(tmp_path / "b"), "--chunks", "64"]

@@ -145,6 +145,8 @@ class TestMainJob:
         assert (status, err) == (0, "")
         np.testing.assert_array_equal(restored(run.out / "scene"), make_scene())
         assert "small.npy: 23 x 19 x 17 uint16" in out
+        (total,) = re.findall(r"^Arrivals (\d+) pieces", out, re.MULTILINE)
+        assert f"growing: {total} of {total} pieces" in out
         assert not (run.out / "rewritten.npy").exists()
         (reader,) = readers
         assert reader._process.returncode == 0
@@ -238,11 +240,6 @@ class TestMainJob:
         assert found.estimate == 4 and found.error < 0.01
         assert sorted(found.positions.tolist()) == sorted(made.positions.tolist())
 
-    def test_all_pieces_are_counted(self, run):
-        _, out, _ = run()
-        (total,) = re.findall(r"^Arrivals (\d+) pieces", out, re.MULTILINE)
-        assert f"growing: {total} of {total} pieces" in out
-
     @pytest.mark.slow
     def test_bands(self, run):
         status, _, err = run("--bands", "16,0,3")
@@ -299,6 +296,7 @@ class TestChecksCanFail:
         self.failed(run(), "differ from the scene")
         assert readers[0]._process.returncode is not None
 
+    @pytest.mark.slow
     def test_writer_finds_a_missing_growth(self, run, monkeypatch):
         append = demo._append
 
@@ -326,6 +324,7 @@ class TestChecksCanFail:
         monkeypatch.setattr(demo, "Reader", lambda array, *rest: start(tmp_path / "nowhere", *rest))
         self.failed(run(), "the reader (process", "nowhere")
 
+    @pytest.mark.slow
     def test_reader_that_fails_in_an_unforeseen_way(self, run, monkeypatch, readers):
         start = demo.Reader
         monkeypatch.setattr(
@@ -335,6 +334,7 @@ class TestChecksCanFail:
         )  # fmt: skip
         self.failed(run(), "the reader (process", "exit status 1", "ValueError")
 
+    @pytest.mark.slow
     def test_reader_that_is_killed(self, run, monkeypatch, readers):
         grow = demo._grow
 
@@ -361,6 +361,7 @@ class TestChecksCanFail:
         assert time.monotonic() - began < 30
         assert readers[0]._process.returncode == -signal.SIGKILL
 
+    @pytest.mark.slow
     def test_damage_in_the_closed_file(self, run, monkeypatch):
         check = demo._check_file
 
@@ -410,6 +411,7 @@ class TestChecksCanFail:
         self.failed(run("--limit", 3), "give more time with --limit")
         assert readers[0]._process.returncode is not None
 
+    @pytest.mark.slow
     def test_interrupt(self, run, monkeypatch, readers):
         def interrupt(*args):
             raise KeyboardInterrupt

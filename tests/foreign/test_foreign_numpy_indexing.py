@@ -28,6 +28,8 @@ listed_tests_fail = expectations("numpy/test_indexing.py")
 class TestMultiIndexingAutomated(Automated):
     """Thousands of combinations of indices; those that are arrays are arrays of ours as well."""
 
+    test_multidim = pytest.mark.slow(Automated.test_multidim)
+
     def _create_array(self):
         array = super()._create_array()
         assert isinstance(array, Array)

@@ -240,6 +240,7 @@ def test_a_name_that_is_taken_stays(peer, file):
     assert_equal(peer.read(file, y), y)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_what_fails_leaves_nothing_and_takes_nothing(
     peer, file, path, tmp_path, small_steps, monkeypatch, error

@@ -51,6 +51,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_group_comes_back(kind, group, tmp_path):
     write, read, suffix = FORMATS[kind]

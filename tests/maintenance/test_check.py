@@ -172,6 +172,7 @@ def test_what_writers_leave_behind_is_whole(
     assert [p.severity for p in report.problems] == ([] if checksum else ["note"]), str(report)
 
 
+@pytest.mark.slow
 def test_a_writer_at_work_is_no_problem(path, script):
     """Whatever it does, and though nobody waits for it."""
     code = """

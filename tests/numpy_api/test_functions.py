@@ -200,6 +200,7 @@ def _overridable():
             yield function
 
 
+@pytest.mark.slow
 def test_no_function_refuses_our_arrays(tmp_path, monkeypatch):
     """All functions of NumPy that have the protocol answer as they do for NumPy's arrays."""
     monkeypatch.chdir(tmp_path)

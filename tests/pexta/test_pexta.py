@@ -114,6 +114,7 @@ def test_without_a_session():
             call()
 
 
+@pytest.mark.slow
 def test_without_mpi(script):
     said = script(
         "import sys\n"

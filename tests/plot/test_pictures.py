@@ -276,6 +276,7 @@ class TestPlan:
             plot.rechunk_passes(xa.rechunk_plan((9,), source_chunks=2, chunks=3))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["growth", "slice", "layout", "zones", "plan"])
 def test_pictures_are_written_and_nothing_leaves_them(tmp_path, kind):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -351,6 +352,7 @@ class TestCommand:
         scene().copy(path, progress=False).close()
         return str(path)
 
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize(
         "words",
         [

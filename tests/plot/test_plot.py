@@ -247,6 +247,7 @@ class TestGrowthMap:
         ]
         assert plot.growth_map(many_segments(), legend=False).legends == []
 
+    @pytest.mark.slow
     def test_given_axes(self):
         from matplotlib.figure import Figure
 
@@ -261,6 +262,7 @@ class TestGrowthMap:
         left, _ = parts.subfigures(1, 2)
         assert plot.growth_map(grown(*OTOO_3A[:2]), left.subplots()) is parts
 
+    @pytest.mark.slow
     def test_writes_a_file(self, tmp_path):
         path = tmp_path / "map.png"
         figure = plot.growth_map(grown(*OTOO_3A[:2]), path=path, dpi=50)

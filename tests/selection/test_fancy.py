@@ -207,6 +207,7 @@ def test_masks_sparse_and_dense(factory, order, density):
             assert_same(array[...], data)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_number_of_threads_makes_no_difference(factory, threads):
     expected = sample("c16", (200, 220, 60))
@@ -526,6 +527,7 @@ class Values:
         return np.array(7, dtype)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shown", [1, -1])
 @pytest.mark.parametrize("max_memory", [10, 10**6])
 @pytest.mark.parametrize("ours", [False, True])
@@ -576,6 +578,7 @@ def test_a_mask_that_is_true_at_one_end(count):
         np.testing.assert_array_equal(array, values)
 
 
+@pytest.mark.slow
 def test_a_mask_that_another_thread_changes(script):
     """Memory stays whole: this is about crashes."""
     code = """

@@ -63,6 +63,7 @@ def test_equal_answers_in_random_histories(libraries, history):
     same_answers(libraries, *history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ndim", [2, 5])
 def test_equal_answers_after_thousands_of_growths(libraries, ndim):
     history = measuring.history(ndim, 5000)

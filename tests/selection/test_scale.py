@@ -81,6 +81,7 @@ def test_points_in_more_chunks_than_their_words_can_number(sparse):
     np.testing.assert_array_equal(array[places], last)
 
 
+@pytest.mark.slow
 def test_more_points_than_words_have_room_for(path):
     """The places of a list need 43 bits here, though its axes have four cells in a chunk."""
     n = 2**21 + 1
@@ -174,6 +175,7 @@ def test_an_axis_for_very_many_chunks_with_checksums(sparse):
 # -- pictures ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("grid", [(2**40,), (2**20, 2**20), (2, 2**40, 3)])
 def test_more_chunks_than_can_be_seen(grid):
     pytest.importorskip("matplotlib")

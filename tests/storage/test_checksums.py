@@ -134,6 +134,7 @@ def test_the_table_grows(path):
     assert holds(path)
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_doubt(path, script):
     code = """
 import os, signal, sys
@@ -154,6 +155,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert format_reader.wrong_sums(path) == ([0], True)
 
 
+@pytest.mark.slow
 def test_sums_of_what_a_dead_writer_appended_do_not_come_back(path, script):
     code = """
 import os, signal, sys

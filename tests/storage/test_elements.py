@@ -83,6 +83,7 @@ def test_processes_write_into_the_same_chunks(path, order, sparse):
     assert xa.check(path, data=True).ok
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_growth_by_the_owner_is_taken_up(path):
     with xa.create(path, (4, 4), "i4", chunks=(3, 2)) as owner:
@@ -118,6 +119,7 @@ def test_an_axis_more_is_taken_up(path):
             assert owner[...].tolist() == [[1] * 4, [0] * 4, [0, 5, 0, 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_killed_worker_loses_its_own_block_only(path):
     with xa.create(path, (300, 100), "i4", chunks=(7, 9)) as owner:

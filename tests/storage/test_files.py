@@ -228,6 +228,7 @@ def test_overwriting_while_a_reader_opens(path, monkeypatch):
         writers[1].close()
 
 
+@pytest.mark.slow
 def test_opening_while_a_writer_comes_and_goes(script, path):
     """Open, grow, close, again and again: a reader always finds a whole pair."""
     xa.full((1, 2), 5, path=path, chunks=(2, 2)).close()
@@ -534,6 +535,7 @@ def test_a_writer_of_this_process_is_told_apart(scene, script):
         assert "another writer" in script(OPEN_FOR_WRITING, path)
 
 
+@pytest.mark.slow
 def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
     """As macOS: its locks of ranges have another form."""
     path, values = scene
@@ -565,6 +567,7 @@ def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
         assert again.shape == (1, len(values) + 1, *values.shape[1:])
 
 
+@pytest.mark.slow
 def test_one_writer_among_processes(scene, script):
     path, _ = scene
     with xa.open(path, mode="r+"):
@@ -819,6 +822,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize("how", ["close", "exit"])
 def test_a_forked_child_does_not_hold_the_lock(scene, script, engine, how, has_ranges, monkeypatch):
@@ -873,6 +877,7 @@ for call in (
 """
 
 
+@pytest.mark.sampled(1)
 def test_read_only_medium(private_mount, script, tmp_path, engine):
     script(READ_ONLY_MEDIUM, tmp_path, engine, prefix=private_mount)
 
@@ -909,6 +914,7 @@ assert os.statvfs(folder).f_bfree > free - 100
 """
 
 
+@pytest.mark.sampled(1)
 def test_what_is_larger_than_the_disk(private_mount, script, tmp_path, engine):
     script(LARGER_THAN_THE_DISK, tmp_path, engine, prefix=private_mount)
 
@@ -939,6 +945,7 @@ with xa.create(f"{folder}/rw/scene", shape=(2, 3), dtype="i4", chunks=2) as writ
 """
 
 
+@pytest.mark.sampled(1)
 def test_read_only_folder_while_a_writer_grows(private_mount, script, tmp_path, engine):
     script(READ_ONLY_FOLDER, tmp_path, engine, prefix=private_mount)
 
@@ -1036,6 +1043,7 @@ def test_a_forgotten_reader_does_not_warn(scene):
     del array
 
 
+@pytest.mark.slow
 def test_a_reader_that_lives_until_the_end_says_nothing(script, scene):
     """What outlives the modules, as an open dataset of xarray, finds none of theirs at exit."""
     code = """

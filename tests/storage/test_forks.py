@@ -94,6 +94,7 @@ def test_a_change_in_memory(script, path, fill, call, method, when):
     script(STOP + IN_MEMORY, path, "mmap", fill, call, method, when, "before")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "call",
     [
@@ -214,6 +215,7 @@ with xa.open(path) as r:
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "method", ["commits.begin_append", "writers.begin_turn", "commit", "writers.end_turn"]
 )
@@ -245,6 +247,7 @@ assert xa.open(path).shape == (8, 3)
 """
 
 
+@pytest.mark.slow
 def test_a_commit_of_several(script, path):
     script(STOP + BLOCK, path, "mmap")
 
@@ -277,6 +280,7 @@ a.close()
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_what_is_appended_forks(script, path, kind):
     """The child cannot go on with an append to a file, and does not take its room back."""
@@ -300,5 +304,6 @@ a.close()
 """
 
 
+@pytest.mark.slow
 def test_a_child_is_told_who_writes(script, path):
     script(STOP + TOLD, path, "mmap")

@@ -335,6 +335,7 @@ b.close()
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_in_no_block(tmp_path, script):
     assert script(FORKED, tmp_path / "a", tmp_path / "b") == "(32, 2) (32,)\n"
 

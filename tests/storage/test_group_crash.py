@@ -158,6 +158,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
     assert len(seen) > 15
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):
     """Whoever comes first, with whomever: the arrays grow on, and hold what they should."""
@@ -526,6 +527,7 @@ class Disks:
 STEPS = ["together", "pair", "alone", "attrs", "flush", "reopen"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
     """What returned is on the disk; what had not returned is there for all of them, or for none."""
@@ -682,6 +684,7 @@ print(arrays[0].shape[0])
 """
 
 
+@pytest.mark.slow
 def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
     """Other axes and attributes change without a pause, some through one array alone."""
     a, b = (xa.create(tmp_path / n, (0, 1), "i4", chunks=(64, 64)) for n in "ab")

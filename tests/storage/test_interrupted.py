@@ -231,6 +231,7 @@ def test_queries_whose_threads_cannot_be_started(monkeypatch):
     assert (out == np.arange(64)[::-1, None]).all()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["...", "[0, 1]"], ids=["box", "list"])
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_an_interrupt_ends_a_large_transfer_between_two_parts(script, key, way):

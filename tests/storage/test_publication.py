@@ -360,6 +360,7 @@ def test_a_raw_file_that_is_too_short_leaves_nothing(path, tmp_path):
     assert names_in(path) == ["raw", "scene.xmd", "scene.xta"]
 
 
+@pytest.mark.slow
 def test_a_forked_child_leaves_the_names_alone(path, script):
     make(path)
     code = """

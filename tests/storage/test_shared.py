@@ -475,6 +475,7 @@ def test_who_shares_it_is_told(path, script):
                 xa.open(path, "r+")
 
 
+@pytest.mark.slow
 def test_each_of_those_who_share_it_is_told_with_its_host(path, script):
     """A long name is cut off, and between characters."""
     xa.zeros((2, 2), path=path).close()
@@ -692,6 +693,7 @@ xa.open(sys.argv[1], "r+").close()
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_reads(path, script):
     xa.create(path, (0, 3), "i8", chunks=(4, 2)).close()
     assert script(FORK, path) == "[1, 3, 4]\n"
@@ -763,6 +765,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", ["fails", "interrupted before", "interrupted after"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_every_call_once(path, monkeypatch, change, how):
@@ -961,5 +964,6 @@ for sparse in (False, True):
 """
 
 
+@pytest.mark.sampled(1)
 def test_full_disk(private_mount, script, tmp_path, engine):
     script(FULL_DISK, tmp_path, engine, prefix=private_mount)

@@ -316,6 +316,7 @@ def test_a_rolling_window_of_nan(script, place, engine):
             process.stdin.close()
 
 
+@pytest.mark.sampled(1)
 def test_threads_of_the_writer(factory):
     """They read while another thread cuts: old values, the fill value, or an error that says so."""
     with factory.array((64, 2**13), "i4", chunks=(8, 2**13), fill_value=FILL) as array:

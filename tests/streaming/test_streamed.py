@@ -272,6 +272,7 @@ def test_into_out(factory, call):
     check_out(factory, run, *arrays)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", ["f8", "i4", "f4", "u1"])
 @pytest.mark.parametrize("values", ["u1", "f8"])
 def test_einsum_computes_in_the_dtype_of_out(memory, values, dtype):

@@ -239,6 +239,7 @@ class TestWhatIsServed(Case):
         xa.zeros((2, 2), path=self.folder / "arrays" / "late").close()
         assert self.facts("array", name="late")["shape"] == [2, 2]
 
+    @pytest.mark.slow
     def test_more_arrays_than_are_kept_open(self):
         for n in range(20):
             xa.full((2,), n, path=self.folder / "arrays" / f"n{n}").close()
