@@ -1,4 +1,7 @@
-"""Zarr 2 and 3: arrays in stores, through zarr-python."""
+"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are.
+
+More than 600 lines, as whole stores need what single arrays need.
+"""
 
 from __future__ import annotations
 
