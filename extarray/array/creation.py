@@ -67,7 +67,7 @@ _later = LazyImports(
     {
         "extarray.common.progress": "Progress check_progress",
         "extarray.maintenance.transform": "fill",
-        "extarray.storage.filesystem": "resolve_path",
+        "extarray.storage.filesystem": "leaves_holes resolve_path",
     }
 )
 
@@ -111,9 +111,10 @@ def create(
     order : {"C", "F", "Z", "H"}
         Order of the elements in a chunk: row-major (the default), column-major, Morton, Hilbert.
     sparse : bool
-        False, the default: growth reserves disk space, so a full disk shows there.  True: growth
-        leaves holes, and a full disk shows at a write; only a fill value of zero leaves any,
-        another one is written.
+        False: growth reserves disk space, so a full disk shows there.  True: growth leaves holes,
+        and a full disk shows at a write; only a fill value of zero leaves any, another one is
+        written.  Default False; True on Btrfs, ZFS and bcachefs, where space that is reserved is
+        not compressed, and does not keep a write from finding the disk full.
     overwrite : bool
         Replace an existing pair.  Who has it open keeps the old one.
     attrs : mapping, optional
@@ -232,7 +233,7 @@ def _checked(
     chunks: Any = None,
     fill_value: Any = 0,
     order: str = "C",
-    sparse: bool = False,
+    sparse: bool = NOT_GIVEN,
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
@@ -254,13 +255,17 @@ def _checked(
     text = encode_attrs(attrs)
     if dims is not None:
         text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
+    if sparse is NOT_GIVEN:
+        holes = path is not None and _later.leaves_holes(_later.resolve_path(path))
+    else:
+        holes = check_flag(sparse, "sparse")
     header = Header(
         uuid=uuid4().bytes,
         dtype=kind,
         chunks=chunk,
         order=str(order),
         fill=_fill_bytes(fill_value, kind),
-        sparse=check_flag(sparse, "sparse"),
+        sparse=holes,
         checksum=checksum,
     )
     return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)

@@ -85,10 +85,10 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
             chunks=chunks[0] if chunks is not None and len(chunks) == 1 else chunks,
             fill_value=0 if fill is None else value_for(fill, dtype)[()],
             order=given["order"],
-            sparse=given["sparse"],
             checksum=given["checksum"],
             dims=given["dims"],
             overwrite=given["overwrite"],
+            **({"sparse": True} if given["sparse"] else {}),
         ).close()
 
 

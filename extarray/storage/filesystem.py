@@ -39,6 +39,7 @@ __all__ = [
     "holes_take_space",
     "is_fuse",
     "is_remote",
+    "leaves_holes",
     "publish",
     "real_name",
     "resolve_path",
@@ -73,7 +74,8 @@ _REMOTE = {
     0x786F4256: "VirtualBox shared folder",
 }
 # A store to space that was reserved can still find the disk full, because every write moves the
-# block: through a mapping that would be a SIGBUS.
+# block: through a mapping that would be a SIGBUS.  And what is written to such space is not
+# compressed, where the rest of the file is.
 _COPY_ON_WRITE = {0x9123683E: "Btrfs", 0x2FC12FC1: "ZFS", 0xCA451A4E: "bcachefs"}
 
 # The same holds there for blocks that a file shares with its copies, and for no others.
@@ -378,6 +380,22 @@ def sync_folders(names: Iterable[str]) -> None:
 def holes_take_space(file: FileCore) -> bool:
     """Tell whether a load from a hole, through a mapping, takes space, and may find none."""
     return file.file_system in _IN_MEMORY
+
+
+def leaves_holes(path: Path) -> bool:
+    """Tell whether files at a path had better leave holes where nobody has written yet.
+
+    They had where to reserve space gives nothing, and keeps the file system from compressing.
+    """
+    folder = os.path.dirname(real_name(file_names(path)[1])) or os.curdir
+    try:
+        fd = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    except OSError:  # whoever makes the files says why that is impossible
+        return False
+    try:
+        return file_system_of(fd) in _COPY_ON_WRITE
+    finally:
+        os.close(fd)
 
 
 def is_remote(file: FileCore) -> bool:

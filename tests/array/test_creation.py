@@ -421,7 +421,8 @@ def test_elements_here_and_there_take_space_for_their_chunks_alone(disk):
 
 
 def test_info(factory):
-    with factory.array((3, 5), "i4", chunks=(2, 2), fill_value=3, order="F") as array:
+    options = {"chunks": (2, 2), "fill_value": 3, "order": "F", "sparse": False}
+    with factory.array((3, 5), "i4", **options) as array:
         array.extend(1, 4)
         array.extend(0, 2)
         info = array.info()

@@ -50,7 +50,7 @@ def test_what_was_cut_off_comes_back_as_the_fill_value(factory, case, data):
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_chunks_give_their_space_back(place, engine, side, fill):
     chunk = 2**16
-    options = {"chunks": (2, 2**15), "fill_value": fill, "engine": engine}
+    options = {"chunks": (2, 2**15), "fill_value": fill, "engine": engine, "sparse": False}
     with xa.create(place / "a", (16, 2**16), "u1", **options) as array:
         array[...] = 1
         full = disk_bytes(array)
@@ -403,7 +403,8 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
 
     for name in ("datasync", "punch", "reserve", "zero"):
         noting(name, getattr(File, name))
-    with xa.create(path, (8, 4), "i4", chunks=(2, 4), engine=engine) as array:
+    options = {"chunks": (2, 4), "engine": engine, "sparse": False}
+    with xa.create(path, (8, 4), "i4", **options) as array:
         array[...] = 1
         array.flush()
         events.clear()

@@ -27,7 +27,7 @@ from model import sample
 
 import extarray as xa
 from extarray.common.limits import limits
-from extarray.storage import lock
+from extarray.storage import filesystem, lock
 from extarray.storage.filesystem import File, shares_blocks
 
 
@@ -1097,6 +1097,39 @@ def test_the_engine_follows_the_file_system(scene, monkeypatch, kind, expected):
         assert array.info()["engine"] == expected
     with xa.open(scene[0], engine="mmap") as array:
         assert array.info()["engine"] == "mmap"
+
+
+@pytest.mark.parametrize(
+    ("kind", "holes"),
+    [(0x9123683E, True), (0x2FC12FC1, True), (0xCA451A4E, True), (0xEF53, False), (0, False)],
+    ids=["Btrfs", "ZFS", "bcachefs", "ext4", "unknown"],
+)
+def test_what_compresses_is_left_holes(path, tmp_path, monkeypatch, kind, holes):
+    def is_sparse(array):
+        with array:
+            return array.info()["sparse"]
+
+    monkeypatch.setattr(filesystem, "file_system_of", lambda fd: kind)
+    assert is_sparse(xa.create(path, (4,))) is holes
+    assert is_sparse(xa.create(path, (4,), sparse=False, overwrite=True)) is False
+    assert is_sparse(xa.create(path, (4,), sparse=True, overwrite=True)) is True
+    memory = xa.zeros((3, 4), chunks=2)
+    assert is_sparse(memory.copy(f"{path}-copy")) is holes
+    assert is_sparse(xa.rechunk(memory, f"{path}-rechunked", chunks=3)) is holes
+    assert is_sparse(xa.from_array([1, 2], f"{path}-elements")) is holes
+    with pytest.raises(xa.MissingError, match="no such folder"):
+        xa.create(tmp_path / "no" / "scene", (4,))
+    # A link leads to where the files are made.
+    monkeypatch.undo()
+    (tmp_path / "far").mkdir()
+    place = os.path.samestat
+    there = os.stat(tmp_path / "far")
+    for suffix in ("xmd", "xta"):
+        os.symlink(tmp_path / "far" / f"scene.{suffix}", tmp_path / f"link.{suffix}")
+    monkeypatch.setattr(
+        filesystem, "file_system_of", lambda fd: kind if place(os.fstat(fd), there) else 0
+    )
+    assert is_sparse(xa.create(tmp_path / "link", (4,), overwrite=True)) is holes
 
 
 @pytest.mark.parametrize("shared", [None, 0, 255, 256, 700])

@@ -39,7 +39,7 @@ def share(path, engine="mmap", **options):
 @pytest.fixture
 def pair(path, engine):
     """Two writers of an array of shape (0, 3)."""
-    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    xa.create(path, (0, 3), "i4", chunks=(4, 2), sparse=False).close()
     with share(path, engine) as one, share(path, engine) as two:
         yield one, two
 

@@ -5,9 +5,11 @@ Each test runs in a process of its own, so that a bus error would be seen as one
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+import fulldisk
 import pytest
 
 import extarray as xa
@@ -153,14 +155,10 @@ with xa.open(path) as reader:
 
 MOUNT = """
 kind = {kind!r}
-if kind == "ext4":
-    image = f"{folder}.image"
-    with open(image, "wb") as file:
-        file.truncate(2**22)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
-else:
+if kind == "tmpfs":
     fulldisk.mount(folder, "2m")
+else:
+    fulldisk.mount_image(folder, kind)
 """
 
 EACH_CALL = """
@@ -233,7 +231,7 @@ array.attrs["b"] = "y" * 3000
 if sparse:
     grows["growth at the end"](array)
 array.close()
-if kind == "ext4":
+if kind != "tmpfs":
     with open("/proc/self/mountinfo") as mounts:
         assert folder in mounts.read()
 with xa.open(path, "r+", engine=engine) as array:
@@ -242,6 +240,42 @@ with xa.open(path, "r+", engine=engine) as array:
     assert (array[:65, 0] == 8).all() and (array[64, 1:] == 9).all()
     assert not array[4:64, 4:].any() and not array[65:].any()
     array.extend(0, 3)
+"""
+
+# Where every write moves its block, also one to what was written before.
+MOVES_BLOCKS = """
+rng = np.random.default_rng(1)
+with open(f"{folder}/ballast", "wb") as ballast:
+    ballast.write(rng.bytes(2**21))
+expected = np.empty((0, 512))
+with xa.create(path, (0, 512), chunks=(16, 512)) as array:
+    assert array.info()["sparse"] and array.info()["engine"] == "pread"
+    with contextlib.suppress(xa.StorageError):
+        while True:
+            rows = rng.random((64, 512))
+            array.append(rows)
+            expected = np.concatenate([expected, rows])
+    assert 1000 < len(array) == len(expected)
+    written, refused = [], 0
+    for i in range(0, len(array), 3):
+        try:
+            array[i] = i
+            written.append(i)
+        except xa.StorageError as error:
+            assert error.errno == errno.ENOSPC
+            refused += 1
+    must_fail(lambda: array.append(rng.random((2000, 512))))
+    with contextlib.suppress(xa.StorageError):
+        array.flush()
+    untouched = np.arange(len(array)) % 3 > 0
+    assert (array[...] == expected)[untouched].all()
+    assert (array[written] == np.array(written)[:, None]).all()
+    os.remove(f"{folder}/ballast")
+    os.sync()
+    array.append(rows)
+with xa.open(path) as reader:
+    assert (reader[: len(expected)] == expected)[untouched].all()
+    assert (reader[written] == np.array(written)[:, None]).all() and (reader[-64:] == rows).all()
 """
 
 # Chunks of one page each, of which the system's cache keeps many as one.
@@ -372,23 +406,23 @@ def test_full_disk_for_a_new_axis_and_for_growth_ahead(private_mount, script, tm
     script(PREAMBLE + AHEAD_AND_AXIS, tmp_path, engine, prefix=private_mount)
 
 
+def mounted(kind, private_mount, place):
+    """Return the kind of a file system that can be mounted from a file; skip where it cannot."""
+    place.mkdir()
+    code = "import sys, fulldisk; fulldisk.mount_image(*sys.argv[1:])"
+    command = [*private_mount, sys.executable, "-c", code, place, kind]
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(fulldisk.__file__)}
+    if subprocess.run(command, capture_output=True, timeout=60, env=env).returncode:
+        pytest.skip(f"needs mkfs.{kind}, and the right to mount a file (Linux, root)")
+    return kind
+
+
 @pytest.fixture(params=["tmpfs", "ext4"])
 def file_system(request, private_mount, tmp_path):
-    """A file system that can be mounted."""
-    if request.param == "ext4":
-        image, place = tmp_path / "probe", tmp_path / "place"
-        place.mkdir()
-        with image.open("wb") as file:
-            file.truncate(2**22)
-        try:
-            for command in (
-                ["mkfs.ext4", "-q", image],
-                [*private_mount, "mount", "-o", "loop", image, place],
-            ):
-                subprocess.run(command, check=True, capture_output=True, timeout=60)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("needs mkfs.ext4, and the right to mount a file (Linux, root)")
-    return request.param
+    """A file system that can be mounted, and keeps the blocks of files where they are."""
+    if request.param == "tmpfs":
+        return request.param
+    return mounted(request.param, private_mount, tmp_path / "place")
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -405,6 +439,14 @@ def test_stores_beside_holes_on_a_full_disk(private_mount, script, tmp_path, eng
     folder.mkdir()
     code = (MOUNT + BESIDE_HOLES).replace("{kind!r}", repr(file_system))
     script(PREAMBLE + code, folder, engine, prefix=private_mount)
+
+
+def test_a_full_disk_where_writes_move_blocks(private_mount, script, tmp_path):
+    kind = mounted("btrfs", private_mount, tmp_path / "place")
+    folder = tmp_path / "full"
+    folder.mkdir()
+    code = MOUNT.replace("{kind!r}", repr(kind)) + MOVES_BLOCKS
+    script(PREAMBLE + code, folder, "auto", prefix=private_mount)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
