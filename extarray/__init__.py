@@ -12,7 +12,16 @@ used as a NumPy array is, and grows by `extend`, `append` and `resize`.  `config
 (2, 5)
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.byteorder != "little":
+    raise ImportError(
+        "extarray runs on little-endian machines alone, and this one is big-endian: the package "
+        "was never tried on one, and might write files that others cannot read; the files "
+        "themselves hold elements of either order, and docs/format says how to read them",
+        name=__name__,
+    )
 
 from extarray import errors
 

@@ -426,5 +426,12 @@ def test_source_that_is_not_built_says_so(tmp_path):
     assert "pip install -e ." in done.stderr
 
 
+def test_a_big_endian_machine_is_refused():
+    code = "import sys; sys.byteorder = 'big'; import extarray"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith("ImportError: extarray runs on little-endian")
+
+
 def test_the_citation_is_of_this_version():
     assert f"\nversion: {xa.__version__}\n" in (ROOT / "CITATION.cff").read_text()
