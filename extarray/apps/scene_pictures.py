@@ -22,7 +22,7 @@ from extarray import ArgumentError, ExtArrayError
 from extarray.apps import hyperspectral
 from extarray.apps.hyperspectral_blocks import Spectra
 from extarray.apps.scenes import Mosaic, Scene
-from extarray.common.extras import require
+from extarray.common.extras import command_for, require
 from extarray.plot import composite
 
 __all__ = ["Unmixing", "draw_composite", "draw_unmixing", "unmix"]
@@ -64,7 +64,7 @@ def unmix(path: Path, ranks: int | None = None, limit: float = 60.0) -> Unmixing
     if launcher is None:
         raise ArgumentError(
             f"{ranks} ranks need mpi4py and its MPI library; install them with: "
-            'pip install "extarray[mpi]"'
+            + command_for("mpi")
         )
     with tempfile.TemporaryDirectory() as folder:
         task = json.dumps([os.fspath(path), os.fspath(Path(folder, "found.npz"))])

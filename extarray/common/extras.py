@@ -1,6 +1,7 @@
 """Optional packages: imported where they are used, all through one function.
 
-The core needs NumPy alone.  What lies beside it names the extra that installs what is missing.
+The core needs NumPy alone.  What lies beside it names the extra that installs what is missing, in
+words that are right as long as the package is on no index: the command works in a clone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from types import ModuleType
 
 from extarray.common.errors import MissingExtraError
 
-__all__ = ["missing", "require"]
+__all__ = ["command_for", "missing", "require"]
+
+
+def command_for(extra: str) -> str:
+    """Return the command that installs an extra of extarray, and where to give it.
+
+    >>> command_for("plot")
+    'pip install ".[plot]", in a clone of extarray'
+    """
+    return f'pip install ".[{extra}]", in a clone of extarray'
 
 
 def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraError:
@@ -19,9 +29,7 @@ def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraErro
     `extra` is the extra of extarray that installs it, `purpose` what needs it: the first words of
     the message.
     """
-    error = MissingExtraError(
-        f"{purpose} needs '{package}'; install it with: pip install \"extarray[{extra}]\""
-    )
+    error = MissingExtraError(f"{purpose} needs '{package}'; install it with: {command_for(extra)}")
     error.name = package
     return error
 
@@ -40,7 +48,7 @@ def require(module: str, extra: str, purpose: str = "this") -> ModuleType:
     Traceback (most recent call last):
     ...
     extarray.errors.MissingExtraError: the growth map needs 'no_such_package'; install it with: \
-pip install "extarray[plot]"
+pip install ".[plot]", in a clone of extarray
     """
     package = module.partition(".")[0]
     try:

@@ -25,7 +25,7 @@ from extarray.common.errors import (
     MissingExtraError,
     StorageError,
 )
-from extarray.common.extras import require
+from extarray.common.extras import command_for, require
 from extarray.common.on_error import OnError
 from extarray.storage.filesystem import is_remote
 
@@ -71,13 +71,13 @@ def library() -> Any:
         MPI = require("mpi4py.MPI", "mpi", "a communicator")
     except RuntimeError as error:  # what mpi4py raises where there is no library
         raise MissingExtraError(
-            f'mpi4py finds no MPI library; install one with: pip install "extarray[mpi]" ({error})'
+            f"mpi4py finds no MPI library ({error}); install one with: {command_for('mpi')}"
         ) from None
     vendor, version = MPI.get_vendor()
     if vendor == "MPICH" and version < _LEAST_MPICH:
         raise MissingExtraError(
             f"MPICH {'.'.join(map(str, version))} has file views that abort; install MPICH 5 or "
-            'newer with: pip install "extarray[mpi]"'
+            f"newer with: {command_for('mpi')}"
         )
     return MPI
 

@@ -239,7 +239,7 @@ def test_without_click_the_extra_is_named(script):
         "import contextlib, io, extarray.cli\n"
         "with contextlib.redirect_stderr(io.StringIO()) as err:\n"
         "    assert extarray.cli.main(['info', 'scene']) == 1\n"
-        "assert 'pip install \"extarray[cli]\"' in err.getvalue(), err.getvalue()\n"
+        "assert 'pip install \".[cli]\"' in err.getvalue(), err.getvalue()\n"
         "import extarray\n"
         "assert extarray.zeros(2).shape == (2,)\n"
     )

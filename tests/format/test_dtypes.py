@@ -205,7 +205,7 @@ def test_ml_dtypes_by_name(script, dtype):
         "    print(type(error).__name__, error)\n"
     )
     assert text.startswith("DTypeError")
-    assert "extarray[dtypes]" in text
+    assert ".[dtypes]" in text
 
 
 @pytest.mark.parametrize(

@@ -156,5 +156,5 @@ def test_loading_needs_no_dask(array, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
     manager = ExtArrayManager()
     np.testing.assert_array_equal(manager.compute(array)[0], VALUES)
-    with pytest.raises(xa.MissingExtraError, match=r"extarray\[dask\]"):
+    with pytest.raises(xa.MissingExtraError, match=r"\.\[dask\]"):
         manager.from_array(VALUES, 2)

@@ -125,7 +125,7 @@ def test_without_mpi(script):
         "except ImportError as error:\n"
         "    print(error)\n"
     )
-    assert "extarray[mpi]" in said
+    assert ".[mpi]" in said
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ def missing_browser() -> str | None:
         import selenium  # noqa: F401
         import tornado  # noqa: F401
     except ImportError as error:
-        return f"needs {error.name}: pip install 'extarray[test]'"
+        return f"needs {error.name}: pip install '.[test]'"
     if not any(map(shutil.which, CHROMIUMS)) or not shutil.which("chromedriver"):
         return "needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)"
     return None
