@@ -226,7 +226,7 @@ class _Maps:
         common = (counts >= _COMMON).tolist()
         rare = [np.empty(0, dtype=np.int64)]
         for key, at, same, many in zip(keys, first.tolist(), groups, common, strict=True):
-            if many or key in self._kept:
+            if many:
                 matrix = self._matrix(key, present[at])
                 y[same] = z[same] @ matrix[:-1] + matrix[-1]
             else:
@@ -239,14 +239,15 @@ class _Maps:
 
     def _matrix(self, key: Any, present: NDArray[np.bool_]) -> Floats:
         """Return the matrix (k + 1, p) of a set, for z and a 1."""
-        if key not in self._kept:
+        rows = self._kept.get(key)  # which another thread may be about to fill or clear
+        if rows is None:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
             k = len(self._r)
             rows = self._solve(np.vstack([np.eye(k), np.zeros(k)]), np.tile(present, (k + 1, 1)))
             rows[:-1] -= rows[-1]
             self._kept[key] = rows
-        return self._kept[key]
+        return rows
 
     def _solve(self, z: Floats, present: NDArray[np.bool_]) -> Floats:
         """Solve a system for each pixel."""

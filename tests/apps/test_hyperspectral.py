@@ -429,6 +429,17 @@ class TestAbundances:
             found = hs.abundances(exact, made.endmembers, method, max_memory=LITTLE)
             np.testing.assert_allclose(found, made.abundances, atol=1e-9)
 
+    @pytest.mark.parametrize("method", ["nnls", "fcls"])
+    def test_a_block_does_not_depend_on_those_before(self, method):
+        # Sets of endmembers that were met before take no other way than those that are new.
+        made = hyperscenes.make(40, 40, 20, 6, 0.3)
+        fit = hyperspectral_unmixing.Fit.of(made.endmembers, method)
+        x = made.data.reshape(-1, 20)
+        for start in range(0, 1600, 200):
+            part = x[start : start + 200]
+            fresh = hyperspectral_unmixing.Fit.of(made.endmembers, method)
+            np.testing.assert_array_equal(fit(part), fresh(part))
+
     def test_ucls_is_that_of_spy(self, made):
         found = hs.abundances(made.data, made.endmembers, "ucls")
         np.testing.assert_allclose(found, spectral.unmix(made.data, made.endmembers), atol=1e-9)
