@@ -5,7 +5,8 @@ Components and statistics (`pct`, `mnf`), the number of endmembers (`hfc`, `hysi
 `sam`, `classify`), and how right they are (`match`, `accuracy`).
 
 Every function takes an ExtArray or an array of three axes, goes through it block by block, and
-gives the same bits on any number of ranks, with as many threads of BLAS each.
+gives the same bits on any number of ranks or threads.  One process shares the blocks among
+``extarray.config.threads`` threads; a rank has one, and BLAS none of its own.
 """
 
 from extarray.apps.hyperspectral_classes import (

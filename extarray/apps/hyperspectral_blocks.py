@@ -1,18 +1,27 @@
-"""A scene as blocks of whole spectra, which ranks share, and sums that do not depend on the ranks.
+"""A scene as blocks of whole spectra, shared by ranks or threads; sums do not depend on which.
 
 The blocks are runs of pixels in the order of rows, cut by the shape of the scene and the memory
-alone.  Each rank works on a run of blocks: its zone, cut along rows, the spectra kept whole.  What
-blocks give is merged in a binary tree whose shape is that of the blocks; ranks compute parts of the
-tree, so the result has the same bits on any number of ranks.
+alone.  Each rank works on a run of blocks: its zone, cut along rows, the spectra kept whole.  A
+process without ranks shares them among its threads in the same way.  What blocks give is merged in
+a binary tree whose shape is that of the blocks; each rank or thread computes parts of the tree, so
+the result has the same bits on any number of them.
+
+Each block's products are computed by the thread that has the block: BLAS, which would share these
+small ones among threads of its own, has one as long as ours are at work.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -22,6 +31,7 @@ from numpy.typing import NDArray
 
 import extarray as xa
 from extarray import ArgumentError, AxisError, ExtArrayError, ShapeError
+from extarray.common.extras import require
 
 __all__ = ["Block", "Floats", "Spectra", "as_spectra", "batches"]
 
@@ -30,6 +40,10 @@ T = TypeVar("T")
 
 #: Bytes of a block as float64: it and what is made of it stay in the caches.
 _BLOCK = 4 * 2**20
+
+#: A block is at most such a part of the memory, and with what is made of it takes some blocks.
+_PARTS = 16
+_WORK = 6
 
 
 class Block(NamedTuple):
@@ -69,11 +83,16 @@ class Spectra:
         Bytes of temporary memory a rank.
     block_bytes : int
         Bytes of a block as float64, where `max_memory` allows it.
+    work_bytes : int, optional
+        What the work on a block takes.  Default: some times the bytes of one.
 
     Attributes
     ----------
     rows, columns, bands, pixels : int
         Extents; `pixels` is rows times columns.
+    threads : int
+        That work on blocks at the same time: one a rank, else as many as the settings and the
+        memory allow.
     """
 
     def __init__(
@@ -83,6 +102,7 @@ class Spectra:
         comm: Any = None,
         max_memory: int | str | None = None,
         block_bytes: int = _BLOCK,
+        work_bytes: int | None = None,
     ) -> None:
         array = a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asarray(a)
         if len(array.shape) != 3:
@@ -108,8 +128,11 @@ class Spectra:
         self.size: int = 1 if self.comm is None else self.comm.size
         self.memory = _memory_of(max_memory)
         self.moments: Any = None  # once they were taken
-        self._buffers: dict[str, Floats] = {}
-        self.blocks = self._cut(min(block_bytes, self.memory // 16))
+        self._own = threading.local()  # the buffers of each thread
+        block_bytes = min(block_bytes, self.memory // _PARTS)
+        self.blocks = self._cut(block_bytes)
+        at_once = self.memory // max(1, work_bytes or _WORK * block_bytes)
+        self.threads: int = 1 if self.comm is not None else max(1, min(xa.config.threads, at_once))
 
     def _cut(self, nbytes: int) -> list[Block]:
         """Cut the scene into blocks of whole rows, or rows into parts where one is too large."""
@@ -131,20 +154,57 @@ class Spectra:
         n = len(self.blocks)
         return self.blocks[n * self.rank // self.size : n * (self.rank + 1) // self.size]
 
+    def by_threads(self, call: Callable[[Iterator[tuple[int, Block]]], T]) -> list[T]:
+        """Return what calls give for runs of this rank's blocks, with their numbers, one a thread.
+
+        When one has failed, the runs of the others end early.
+        """
+        n, crew = len(self.blocks), self.size * self.threads
+        edges = [n * (self.rank * self.threads + k) // crew for k in range(self.threads + 1)]
+        failed = threading.Event()
+
+        def numbered(start: int, stop: int) -> Iterator[tuple[int, Block]]:
+            for number in range(start, stop):
+                if failed.is_set():
+                    return
+                yield number, self.blocks[number]
+
+        def work(k: int) -> T:
+            try:
+                return call(numbered(edges[k], edges[k + 1]))
+            except BaseException:
+                failed.set()
+                raise
+
+        if self.threads == 1:
+            with _BLAS:
+                return [work(0)]
+        with _BLAS, ThreadPoolExecutor(self.threads) as pool:
+            runs = [pool.submit(copy_context().run, work, k) for k in range(self.threads)]
+            try:
+                return [run.result() for run in runs]
+            except BaseException:  # an interrupt, too
+                failed.set()
+                raise
+
     # -- reading ---------------------------------------------------------------------------------
 
     def box(self, rows: slice, columns: slice) -> Floats:
         """Read a box of pixels: (rows, columns, bands), float64.
 
-        It is the caller's, who may change it, until the next one is read: fresh memory for each
-        would take as long as much of what is computed.
+        It is the caller's, who may change it, until its thread reads the next one: fresh memory
+        for each would take as long as much of what is computed.
         """
         key: list[slice] = [rows, columns]
         key.insert(self.band_axis, slice(None))
         found = np.moveaxis(self.array[tuple(key)], self.band_axis, -1)
         data = self.buffer("box", found.shape)
         data[...] = found
-        if found.dtype.kind == "f" and not math.isfinite(data.sum()):
+        # The sum of squares, which says it in one quick look, may also be too large for a float.
+        flat = data.reshape(-1)
+        if found.dtype.kind == "f" and not (
+            math.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all()
+        ):
             raise ArgumentError(
                 f"the scene has elements that are no finite numbers, in rows {rows.start} to "
                 f"{rows.stop - 1}; give them values, or leave these rows out"
@@ -152,11 +212,12 @@ class Spectra:
         return data
 
     def buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Return memory for a purpose, which is used again when it is asked for again."""
+        """Return memory for a purpose, used again when the same thread asks for it again."""
         size = math.prod(shape)
-        if name not in self._buffers or self._buffers[name].size < size:
-            self._buffers[name] = np.empty(size)
-        return self._buffers[name][:size].reshape(shape)
+        buffers: dict[str, Floats] = self._own.__dict__
+        if name not in buffers or buffers[name].size < size:
+            buffers[name] = np.empty(size)
+        return buffers[name][:size].reshape(shape)
 
     def read(self, block: Block) -> Floats:
         """Read the spectra of a block: (pixels, bands)."""
@@ -181,17 +242,18 @@ class Spectra:
         `merge` joins the results of two neighbouring parts, the earlier one first.
         """
 
-        def mine() -> list[tuple[int, int, T]]:
+        def trees(run: Iterator[tuple[int, Block]]) -> list[tuple[int, int, T]]:
             nodes: list[tuple[int, int, T]] = []
-            start = len(self.blocks) * self.rank // self.size
-            for number, block in enumerate(self.share(), start):
+            for number, block in run:
                 _push(nodes, (0, number, work(block)), merge)
             return nodes
 
+        def mine() -> list[tuple[int, int, T]]:
+            return [*itertools.chain(*self.by_threads(trees))]
+
         nodes: list[tuple[int, int, T]] = []
-        for part in self.together(mine):
-            for node in part:
-                _push(nodes, node, merge)
+        for node in itertools.chain(*self.together(mine)):
+            _push(nodes, node, merge)
         _, _, result = nodes.pop()
         while nodes:  # what is left are trees of falling height
             result = merge(nodes.pop()[2], result)
@@ -218,13 +280,13 @@ class Spectra:
         name = self.temporary_path() if path is None else path
         image = self.create(name, shape, dtype)
 
-        def write() -> None:
-            for block in self.share():
+        def write(run: Iterator[tuple[int, Block]]) -> None:
+            for _, block in run:
                 values = work(block)
                 high = block.rows.stop - block.rows.start
                 image[block.rows, block.columns] = values.reshape(high, -1, *tail)
 
-        self.together(write)
+        self.together(partial(self.by_threads, write))
         image.flush()
         if path is None:  # to be read, so that it need not be closed
             image.close()
@@ -238,11 +300,14 @@ class Spectra:
     ) -> NDArray[Any]:
         """Return what the blocks of this rank give, in one array."""
         blocks = self.share()
-        sizes = [block.pixels for block in blocks]
-        values = np.empty((sum(sizes), *tail), dtype)
-        for block, size in zip(blocks, sizes, strict=True):
-            start = block.first - blocks[0].first
-            values[start : start + size] = work(block)
+        values = np.empty((sum(block.pixels for block in blocks), *tail), dtype)
+
+        def fill(run: Iterator[tuple[int, Block]]) -> None:
+            for _, block in run:
+                start = block.first - blocks[0].first
+                values[start : start + block.pixels] = work(block)
+
+        self.by_threads(fill)
         return values
 
     def create(self, path: str | Path, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
@@ -285,10 +350,41 @@ class Spectra:
 
     def once(self, call: Callable[[], T]) -> T:
         """Return what rank 0 computes: ranks on different processors might round differently."""
-        if self.comm is None or self.size == 1:
-            return call()
-        found: Any = self.together(lambda: call() if self.rank == 0 else None)[0]
-        return cast("T", found)
+        with _BLAS:
+            if self.comm is None or self.size == 1:
+                return call()
+            found: Any = self.together(lambda: call() if self.rank == 0 else None)[0]
+            return cast("T", found)
+
+
+class _OneThread:
+    """BLAS with one thread of its own, as long as any of ours is in such a block."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+@functools.cache
+def _libraries() -> Any:
+    """Return what knows the BLAS of this process."""
+    return require("threadpoolctl", "apps", "hyperspectral analysis").ThreadpoolController()
+
+
+_BLAS = _OneThread()
 
 
 def as_spectra(

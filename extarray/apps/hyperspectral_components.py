@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -12,7 +13,18 @@ import numpy as np
 from extarray import ArgumentError
 from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
 
-__all__ = ["Components", "Moments", "hfc", "hysime", "mnf", "moments", "pct", "principal"]
+__all__ = [
+    "Components",
+    "Moments",
+    "hfc",
+    "hysime",
+    "merge_both",
+    "mnf",
+    "moments",
+    "pct",
+    "principal",
+    "with_noise",
+]
 
 
 @dataclass
@@ -104,8 +116,7 @@ def pct(
         The axis of the bands.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; all call this, with the same arguments, and get the same result,
-        to the bit, whatever their number, where they have as many threads of BLAS.  Default: those
-        that have `a` open together.
+        to the bit, whatever their number.  Default: those that have `a` open together.
     max_memory : int or str, optional
         Bytes of temporary memory a rank, such as ``"256 MiB"``.  Default:
         `extarray.config.max_memory`.
@@ -152,7 +163,7 @@ def mnf(
     """Transform a scene to components in the order of their signal-to-noise ratio.
 
     The minimum noise fraction of Green et al. (1988).  The noise is estimated by the differences
-    of pixels that touch diagonally, halved.  Two passes over the scene, and one over these.
+    of pixels that touch diagonally, halved.  Two passes over the scene.
 
     Parameters
     ----------
@@ -197,8 +208,7 @@ def mnf(
             "noise is estimated by neighbouring pixels: a scene needs two rows and two columns, "
             f"and has {spectra.rows} and {spectra.columns}"
         )
-    statistics = moments(spectra)
-    noise = spectra.fold(lambda block: Moments.of(_differences(spectra, block)), Moments.merge)
+    statistics, noise = spectra.fold(partial(with_noise, spectra), merge_both)
     covariances = statistics.covariance, noise.covariance / 2
     variances, components = spectra.once(lambda: _noise_adjusted(*covariances, n))
     return _project(spectra, statistics.mean, components, variances, path)
@@ -341,15 +351,40 @@ def _oriented(rows: Floats) -> Floats:
     return np.ascontiguousarray(rows * np.where(peaks < 0, -1.0, 1.0))
 
 
-def _differences(spectra: Spectra, block: Block) -> Floats:
-    """Subtract from the pixels of a block those to their lower right, where there are such."""
-    rows = slice(block.rows.start, min(block.rows.stop + 1, spectra.rows))
-    columns = slice(block.columns.start, min(block.columns.stop + 1, spectra.columns))
-    box = spectra.box(rows, columns)
-    high, wide = len(box) - 1, box.shape[1] - 1
-    found = spectra.buffer("differences", (high, wide, spectra.bands))
-    np.subtract(box[:-1, :-1], box[1:, 1:], out=found)
-    return found.reshape(-1, spectra.bands)
+def with_noise(spectra: Spectra, block: Block) -> tuple[Moments, Moments]:
+    """Return the moments of a block, and of its differences to the pixels to their lower right.
+
+    Two rows together cost three products of matrices for four: of diagonal neighbours x and y, with
+    the sum s and the difference d, ``xx' + yy'`` is ``(ss' + dd') / 2``.
+    """
+    high, wide = block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
+    box = spectra.box(
+        slice(block.rows.start, min(block.rows.stop + 1, spectra.rows)),
+        slice(block.columns.start, min(block.columns.stop + 1, spectra.columns)),
+    )
+    even = high // 2 * 2 if wide == spectra.columns else 0  # a part of a row has no second one
+
+    def neighbours(operation: np.ufunc, rows: slice) -> Moments:
+        one, other = box[:-1, :-1][rows], box[1:, 1:][rows]
+        found = operation(one, other, out=spectra.buffer("neighbours", one.shape))
+        return Moments.of(found.reshape(-1, spectra.bands))
+
+    sums = neighbours(np.add, slice(0, even, 2))
+    differences = neighbours(np.subtract, slice(0, even, 2))
+    noise = differences.merge(neighbours(np.subtract, slice(1, even, 2)))
+    noise = noise.merge(neighbours(np.subtract, slice(even, None)))
+    count = differences.count
+    squares = count * differences.correlation if count else differences.scatter
+    pairs = Moments(2 * count, sums.mean / 2, (sums.scatter + squares) / 2)
+    alone = [box[0:even:2, wide - 1], box[1:even:2, 0], *box[even:high, :wide]]
+    return pairs.merge(Moments.of(np.concatenate(alone))), noise
+
+
+def merge_both(
+    one: tuple[Moments, Moments], other: tuple[Moments, Moments]
+) -> tuple[Moments, Moments]:
+    """Merge the moments of pixels, and those of their differences."""
+    return one[0].merge(other[0]), one[1].merge(other[1])
 
 
 def _project(

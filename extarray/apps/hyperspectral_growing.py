@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -252,15 +253,15 @@ class Growing:
             if new > extent:
                 self._scores.extend(axis=axis, by=new - extent)
 
-        def write() -> None:
-            for block in window.share():
+        def write(run: Iterator[tuple[int, Block]]) -> None:
+            for _, block in run:
                 high = block.rows.stop - block.rows.start
                 key = self._place(block, rows, columns)
                 self._scores[(*key, slice(first, None))] = work(block).reshape(
                     high, -1, shape[2] - first
                 )
 
-        window.together(write)
+        window.together(partial(window.by_threads, write))
         self._scores.flush()
 
     @staticmethod

@@ -95,18 +95,24 @@ def amee(
     whole = as_spectra(a, band_axis, comm, max_memory)
     if not 1 <= p <= whole.pixels:
         raise ArgumentError(f"the number of endmembers must be from 1 to {whole.pixels}, not {p}")
+    box_bytes = min(_LARGE, whole.memory // 8)
     spectra = Spectra(
-        whole.array, whole.band_axis, whole.comm, whole.memory, _block_bytes(whole, 3 * radii[-1])
+        whole.array,
+        whole.band_axis,
+        whole.comm,
+        whole.memory,
+        _block_bytes(whole, box_bytes, 3 * radii[-1]),
+        5 * box_bytes,  # as read, as float64, of length 1, and what is small for each pixel
     )
     scores = spectra.image(lambda block: _eccentricity(spectra, block, radii), None)
     pixels = purest(spectra, scores, p, min_angle)
     return Eccentric(spectra.at(pixels), spectra.positions(pixels), np.asarray(scores))
 
 
-def _block_bytes(spectra: Spectra, halo: int) -> int:
-    """Return the size of blocks that fit into memory together with the pixels around them."""
+def _block_bytes(spectra: Spectra, box_bytes: int, halo: int) -> int:
+    """Return the size of blocks that fit into a box together with the pixels around them."""
     pixel: int = 8 * spectra.bands
-    fits = int(min(_LARGE, spectra.memory // 8)) // pixel
+    fits = box_bytes // pixel
     high = fits // spectra.columns - 2 * halo
     if high >= 1:
         return high * spectra.columns * pixel

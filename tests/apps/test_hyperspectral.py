@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import tracemalloc
 
 import hyperscenes
@@ -13,7 +14,7 @@ import extarray as xa
 from extarray.apps import hyperspectral as hs
 from extarray.apps import hyperspectral_blocks, hyperspectral_unmixing
 from extarray.apps.hyperspectral_blocks import Spectra
-from extarray.apps.hyperspectral_components import Moments
+from extarray.apps.hyperspectral_components import Moments, merge_both, with_noise
 from extarray.errors import ArgumentError, AxisError, ShapeError
 
 spectral = pytest.importorskip("spectral")
@@ -100,6 +101,59 @@ class TestBlocks:
         trees.add(spectra.fold(lambda b: str(b.first), lambda x, y: f"({x} {y})"))
         assert len(trees) == 1
 
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda a, e: hs.pct(a, 3, max_memory=LITTLE).scores,
+            lambda a, e: hs.mnf(a, 3, max_memory=LITTLE).scores,
+            lambda a, e: hs.ppi(a, 200, max_memory=LITTLE).counts,
+            lambda a, e: hs.nfindr(a, 4, max_memory=LITTLE).endmembers,
+            lambda a, e: hs.amee(a, 4, (3,), max_memory=LITTLE).scores,
+            lambda a, e: hs.abundances(a, e, "nnls", max_memory=LITTLE),
+            lambda a, e: hs.classify(a, e, max_memory=LITTLE),
+        ],
+    )
+    def test_results_do_not_depend_on_the_threads(self, made, call):
+        found = []
+        for threads in (1, 2, 3):
+            with xa.config.set(threads=threads):
+                found.append(np.asarray(call(made.data, made.endmembers)))
+        np.testing.assert_array_equal(found[1], found[0])
+        np.testing.assert_array_equal(found[2], found[0])
+
+    def test_as_many_threads_as_the_memory_is_enough_for(self, scene):
+        with xa.config.set(threads=8):
+            assert Spectra(scene, block_bytes=8000).threads == 8
+            assert Spectra(scene, block_bytes=8000, max_memory=3 * 6 * 8000).threads == 3
+            assert Spectra(scene, block_bytes=8000, max_memory=8000).threads == 2
+            assert Spectra(scene, work_bytes=2**40).threads == 1
+
+    def test_what_a_thread_raises_is_raised(self, scene):
+        spectra = Spectra(scene, block_bytes=8 * 30)
+        spectra.threads = 2
+        begun = threading.Event()
+
+        def work(block):
+            if block.first:  # the other thread, which goes on until it is told
+                begun.set()
+                return 0
+            begun.wait()
+            raise ArithmeticError("as a test")
+
+        with pytest.raises(ArithmeticError, match="as a test"):
+            spectra.fold(work, lambda one, other: one + other)
+
+    def test_blas_has_its_threads_again(self, scene):
+        control = pytest.importorskip("threadpoolctl")
+
+        def threads():
+            known = control.threadpool_info()
+            return {one["num_threads"] for one in known if one["user_api"] == "blas"}
+
+        with control.threadpool_limits(2, user_api="blas"):
+            found = Spectra(scene).fold(lambda block: threads(), lambda one, other: one | other)
+            assert found == {1} and threads() == {2}
+
     @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
     def test_band_axis(self, scene, axis):
         turned = np.moveaxis(scene, -1, axis)
@@ -166,6 +220,19 @@ class TestComponents:
     def test_mnf_takes_noise_across_blocks_that_are_parts_of_rows(self, scene):
         found = hs.mnf(scene, 3, max_memory=16 * 8 * 30 * 7)
         np.testing.assert_allclose(found.variances, hs.mnf(scene, 3).variances)
+
+    @pytest.mark.parametrize("shape", [(2, 2), (7, 5), (8, 5), (2, 9)])
+    @pytest.mark.parametrize("rows", [1, 2, 3, 4, 20])
+    def test_noise_is_that_of_all_diagonal_neighbours(self, shape, rows):
+        data = np.random.default_rng(0).normal(5, 1, (*shape, 3))
+        spectra = Spectra(data, block_bytes=rows * shape[1] * 3 * 8)
+        wanted = (data[:-1, :-1] - data[1:, 1:]).reshape(-1, 3)
+        found, noise = spectra.fold(lambda block: with_noise(spectra, block), merge_both)
+        for moments, x in ((found, data.reshape(-1, 3)), (noise, wanted)):
+            assert moments.count == len(x)
+            np.testing.assert_allclose(moments.mean, x.mean(axis=0), atol=1e-14)
+            deviations = x - x.mean(axis=0)
+            np.testing.assert_allclose(moments.scatter, deviations.T @ deviations, atol=1e-12)
 
     def test_a_mean_far_from_zero_costs_no_digits(self, scene):
         # The sum of squares less the square of the sum would have none left.
