@@ -136,10 +136,10 @@ def copy(
     )
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
-    growth = array._store.now.growth
+    options = {"growth": array._store.now.growth, "what": "copy"}
     elements, memory = elements_of(source), config.max_memory
     work = _later.Transformation(
-        made, source, elements, shape, header, attrs, passes, memory, progress, growth=growth
+        made, source, elements, shape, header, attrs, passes, memory, progress, **options
     )
     return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
 

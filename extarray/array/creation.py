@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from math import prod
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
@@ -24,6 +25,7 @@ from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype
@@ -32,6 +34,7 @@ from extarray.format.labels import check_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
+from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
@@ -627,8 +630,8 @@ def from_array(
         the rule ``same_kind``.
     progress : bool or callable
         Show how far the work has come, on a terminal or in a notebook; or a function, which is
-        called with the bytes that are done, and with those in all.  Elements in memory are
-        written at once.
+        called with the bytes that are done, and with those in all.  What is in memory is written
+        at once, without a bar; for a function in steps of 64 MiB.
 
     Returns
     -------
@@ -681,13 +684,18 @@ def from_array(
     if progress is not True:
         _later.check_progress(progress)
     is_ours = isinstance(source, (ExtArray, LazyView))
+    is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:
-        if isinstance(source, (np.ndarray, Source)) and not is_ours:
-            new[...] = source
+        if is_assigned and not callable(progress):
+            new[...] = source  # in steps it would take longer
             return new
         with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
             if is_ours:
                 _later.fill(new, source, line.add)
+            elif is_assigned:
+                for box in tiles(new.shape, new.chunks, new.itemsize, limit=limits.progress_bytes):
+                    new[box] = source[box]
+                    line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
                 write_values(new, source, (0,) * new.ndim, new.shape, line.add)
     return new

@@ -47,6 +47,8 @@ class Limits:
     journal_interval: float = 10.0
     #: Seconds between two looks of the line that shows progress.
     progress_interval: float = 0.2
+    #: Bytes in memory that are assigned between two calls of a function that is told the progress.
+    progress_bytes: int = 1 << 26
     #: Chunks of a file cut short that are looked at one by one.
     chunks_looked_at: int = 1 << 20
     # -- advice on chunk shapes ------------------------------------------------------------------

@@ -127,6 +127,7 @@ class Transformation:
     verify: bool = False  # read both arrays again and compare
     growth: int = EXACT  # policy of the target, encoded
     ranks: int = 1  # processes that share the work
+    what: str = "rechunk"  # what the line of progress calls the work
 
     def in_memory(self) -> Any:
         """Make the target, in memory."""
@@ -205,7 +206,7 @@ class Transformation:
     def told(self) -> Progress:
         """Return the line that tells of the work."""
         total = sum(p.bytes_written for p in self.passes)
-        return Progress(total, "rechunk", self.progress)
+        return Progress(total, self.what, self.progress)
 
     def is_done(self, path: Path) -> bool:
         """Tell whether an earlier call has done the work; if so, publish it and say so."""

@@ -16,6 +16,7 @@ from model import sample
 from strategies import built, cases
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.grid.chunking import choose_chunks
 
 
@@ -479,7 +480,7 @@ def test_one_extent_of_a_chunk_serves_all_axes(chunks):
     assert xa.zeros((5, 6), chunks=chunks).chunks == (2, 2)
 
 
-def test_from_array_tells_how_far_it_has_come():
+def test_from_array_tells_how_far_it_has_come(monkeypatch):
     class Blocks:
         """Elements that are there block by block, as those of other libraries."""
 
@@ -488,13 +489,17 @@ def test_from_array_tells_how_far_it_has_come():
         def __getitem__(self, key):
             return np.ones(self.shape)[key]
 
-    for source in (Blocks(), xa.ones((64, 64), chunks=16), xa.ones((64, 64)).lazy[:, ::-1]):
+    monkeypatch.setattr(limits, "progress_bytes", 1 << 13)
+    ours = xa.ones((64, 64), chunks=16)
+    memory = np.ones((64, 64)), ours.astype("i4"), np.ma.ones((64, 64))
+    for source in (Blocks(), ours, xa.ones((64, 64)).lazy[:, ::-1], *memory):
         told = Mock()
         with xa.config.set(max_memory=1 << 14):
             made = xa.from_array(source, chunks=16, progress=told)
         assert (made[...] == 1).all()
         done = [call.args for call in told.call_args_list]
         assert done == sorted(done)
+        assert len(done) > 1
         assert {total for _, total in done} == {made.nbytes} == {done[-1][0]}
     with pytest.raises(xa.ArgumentTypeError, match="progress must be True"):
         xa.from_array([1.0], progress="loud")
