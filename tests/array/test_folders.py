@@ -422,6 +422,7 @@ def test_closing(tmp_path):
         assert g["a"] is a
 
 
+@pytest.mark.slow
 def test_a_group_keeps_few_writers_open_beside_those_that_somebody_has(tmp_path):
     names = [f"a{n:03}" for n in range(100)]
     with xa.open_group(tmp_path / "g", "w") as g:

@@ -245,6 +245,7 @@ def test_without_click_the_extra_is_named(script):
     )
 
 
+@pytest.mark.slow
 def test_building_the_parser_imports_nothing_optional(script):
     script(
         "import sys, extarray.cli\n"

@@ -183,7 +183,7 @@ def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
     assert "ml_dtypes" in text
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["'bfloat16'", "[('a', 'bfloat16'), ('b', 'i4')]"])
 def test_ml_dtypes_by_name(script, dtype):
     """Whether somebody has imported the package before does not matter."""

@@ -361,6 +361,7 @@ def test_questions_for_a_letter_are_seen(line):
     assert questions(line)
 
 
+@pytest.mark.slow
 def test_nothing_else_asks_for_a_letter():
     root = ROOT / "extarray"
     found = {

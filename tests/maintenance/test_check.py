@@ -218,6 +218,7 @@ def test_no_lock_is_taken_and_repair_wants_it(pair):
 # -- what is damaged -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_damaged_byte_of_the_elements_is_found(pair):
     for at in range(len(pair.content[1])):
         pair.flip(".xta", at, 1 + at % 255)
@@ -254,6 +255,7 @@ def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
     assert harmless < 20
 
 
+@pytest.mark.slow
 @given(
     flips=st.lists(
         st.tuples(
@@ -858,6 +860,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert pair.opened()[0][0, 0] == 77
 
 
+@pytest.mark.slow
 def test_doubt_without_a_reason_goes(pair, script):
     code = """
 import os, signal, sys, extarray as xa

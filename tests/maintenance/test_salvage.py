@@ -36,6 +36,7 @@ def largest(there):
     return max((part.size for part in parts if part.all()), default=0)
 
 
+@pytest.mark.slow
 @given(history=histories(), share=st.floats(0, 1), fill=st.sampled_from([0, 9]))
 @settings(max_examples=80, deadline=None)
 def test_the_largest_whole_bounds_are_kept(tmp_path_factory, history, share, fill):

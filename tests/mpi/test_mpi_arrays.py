@@ -109,6 +109,7 @@ def check_planes(path):
     return len(planes)
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_leaves_the_array_whole(mpirun, path):
     status, text = mpirun.status(3, "appending.py", path, 12)
     assert status != 0

@@ -139,8 +139,7 @@ def test_programs(mpirun, tmp_path, ranks):
     mpirun(ranks, "sections.py", tmp_path)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))])
 def test_growth(mpirun, tmp_path, ranks):
     mpirun(ranks, "pexta_growth.py", tmp_path)
 

@@ -165,6 +165,7 @@ class TestGrowthMap:
         with pytest.raises(ArgumentError, match=message):
             plot.growth_map(grown(shape, ()), **options)
 
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize("make", [lambda: grown(*OTOO_3A[:2]), many_segments])
     def test_addresses_stand_out_from_their_cells(self, make):
         """The ratio that accessibility guidelines ask for is 4.5."""

@@ -271,6 +271,7 @@ def test_benchmarks_import_in_no_circle():
     list(graphlib.TopologicalSorter(known).static_order())
 
 
+@pytest.mark.slow
 def test_what_is_imported_by_name_stands_in_a_lazy_table():
     # Tables are literals, which are read as imports are; what they name is there.
     users, tables = [], 0

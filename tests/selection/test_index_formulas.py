@@ -75,6 +75,7 @@ def test_equal_answers_after_thousands_of_growths(libraries, ndim):
     assert depths["o2_tree"] <= depths["red_black_tree"] - 4
 
 
+@pytest.mark.slow
 def test_out_of_bounds(libraries):
     for library in libraries.values():
         structure = library.grown([2, 2], np.array([1]), np.array([1]))
@@ -94,6 +95,7 @@ def test_histories_have_as_many_segments_and_fit(ndim, segments, chunks):
     assert np.prod([float(n) for n in grid + np.bincount(axes, by, ndim)]) < 2**63
 
 
+@pytest.mark.slow
 def test_tables_are_printed(libraries):
     makers = measuring.makers(libraries)
     tables = list(measuring.tables(makers, [2, 3], [10, 30], lookups=50))

@@ -61,7 +61,7 @@ WRITE_COLUMNS = """
 """
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("order", ["C", "Z"])
 @pytest.mark.parametrize("sparse", [False, True])

@@ -523,6 +523,7 @@ def test_one_writer_in_a_process(disk):
             disk.open(second, mode="r+")
 
 
+@pytest.mark.slow
 def test_a_writer_of_this_process_is_told_apart(scene, script):
     """As where a cell of a notebook runs once more."""
     path, _ = scene
@@ -698,6 +699,7 @@ def test_who_has_just_taken_the_lock_is_about_to_say_so(scene, monkeypatch, shar
         holder.close()
 
 
+@pytest.mark.slow
 def test_closing_a_reader_does_not_drop_the_lock(scene, script):
     path, _ = scene
     with xa.open(path, mode="r+") as writer:
