@@ -106,9 +106,16 @@ def test_rolling_window(place, engine, fill):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "growth", ["exact", ("linear", 4), ("exponential", 1.5), "doubling", "cubical"]
+    ("growth", "sparse"),
+    [
+        ("exact", False),
+        ("exact", True),
+        (("linear", 4), True),
+        (("exponential", 1.5), False),
+        ("doubling", True),
+        ("cubical", False),
+    ],
 )
-@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("fill", FILLS)
 def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
     """Chunks beside the window take no space, in whatever way it gets its own."""
