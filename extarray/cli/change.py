@@ -78,6 +78,8 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
     with wrong_calls():
         dtype = _dtype(given["dtype"])
         fill = given["fill"]
+        # What is not given depends on the file system.
+        holes: dict[str, Any] = {"sparse": True} if given["sparse"] else {}
         xa.create(
             path,
             shape,
@@ -88,7 +90,7 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
             checksum=given["checksum"],
             dims=given["dims"],
             overwrite=given["overwrite"],
-            **({"sparse": True} if given["sparse"] else {}),
+            **holes,
         ).close()
 
 
