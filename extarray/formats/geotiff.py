@@ -1,4 +1,7 @@
-"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio."""
+"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
+
+More than 600 lines, as blocks that lie as they are go by themselves, in both directions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ShapeError
 from extarray.common.extras import require
 from extarray.formats.description import Coordinate, Description, Packing
-from extarray.formats.files import beside, file_name, mapped, of_library, part_of
+from extarray.formats.files import beside, file_name, mapped, of_library, part_of, write_all
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 
@@ -43,6 +46,14 @@ _KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", 
 _HALF = np.dtype(np.float16)
 #: Bytes of blocks that GDAL may keep of what was read.
 _KEPT_BYTES = 1 << 26
+#: Options of files whose elements lie as they are.
+_PLAIN = frozenset(
+    ["tiled", "blockxsize", "blockysize", "interleave", "bigtiff", "compress", "crs", "transform"]
+)
+#: Bytes of blocks that are worth a call each, and of chunks that are worth a box of their own.
+_LEAST_BLOCK, _LEAST_ALONE = 1 << 12, 1 << 17
+#: Bytes: blocks begin at a multiple, as pages do.
+_ALIGNED = 1 << 12
 #: Attributes that are not tags: the georeferencing, and what bands have.
 _OWN = ("crs", "transform", "scales", "offsets", "units", "colors")
 #: Kinds of tags that GDAL makes of what a file has.
@@ -119,8 +130,8 @@ def to_geotiff(
 
     Notes
     -----
-    The file has its name when it is complete.  A block of negative zeros alone comes back as zeros:
-    GDAL takes it for one that was never written.
+    The file has its name when it is complete.  In a compressed one a block of negative zeros alone
+    comes back as zeros: GDAL takes it for one that was never written.
 
     Examples
     --------
@@ -283,7 +294,7 @@ class _Tags:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._known: dict[int, tuple[int, int, bytes]] = {}
+        self._known: dict[int, tuple[int, int, bytes, int]] = {}
         head = stream.read(16)
         is_big = head[:8] == b"II\x2b\0\x08\0\0\0"
         if not is_big and head[:4] != b"II\x2a\0":
@@ -294,19 +305,29 @@ class _Tags:
         entry = struct.Struct(f"<HH{self._word}{8 if is_big else 4}s")
         for _ in range(n):
             tag, kind, count, value = entry.unpack(stream.read(entry.size))
-            self._known[tag] = kind, count, value
+            self._known[tag] = kind, count, value, stream.tell() - len(value)
 
-    def __getitem__(self, tag: int) -> NDArray[np.int64] | None:
-        """Return the numbers of a tag; None: there is none, or something else."""
-        kind, count, value = self._known.get(tag, (0, 0, b""))
+    def place(self, tag: int) -> tuple[int, int, np.dtype[Any]] | None:
+        """Return where the numbers of a tag are, how many, and their type; None: they are none."""
+        kind, count, value, place = self._known.get(tag, (0, 0, b"", 0))
         code = {3: "<u2", 4: "<u4", 16: "<u8"}.get(kind)
         if code is None:
             return None
         number: np.dtype[Any] = np.dtype(code)
         if count * number.itemsize > len(value):
-            self._stream.seek(*struct.unpack(f"<{self._word}", value))
-            value = self._stream.read(count * number.itemsize)
-        return np.frombuffer(value, number, count).astype(np.int64)
+            (place,) = struct.unpack(f"<{self._word}", value)
+        return place, count, number
+
+    def __getitem__(self, tag: int) -> NDArray[np.int64] | None:
+        """Return the numbers of a tag; None: there is none, or something else."""
+        found = self.place(tag)
+        if found is None:
+            return None
+        place, count, number = found
+        self._stream.seek(place)
+        return np.frombuffer(self._stream.read(count * number.itemsize), number, count).astype(
+            np.int64
+        )
 
     def is_all(self, tag: int, *wanted: int) -> bool:
         """Tell whether all numbers of a tag, if it is there, are among some."""
@@ -314,79 +335,149 @@ class _Tags:
         return found is None or bool(np.isin(found, wanted).all())
 
 
-def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
-    """Return a source of elements that are mapped where they lie; None: GDAL reads them."""
-    dtype, (n, height, width) = given.dtype, given.shape
-    with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
-        tags = _Tags(stream)
-        offsets, sizes = (tags[324], tags[325]) if tags[324] is not None else (tags[273], tags[279])
-        rows, columns = dataset.block_shapes[0]
-        is_pixel = n > 1 and tags.is_all(284, 1)
-        across, down = -(-width // columns), -(-height // rows)
-        is_plain = (
-            # No compression, no prediction, bits in order, all of the type, colours as they are.
+class _Blocks:
+    """The tiles, or strips, of an image that has its elements in its file as an array has them.
+
+    Parameters
+    ----------
+    tags : _Tags
+    shape : tuple of int
+        Bands, rows and columns.
+    dtype : dtype
+    rows, columns : int
+        Of a block.
+
+    Attributes
+    ----------
+    tags : tuple of int
+        Of the places and the sizes of the blocks.
+    grid : tuple of int
+        Blocks: layers of bands, down, and across.
+    bands : int
+        Of a block.
+    nbytes : int
+        Of a block.
+    """
+
+    def __init__(
+        self, tags: _Tags, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int, columns: int
+    ) -> None:
+        n, self.height, self.width = shape
+        self.rows, self.columns, self.dtype = rows, columns, dtype
+        self.is_tiled = tags.place(324) is not None
+        self.is_pixel = n > 1 and tags.is_all(284, 1)
+        self.tags = (324, 325) if self.is_tiled else (273, 279)
+        self.grid = 1 if self.is_pixel else n, -(-self.height // rows), -(-self.width // columns)
+        self.bands = n if self.is_pixel else 1
+        self.nbytes = rows * columns * self.bands * dtype.itemsize
+        # No compression, no prediction, bits in order, all of the type, colours as they are.
+        counts = [tags.place(tag) for tag in self.tags]
+        self.is_plain = (
             tags.is_all(259, 1)
             and tags.is_all(317, 1)
             and tags.is_all(266, 1)
             and tags.is_all(258, 8 * dtype.itemsize)
             and tags.is_all(262, 0, 1, 2, 3)
+            and tags.place(258) is not None
+            and tags.place(262) is not None
+            and all(c is not None and c[1] == math.prod(self.grid) for c in counts)
         )
-        if (
-            tags[258] is None
-            or tags[262] is None
-            or not is_plain
-            or offsets is None
-            or sizes is None
-        ):
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the bytes of each block: the last strip may be shorter."""
+        nbytes = np.full(self.grid, self.nbytes, np.int64)
+        if not self.is_tiled:
+            last = self.height - (self.grid[1] - 1) * self.rows
+            nbytes[:, -1] = self.nbytes // self.rows * last
+        return nbytes
+
+    def parts(
+        self, rows: slice, columns: slice
+    ) -> Iterator[tuple[tuple[int, int], tuple[slice, slice], tuple[slice, slice]]]:
+        """Yield the places of blocks, down and across, that have elements of some rows and columns.
+
+        For each: which elements of a block these are, and which they are of all that are wanted.
+        """
+        for i in range(rows.start // self.rows, -(-rows.stop // self.rows)):
+            own_y, to_y = _overlap(rows, i * self.rows, self.rows)
+            for j in range(columns.start // self.columns, -(-columns.stop // self.columns)):
+                own_x, to_x = _overlap(columns, j * self.columns, self.columns)
+                yield (i, j), (own_y, own_x), (to_y, to_x)
+
+
+def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
+    """Return a source of elements that are mapped where they lie; None: GDAL reads them."""
+    with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
+        tags = _Tags(stream)
+        blocks = _Blocks(tags, given.shape, given.dtype, *dataset.block_shapes[0])
+        if not blocks.is_plain:
             return None
-        if not len(offsets) == len(sizes) == across * down * (1 if is_pixel else n):
-            return None
-        is_tiled = tags[324] is not None
-        last = height - (down - 1) * rows
-        extents = np.full(len(offsets), rows, np.int64)
-        if not is_tiled:
-            extents.reshape(-1, down)[:, -1] = last
-        nbytes = extents * columns * dtype.itemsize * (n if is_pixel else 1)
+        offsets, sizes = (np.reshape(tags[tag], blocks.grid) for tag in blocks.tags)
+        nbytes = blocks.sizes()
         if (sizes < nbytes).any() or not offsets.all():  # what was never written has no place
             return None
         if (offsets + nbytes).max() > os.stat(where).st_size:
             return None
-        if not is_tiled and (np.diff(offsets) == nbytes[:-1]).all():
-            whole = (height, width, n) if is_pixel else (n, height, width)
-            elements = mapped(where, dtype, whole, int(offsets[0]))
-            if is_pixel:
+        flat = offsets.ravel()
+        if not blocks.is_tiled and (np.diff(flat) == nbytes.ravel()[:-1]).all():
+            n, height, width = given.shape
+            whole = (height, width, n) if blocks.is_pixel else given.shape
+            elements = mapped(where, given.dtype, whole, int(flat[0]))
+            if blocks.is_pixel:
                 elements = elements.transpose(2, 0, 1)
             return Source(given, partial(part_of, elements), mapped=True)
-        file = np.memmap(where, np.uint8, "r")
-        places = offsets.reshape(-1, down, across).tolist()
-
-        def block(band: int, i: int, j: int) -> NDArray[Any]:
-            """Return a view of a block: bands, rows, columns."""
-            k = rows if is_tiled or i < down - 1 else last
-            shape = (k, columns, n) if is_pixel else (1, k, columns)
-            start = places[band][i][j]
-            elements = file[start : start + math.prod(shape) * dtype.itemsize].view(dtype)
-            return (
-                elements.reshape(shape).transpose(2, 0, 1) if is_pixel else elements.reshape(shape)
-            )
-
-        def read(box: Box) -> NDArray[Any]:
-            bands, ys, xs = box
-            values = np.empty([b.stop - b.start for b in box], dtype)
-            for i in range(ys.start // rows, -(-ys.stop // rows)):
-                own_y, place_y = _overlap(ys, i * rows, rows)
-                for j in range(xs.start // columns, -(-xs.stop // columns)):
-                    own_x, place_x = _overlap(xs, j * columns, columns)
-                    if is_pixel:
-                        values[:, place_y, place_x] = block(0, i, j)[bands, own_y, own_x]
-                        continue
-                    for band in range(bands.start, bands.stop):
-                        part = block(band, i, j)[0, own_y, own_x]
-                        values[band - bands.start, place_y, place_x] = part
-            return values
-
-        return Source(given, read, parallel=True)
+        return _of_blocks(where, given, blocks, offsets)
     return None
+
+
+def _of_blocks(
+    where: str, given: Description, blocks: _Blocks, offsets: NDArray[np.int64]
+) -> Source:
+    """Return a source of elements in blocks, which are mapped."""
+    dtype, n, size = given.dtype, given.shape[0], given.dtype.itemsize
+    file = np.memmap(where, np.uint8, "r").view(np.ndarray)
+    places, down = offsets.tolist(), blocks.grid[1]
+    last = blocks.rows if blocks.is_tiled else blocks.height - (down - 1) * blocks.rows
+    row = blocks.columns * blocks.bands * size
+    steps = np.diff(offsets, axis=0)
+    # Bands whose blocks lie at one distance, the same at all places.
+    changes = np.flatnonzero((steps != steps[:1, :1, :1]).any(axis=(1, 2)))
+    together = n if not len(changes) else int(changes[0]) + 1
+
+    def block(place: tuple[int, int], bands: slice) -> NDArray[Any]:
+        """Return a view of the blocks at a place: bands, rows, columns."""
+        i, j = place
+        height = blocks.rows if i < down - 1 else last
+        if blocks.is_pixel:
+            start, extent = places[0][i][j] + bands.start * size, bands.stop - bands.start
+            strides = (size, row, n * size)
+        else:
+            start, extent = places[bands.start][i][j], bands.stop - bands.start
+            step = places[bands.start + 1][i][j] - start if extent > 1 else 0
+            strides = (step, row, size)
+        shape = (extent, height, blocks.columns)
+        return np.ndarray(shape, dtype, file.data, start, strides)
+
+    def read(box: Box) -> NDArray[Any]:
+        bands, rows, columns = box
+        layers = [bands]
+        if not blocks.is_pixel:
+            own = steps[bands.start : bands.stop - 1]
+            if (own != own[:1]).any():
+                layers = [slice(b, b + 1) for b in range(bands.start, bands.stop)]
+        parts = list(blocks.parts(rows, columns))
+        if len(parts) == len(layers) == 1:
+            ((place, own, _),) = parts
+            return block(place, bands)[(slice(None), *own)]
+        values = np.empty([b.stop - b.start for b in box], dtype)
+        for place, own, to in parts:
+            for layer in layers:
+                mine = slice(layer.start - bands.start, layer.stop - bands.start)
+                values[(mine, *to)] = block(place, layer)[(slice(None), *own)]
+        return values
+
+    piece = (together, blocks.rows, blocks.columns)
+    return Source(given, read, parallel=True, piece=piece)
 
 
 def _overlap(wanted: slice, start: int, extent: int) -> tuple[slice, slice]:
@@ -418,39 +509,133 @@ def _sink(
             "makes them"
         )
     lost: list[str] = []
-    with beside(where, overwrite) as fresh:
+    with beside(where, overwrite) as fresh, contextlib.ExitStack() as stack:
         settings = _settings(given, options, lost)
         known = {str(each.value).lower() for each in rasterio.enums.Compression}
         asked = str(settings.get("compress") or "none")
         if asked.lower() not in known:  # GDAL would leave it out
             raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
-        try:
-            context = _opened(fresh, "w", where, **settings)
-            dataset = context.__enter__()
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"rasterio cannot make such a file: {error}") from error
-        with contextlib.ExitStack() as stack:
-            stack.push(context.__exit__)
+        if asked.lower() == "none" and _PLAIN.issuperset(map(str.lower, options)):
+            told: list[str] = []
+            with _created(fresh, where, {**settings, "SPARSE_OK": True}, given, told) as dataset:
+                extents = dataset.block_shapes[0]
+            sink = stack.enter_context(_by_calls(fresh, where, given, *extents))
+            if sink is not None:
+                yield replace(sink, lost=[*lost, *told])
+                return
+        dataset = stack.enter_context(_created(fresh, where, settings, given, lost))
+        stored = dataset.dtypes[0]
+
+        def write(box: Box, values: NDArray[Any]) -> None:
+            cube = values.reshape(-1, *values.shape[-2:])
+            first = box[0].start if given.ndim == 3 else 0
+            bands = list(range(first + 1, first + len(cube) + 1))
+            dataset.write(cube.astype(stored, copy=False), bands, window=_window(box))
+
+        rows, columns = dataset.block_shapes[0]
+        pieces = (
+            max(1, given.chunks[-3]) if given.chunks and given.ndim == 3 else 1,
+            rows,
+            columns,
+        )
+        if str(settings.get("interleave", "")).lower() == "pixel" and given.ndim == 3:
+            pieces = (given.shape[0], rows, columns)
+        yield Sink(write, chunks=pieces[-given.ndim :], lost=lost)
+
+
+@contextlib.contextmanager
+def _created(
+    fresh: str, where: str, settings: dict[str, Any], given: Description, lost: list[str]
+) -> Iterator[Any]:
+    """Give a new dataset of rasterio, which says all but the elements."""
+    try:
+        context = _opened(fresh, "w", where, **settings)
+        dataset = context.__enter__()
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"rasterio cannot make such a file: {error}") from error
+    with contextlib.ExitStack() as stack:
+        stack.push(context.__exit__)
+        with of_library(where, _TITLE):
+            _describe(dataset, given, lost)
+        yield dataset
+
+
+@contextlib.contextmanager
+def _by_calls(
+    fresh: str, where: str, given: Description, rows: int, columns: int
+) -> Iterator[Sink | None]:
+    """Give a sink that writes blocks behind all that a file has; None: GDAL has to write them.
+
+    GDAL would copy each more than once.
+    """
+    shape, dtype = (1, *given.shape)[-3:], given.dtype.newbyteorder("=")
+    with open(fresh, "rb") as stream, contextlib.suppress(struct.error, ValueError):
+        tags = _Tags(stream)
+        blocks = _Blocks(tags, shape, dtype, rows, columns)
+        places = [tags.place(tag) for tag in blocks.tags]
+        begin = os.fstat(stream.fileno()).st_size
+    sizes = blocks.sizes()
+    mine = (1, *(given.chunks or ()))[-3:]
+    is_chunk = mine[1:] == (rows, columns) and not blocks.is_pixel and blocks.is_tiled
+    single = is_chunk and math.prod(mine) * dtype.itemsize >= _LEAST_ALONE
+    begin += -begin % _ALIGNED
+    end = begin + int(sizes.sum())
+    offsets = begin + np.cumsum(sizes).reshape(sizes.shape) - sizes
+    if single:  # those of a chunk lie one behind the other
+        for low in range(0, shape[0], mine[0]):
+            layer = offsets[low : low + mine[0]]
+            layer[...] = np.sort(layer, axis=None).reshape(*layer.shape[1:], -1).transpose(2, 0, 1)
+    numbers = [(n, p) for n, p in zip((offsets, sizes), places, strict=True) if p is not None]
+    if (
+        not blocks.is_plain
+        or not _LEAST_BLOCK <= blocks.nbytes <= config.max_memory // 4
+        or any(n.max() > np.iinfo(kind).max for n, (_, _, kind) in numbers)
+    ):
+        yield None
+        return
+    where_to = offsets.tolist()
+    with of_library(where, _TITLE):
+        fd = os.open(fresh, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        if hasattr(os, "posix_fallocate"):
             with of_library(where, _TITLE):
-                _describe(dataset, given, lost)
+                os.posix_fallocate(fd, 0, end)
 
-            stored = dataset.dtypes[0]
+        def put(elements: NDArray[Any], place: int) -> None:
+            if blocks.is_pixel:
+                elements = elements.transpose(1, 2, 0)
+            whole = np.ascontiguousarray(elements, dtype)
+            write_all(fd, memoryview(whole.reshape(-1).view(np.uint8)), place)
 
-            def write(box: Box, values: NDArray[Any]) -> None:
-                cube = values.reshape(-1, *values.shape[-2:])
-                first = box[0].start if given.ndim == 3 else 0
-                bands = list(range(first + 1, first + len(cube) + 1))
-                dataset.write(cube.astype(stored, copy=False), bands, window=_window(box))
-
-            rows, columns = dataset.block_shapes[0]
-            pieces = (
-                max(1, given.chunks[-3]) if given.chunks and given.ndim == 3 else 1,
-                rows,
-                columns,
+        def write(box: Box, values: NDArray[Any]) -> None:
+            cube = values.reshape(-1, *values.shape[-2:])
+            first = box[0].start if given.ndim == 3 else 0
+            if single and cube.shape[1:] == (rows, columns):
+                (((i, j), _, _),) = blocks.parts(*box[-2:])
+                put(cube, where_to[first][i][j])
+                return
+            layers = (
+                [slice(None)] if blocks.is_pixel else [slice(b, b + 1) for b in range(len(cube))]
             )
-            if str(settings.get("interleave", "")).lower() == "pixel" and given.ndim == 3:
-                pieces = (given.shape[0], rows, columns)
-            yield Sink(write, chunks=pieces[-given.ndim :], lost=lost)
+            for (i, j), _, to in blocks.parts(*box[-2:]):
+                if not blocks.is_tiled:  # strips lie one behind the other
+                    to = (slice(None), slice(None))
+                for layer in layers:
+                    part = cube[(layer, *to)]
+                    short = columns - part.shape[2]
+                    if short:
+                        part = np.pad(part, ((0, 0), (0, 0), (0, short)))
+                    put(part, where_to[0 if blocks.is_pixel else first + layer.start][i][j])
+                if not blocks.is_tiled:
+                    return
+
+        pieces = mine if single else (blocks.bands, rows, columns)
+        yield Sink(write, pieces[-given.ndim :], single=single, parallel=True, views=True)
+        with of_library(where, _TITLE):
+            for found, (place, _, kind) in numbers:
+                write_all(fd, found.astype(kind).tobytes(), place)
+    finally:
+        os.close(fd)
 
 
 def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ but no key.
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -210,16 +211,26 @@ def _endian(dtype: np.dtype[Any]) -> str:
     return "little" if dtype == dtype.newbyteorder("<") else "big"
 
 
+@functools.lru_cache(maxsize=64)
+def _of_zarr(dtype: np.dtype[Any]) -> tuple[Any, Any, np.dtype[Any]]:
+    """Return Zarr's type for elements, its JSON, and the dtype that Zarr makes of that.
+
+    To ask Zarr takes longer than all else that a view does.
+    """
+    found = zarr_dtype.parse_dtype(dtype, zarr_format=3)
+    with warnings.catch_warnings():
+        # That Zarr has not settled a name concerns files that are kept, and this is none.
+        warnings.simplefilter("ignore")
+        text = found.to_json(zarr_format=3)
+        back = type(found).from_json(text, zarr_format=3)
+    known = back.to_native_dtype().newbyteorder(">" if _endian(dtype) == "big" else "<")
+    return found, text, known
+
+
 def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
     """Return Zarr's type for elements, whose bytes it must read as they are, and its JSON."""
     try:
-        found = zarr_dtype.parse_dtype(dtype, zarr_format=3)
-        with warnings.catch_warnings():
-            # That Zarr has not settled a name concerns files that are kept, and this is none.
-            warnings.simplefilter("ignore")
-            text = found.to_json(zarr_format=3)
-            back = type(found).from_json(text, zarr_format=3)
-        known = back.to_native_dtype().newbyteorder(">" if _endian(dtype) == "big" else "<")
+        found, text, known = _of_zarr(dtype)
     except (TypeError, ValueError, KeyError) as error:
         raise DTypeError(
             f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"

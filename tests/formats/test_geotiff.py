@@ -84,6 +84,37 @@ def test_elements_of_two_bytes_that_stand_for_a_number_of_four(file):
     assert a.dtype == "f4" and a.fill_value == np.float32(-1e38)
 
 
+@pytest.mark.parametrize(
+    ("chunks", "options"),
+    [
+        ((4, 64, 64), {}),  # a box is a chunk, and several tiles
+        ((8, 64, 64), {"interleave": "pixel"}),
+        ((4, 64, 64), {"tiled": True, "blockxsize": 128, "blockysize": 32}),
+        ((4, 60, 64), {}),  # strips
+        ((4, 60, 64), {"interleave": "pixel", "blockysize": 70}),
+        ((11, 16, 16), {"BIGTIFF": "YES"}),  # small tiles: GDAL's
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("axes", [2, 3])
+def test_blocks_that_lie_as_they_are(file, tmp_path, monkeypatch, chunks, options, axes):
+    x = np.random.default_rng(1).random((11, 150, 200))
+    x = x if axes == 3 else x[0]
+    a = xa.from_array(x, chunks=chunks[-axes:], attrs={"SENSOR": "OLI"}, fill_value=-1.0)
+    xa.to_geotiff(a, file, **options)
+    monkeypatch.setattr(geotiff, "_PLAIN", frozenset())
+    xa.to_geotiff(a, tmp_path / "other.tif", **{**options, "photometric": "minisblack"})
+    other = tmp_path / "other.tif"
+    with quiet_georeference(), rasterio.open(file) as f, rasterio.open(other) as g:
+        assert np.array_equal(f.read(), x.reshape(f.count, *f.shape))
+        assert np.array_equal(f.read(), g.read()) and f.tags() == g.tags()
+        assert f.profile == g.profile and f.nodata == -1
+    for extents in (None, (3, 50, 70), (4, 64, 64), (11, 150, 200)):
+        for name in (file, other):
+            with xa.from_geotiff(name, chunks=extents, path=tmp_path / "b", overwrite=True) as b:
+                assert np.array_equal(b[...], x.reshape(b.shape)) and b.attrs["SENSOR"] == "OLI"
+
+
 def test_packed_numbers(file):
     x = made(file, nodata=3)
     values = xa.from_geotiff(file, mask_and_scale=True)
