@@ -412,7 +412,7 @@ def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
         blocks = _Blocks(tags, given.shape, given.dtype, *dataset.block_shapes[0])
         if not blocks.is_plain:
             return None
-        offsets, sizes = (np.reshape(tags[tag], blocks.grid) for tag in blocks.tags)
+        offsets, sizes = (np.array(tags[tag]).reshape(blocks.grid) for tag in blocks.tags)
         nbytes = blocks.sizes()
         if (sizes < nbytes).any() or not offsets.all():  # what was never written has no place
             return None
@@ -462,8 +462,8 @@ def _of_blocks(
         bands, rows, columns = box
         layers = [bands]
         if not blocks.is_pixel:
-            own = steps[bands.start : bands.stop - 1]
-            if (own != own[:1]).any():
+            between = steps[bands.start : bands.stop - 1]
+            if (between != between[:1]).any():
                 layers = [slice(b, b + 1) for b in range(bands.start, bands.stop)]
         parts = list(blocks.parts(rows, columns))
         if len(parts) == len(layers) == 1:
