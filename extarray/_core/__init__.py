@@ -21,7 +21,8 @@ From the top down; each module uses some of those below it, and none above:
 ``_state``
     `ArrayState`, the base of `Transfers`: layout, bounds and region, and what is told of them.
     `Frame`: what a call takes of an array, and keeps alive.  `Trust` and `Writes`: which chunks
-    match their checksums, and which were written.
+    match their checksums, and which were written.  Without the GIL, ``_sections.h`` lets threads
+    look at a frame without counting a reference; only this module includes it.
 ``_threads``
     The threads of a large transfer, and their calls of the kernels without the GIL.
 ``_gather``
@@ -60,7 +61,8 @@ From the top down; each module uses some of those below it, and none above:
     `File`: a counted descriptor, closed when its last user leaves, and the system calls on it; also
     read-ahead: asks the system for cold pages (not in its cache) that a transfer will read.
 ``_types``
-    ``index_t``, checked arithmetic, and division that rounds down.  Declarations alone.
+    ``index_t``, checked arithmetic, division that rounds down, and the locks and atomics of
+    ``_shared.h``, which are plain loads and stores with the GIL.  Declarations alone.
 
 Of the package's Python modules the core imports `extarray.common.errors`, and ``_transfers`` and
 ``_threads`` also `extarray.common.config`; no others.

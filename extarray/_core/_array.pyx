@@ -16,7 +16,6 @@ import numpy as np
 cimport cython
 cimport numpy as cnp
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -30,9 +29,9 @@ from ._mapping cimport (
 from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
-from ._state cimport Frame, frame_t
+from ._state cimport Frame, begin_look, end_look, frame_of, frame_t
 from ._transfers cimport Transfers, block_limit
-from ._types cimport MAX_NDIM, index_t
+from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, index_t, release, set_hint
 
 from extarray._core._transfers import note_written
 from extarray.common.errors import (
@@ -64,15 +63,29 @@ cdef extern from *:
     #include <numpy/arrayscalars.h>
 
     /* Doubles are read most: PyArray_Scalar looks anew at each what kind it is. */
-    static PyObject *xa_double_scalar(const char *place)
+    static PyObject *xa_double_scalar(double number)
     {
         PyObject *scalar = PyDoubleArrType_Type.tp_alloc(&PyDoubleArrType_Type, 0);
         if (scalar != NULL)
-            memcpy(&PyArrayScalar_VAL(scalar, Double), place, sizeof(double));
+            PyArrayScalar_VAL(scalar, Double) = number;
         return scalar;
     }
+
+    /* Take a plain int; returns 0 where it is none, or is beyond 2**63. */
+    static inline int xa_as_index(PyObject *item, Py_ssize_t *index)
+    {
+        if (!PyLong_CheckExact(item))
+            return 0;
+        *index = PyLong_AsSsize_t(item);
+        if (*index == -1 && PyErr_Occurred()) {
+            PyErr_Clear();
+            return 0;
+        }
+        return 1;
+    }
     """
-    object xa_double_scalar(const char *place)
+    object xa_double_scalar(double number)
+    bint xa_as_index(PyObject *item, Py_ssize_t *index) noexcept
 
 cdef enum:
     ITEM_ROOM = 64              # bytes of an element that fit on the stack
@@ -94,23 +107,20 @@ cdef class ArrayCore(Transfers):
 
     # -- single elements ---------------------------------------------------------------------
 
-    cdef char *_locate(self, Frame frame, object key) except? NULL:
+    cdef char *_locate(self, const frame_t *now, object key) noexcept:
         """Place of one element in memory, or NULL where `key` is not a tuple of Python ints inside
         the bounds (the general path then says what is wrong, if anything)."""
-        cdef const frame_t *now = &frame.now
         cdef const layout_t *layout = &now.layout
         cdef index_t chunk[MAX_NDIM]
-        cdef index_t i, c, at = 0
+        cdef Py_ssize_t i
+        cdef index_t c, at = 0
         cdef int j, n = layout.ndim
-        cdef object item
         if PyTuple_CheckExact(key):
             if PyTuple_GET_SIZE(key) != n:
                 return NULL
             for j in range(n):
-                item = <object> PyTuple_GET_ITEM(key, j)
-                if not PyLong_CheckExact(item):
+                if not xa_as_index(PyTuple_GET_ITEM(key, j), &i):
                     return NULL
-                i = PyLong_AsSsize_t(item)
                 if i < 0:
                     i += now.bounds[j]
                 if <size_t> i >= <size_t> now.bounds[j]:
@@ -119,8 +129,7 @@ cdef class ArrayCore(Transfers):
                 c = i // layout.chunk[j]
                 chunk[j] = c + layout.low[j]
                 at += (i - c * layout.chunk[j]) * layout.stride[j]
-        elif n == 1 and PyLong_CheckExact(key):
-            i = PyLong_AsSsize_t(key)
+        elif n == 1 and xa_as_index(<PyObject *> key, &i):
             if i < 0:
                 i += now.bounds[0]
             if <size_t> i >= <size_t> now.bounds[0]:
@@ -131,41 +140,54 @@ cdef class ArrayCore(Transfers):
             at = (i - c * layout.chunk[0]) * layout.stride[0]
         else:
             return NULL
-        return layout.pages + address_of(&frame.vectors.state, chunk) * layout.chunk_bytes + at
+        return layout.pages + address_of(now.axial, chunk) * layout.chunk_bytes + at
 
     def __getitem__(self, key):
-        cdef Frame frame = self.frame
-        cdef char *place
-        if frame.now.reads_direct and self.log is None:
-            try:
-                place = self._locate(frame, key)
-            except OverflowError:
-                place = NULL        # beyond 2**63: out of bounds, says the general path
+        cdef Frame frame
+        cdef char *place = NULL
+        cdef double number
+        # Doubles are read most.  They are loaded without a reference to the frame.
+        cdef const frame_t *now = begin_look(self)
+        if now.reads_direct and now.is_double and not now.is_watched and self.log is None:
+            place = self._locate(now, key)
             if place != NULL:
-                value = (
-                    xa_double_scalar(place) if is_double(frame.kind)
-                    else PyArray_Scalar(place, frame.kind, NULL))
+                memcpy(&number, place, sizeof(number))
+        end_look()
+        if place != NULL:
+            return xa_double_scalar(number)
+        frame = frame_of(self)
+        if (frame.now.reads_direct and (not frame.now.is_double or frame.now.is_watched)
+                and self.log is None):
+            place = self._locate(&frame.now, key)
+            if place != NULL:
+                value = PyArray_Scalar(place, frame.kind, NULL)
                 if frame.cuts is None or not (
                         frame.now.is_cut or frame.cuts.look() != frame.now.cuts_known):
                     return value
         return self._read(key, None, "C", True)
 
     def __setitem__(self, key, value):
-        cdef Frame frame = self.frame
+        cdef Frame frame
         cdef char item[ITEM_ROOM]
-        cdef char *place
+        cdef char *place = NULL
         cdef double number
+        cdef bint is_direct
+        cdef const frame_t *now
+        if PyFloat_CheckExact(value):
+            number = PyFloat_AS_DOUBLE(value)
+            now = begin_look(self)
+            if now.writes_direct and now.is_double:
+                place = self._locate(now, key)
+                if place != NULL:
+                    memcpy(place, &number, sizeof(number))
+            end_look()
+            if place != NULL:
+                return
+        frame = frame_of(self)
         if (frame.now.writes_direct and frame.now.layout.itemsize <= ITEM_ROOM
                 and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
-            try:
-                place = self._locate(frame, key)
-            except OverflowError:
-                place = NULL
+            place = self._locate(&frame.now, key)
             if place != NULL:
-                if PyFloat_CheckExact(value) and is_double(frame.kind):
-                    number = PyFloat_AS_DOUBLE(value)
-                    memcpy(place, &number, sizeof(number))
-                    return
                 # Converting a value may run any code, also code that closes this array: convert
                 # first, then store.
                 memcpy(item, place, frame.now.layout.itemsize)
@@ -177,8 +199,12 @@ cdef class ArrayCore(Transfers):
                     self._write(key, value)     # as an array: NumPy takes no other text or date
                     return
                 self._writable()
-                if self.frame.now.writes_direct:
+                now = begin_look(self)
+                is_direct = now.writes_direct
+                if is_direct:
                     memcpy(place, item, frame.now.layout.itemsize)
+                end_look()
+                if is_direct:
                     return
         self._write(key, value)
 
@@ -427,7 +453,7 @@ cdef class ArrayCore(Transfers):
         """Read a box of allocated elements, inside the bounds or not."""
         cdef selection_t s
         cdef cnp.ndarray block
-        cdef Frame frame = self._opened()
+        cdef Frame frame = with_growth(self._opened())
         whole_box(start, stop, frame.now.layout.ndim, &s)
         block = new_of(frame, &s, False)
         self._transfer(frame, &s, block, False)
@@ -437,7 +463,7 @@ cdef class ArrayCore(Transfers):
         """Write to a box of allocated elements, inside the bounds or not, an array that broadcasts
         to it."""
         cdef selection_t s
-        cdef Frame frame = self._writable()
+        cdef Frame frame = with_growth(self._writable())
         whole_box(start, stop, frame.now.layout.ndim, &s)
         if self._overlaps(values):
             values = values.copy()
@@ -448,7 +474,7 @@ cdef class ArrayCore(Transfers):
         """Tell whether the memory of an array is (or may be) that of a chunk of this array."""
         cdef const char *first
         cdef const char *last
-        cdef Region region = self.frame.region
+        cdef Region region = frame_of(self).region
         if region is None or values.size == 0:
             return False
         byte_bounds(values, &first, &last)
@@ -562,12 +588,13 @@ cdef class ArrayCore(Transfers):
         view = new_array(frame.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, owner)
-        self.lent |= writable
+        if writable:
+            set_hint(&self.lent, True)
         return view
 
     cdef Region _mapped(self, Frame frame, index_t need):
         """Map the file for views of chunks, where the engine does not."""
-        cdef Region region = self.view_region
+        cdef Region region = self.mapped_for_views()
         if region is None or not region.holds(need):
             try:
                 region = Region.file(
@@ -576,7 +603,10 @@ cdef class ArrayCore(Transfers):
             except OSError as error:
                 raise self._failed(
                     error.errno, f"cannot map {self._name()}: {error.strerror}") from None
-            self.view_region = region
+            acquire(&self.changing)
+            before, self.view_region = self.view_region, region
+            release(&self.changing)
+            del before
         return region
 
     def _peek(self, box, bint writable=False):
@@ -617,7 +647,8 @@ cdef class ArrayCore(Transfers):
         view = new_array(frame.kind, n, dims, strides, layout.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, lease(frame.region, frame.epoch))
-        self.changes += writable
+        if writable:
+            add_to(&self.changes, 1)
         return view
 
     cdef int _fill_hole(self, Region region, index_t start, index_t size) except -1:
@@ -646,6 +677,19 @@ cdef class ArrayCore(Transfers):
 
 
 # -- helpers -------------------------------------------------------------------------------------
+
+cdef Frame with_growth(Frame frame):
+    """Return a frame that has the chunks of a growth that is not committed, too."""
+    cdef Frame grown
+    if not FREE_THREADS:
+        return frame        # its vectors are those that grow
+    grown = frame.copied()
+    grown.take_vectors()
+    grown.epoch = frame.epoch
+    if grown.epoch is not None:
+        add_to(&grown.epoch.n_users, 1)
+    return grown
+
 
 cdef cnp.ndarray new_of(Frame frame, const selection_t *s, bint fortran):
     """Make an array of a selection's shape."""
@@ -698,11 +742,6 @@ def is_of_a_chunk(cnp.ndarray values not None):
 cdef str shape_text(tuple shape):
     # As NumPy prints shapes in its messages.
     return "(" + ",".join([str(n) for n in shape]) + ("," if len(shape) == 1 else "") + ")"
-
-
-cdef inline bint is_double(cnp.dtype kind) noexcept:
-    """Tell whether elements are the doubles of C, in the byte order of this machine."""
-    return kind.type_num == cnp.NPY_DOUBLE and kind.byteorder in (c"=", c"|")
 
 
 cdef bint is_array(object value) except -1:

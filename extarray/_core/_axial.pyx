@@ -4,10 +4,11 @@ import numpy as np
 
 from libc.stdint cimport int32_t
 
+from ._history cimport look
 from ._types cimport MAX_NDIM, index_t
 from ._vectors cimport (
     END, START, address_of, addresses_in_box, addresses_of, as_chunk_index, as_integer, axial_t,
-    coefficients_of, extent_of, grid_of, index_at, indices_of, product, record_of, side_t,
+    coefficients_of, extent_of, index_at, indices_of, product, record_of, side_t,
 )
 
 from extarray.common.errors import (
@@ -141,13 +142,15 @@ cdef class Axial(History):
         """
         cdef index_t extents[MAX_NDIM]
         cdef index_t chunk[MAX_NDIM]
+        cdef axial_t room
+        cdef const axial_t *s = look(self, &room)
         cdef int j
-        for j in range(self.state.ndim):
-            extents[j] = extent_of(&self.state, j)
-        as_chunk_index(index, self.state.ndim, extents, chunk)
-        for j in range(self.state.ndim):
-            chunk[j] -= self.state.sides[START][j].extent
-        return address_of(&self.state, chunk)
+        for j in range(s.ndim):
+            extents[j] = extent_of(s, j)
+        as_chunk_index(index, s.ndim, extents, chunk)
+        for j in range(s.ndim):
+            chunk[j] -= s.sides[START][j].extent
+        return address_of(s, chunk)
 
     def index(self, address):
         """Return the index of the chunk at an address: the inverse of F*.
@@ -178,10 +181,11 @@ cdef class Axial(History):
         (0, 3)
         """
         cdef index_t chunk[MAX_NDIM]
+        cdef axial_t room
+        cdef const axial_t *s = look(self, &room)
         cdef int j
-        index_at(&self.state, self._address(address), chunk)
-        return tuple(
-            [chunk[j] + self.state.sides[START][j].extent for j in range(self.state.ndim)])
+        index_at(s, as_address(s, address), chunk)
+        return tuple([chunk[j] + s.sides[START][j].extent for j in range(s.ndim)])
 
     def addresses(self, indices):
         """Return the addresses of many chunks.
@@ -255,8 +259,9 @@ cdef class Axial(History):
         cdef const index_t[::1] asked = _integers(addresses, 1, -1)
         cdef Py_ssize_t n = asked.shape[0], done
         cdef int ndim = self.state.ndim
-        cdef index_t size = product(&self.state), nothing
+        cdef index_t size, nothing
         cdef axial_t state
+        size = product(look(self, &state))
         out = np.empty((n, ndim), np.int64)
         cdef index_t[:, ::1] result = out
         if n == 0:
@@ -310,8 +315,8 @@ cdef class Axial(History):
         cdef index_t chunk[MAX_NDIM]
         cdef axial_t state
         cdef int ndim = self.state.ndim, j
-        cdef index_t own = self._address(address), n = 1, reach
-        cdef const index_t[::1] reaches = _radii(radius, grid_of(&self.state))
+        cdef index_t own = as_address(look(self, &state), address), n = 1, reach
+        cdef const index_t[::1] reaches = _radii(radius, self.grid)
         cdef index_t[::1] found
         self.pin(&state)
         try:
@@ -370,7 +375,8 @@ cdef class Axial(History):
         >>> start_index.tolist(), start_address.tolist(), coefficients.tolist()
         ([3], [12], [[1, 4]])
         """
-        cdef axial_t *s = &self.state
+        cdef axial_t room
+        cdef const axial_t *s = look(self, &room)
         cdef int j = self._axis(axis), i, skipped = 1 if j else 0   # segment 0 is axis 0's
         cdef const side_t *at_start = &s.sides[START][j]
         cdef const side_t *at_end = &s.sides[END][j]
@@ -394,15 +400,16 @@ cdef class Axial(History):
                 coefficient[m, i] = coefficients_of(record_of(s, segment))[i]
         return indices, addresses, coefficients
 
-    cdef index_t _address(self, address) except -1:
-        cdef index_t size = product(&self.state)
-        q = as_integer(address)
-        if not 0 <= q < size:
-            raise BoundsError(f"address {q} is out of bounds for {size} chunks")
-        return q
-
     def __repr__(self):
         return f"<Axial: grid {self.grid}, {self.state.n_segments} segments>"
+
+
+cdef index_t as_address(const axial_t *s, address) except -1:
+    cdef index_t size = product(s)
+    q = as_integer(address)
+    if not 0 <= q < size:
+        raise BoundsError(f"address {q} is out of bounds for {size} chunks")
+    return q
 
 
 def _radii(radius, grid):

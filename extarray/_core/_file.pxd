@@ -20,7 +20,6 @@ cdef class FileCore:
 
     cdef int enter(self) except -1
     cdef int leave(self) except -1
-    cdef int _end(self) except -1
     cdef int _do(self, action_t action, off_t offset, off_t length) except -1
     cdef int _must(self, action_t action, off_t length) except -1
     cdef index_t _read(self, char *target, index_t length, index_t offset) except -1

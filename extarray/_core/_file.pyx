@@ -8,6 +8,7 @@ refused.  Numbers leave this module through a with statement alone.
 
 import os
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
@@ -79,22 +80,21 @@ cdef class FileCore:
 
     cdef int enter(self) except -1:
         """Count a user more; returns the descriptor."""
-        if self.is_closed:
-            raise ClosedError(
-                f"'{self.name}' was closed while it was used; open the array again with extarray.open")
-        self.n_users += 1
-        return self.fd
+        with cython.critical_section(self):
+            if not self.is_closed:
+                self.n_users += 1
+                return self.fd
+        raise ClosedError(
+            f"'{self.name}' was closed while it was used; open the array again with extarray.open")
 
     cdef int leave(self) except -1:
         """Count a user less; the last one closes what is to be closed."""
-        self.n_users -= 1
-        if self.is_closed and self.n_users == 0:
-            self._end()
-        return 0
-
-    cdef int _end(self) except -1:
-        cdef int fd = self.fd
-        self.fd = -1
+        cdef int fd = -1
+        with cython.critical_section(self):
+            self.n_users -= 1
+            if self.is_closed and self.n_users == 0:
+                fd = self.fd
+                self.fd = -1
         if fd >= 0:
             os.close(fd)
         return 0
@@ -117,9 +117,14 @@ cdef class FileCore:
         `alone`: no other thread lives, as in a forked child, and those that used it never leave.
         Where the file system fails, the file is closed all the same.
         """
-        self.is_closed = True
-        if alone or self.n_users == 0:
-            self._end()
+        cdef int fd = -1
+        with cython.critical_section(self):
+            self.is_closed = True
+            if alone or self.n_users == 0:
+                fd = self.fd
+                self.fd = -1
+        if fd >= 0:
+            os.close(fd)
 
     # -- bytes -------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """The history of growth of a grid of chunks: its memory, growth, and the growth log replayed.
 
 Growth appends to memory that kernels may read at the same time, lengthens tables behind their
-published length, or installs new memory and retires the old until the last kernel has left.
+published length, or installs new memory and retires the old until the last kernel has left.  Where
+there is no GIL, retired memory stays as long as the vectors do: frames have copies of the struct that
+lead to it, and all of it together is no more than a few times what is in use.
 
 A little more than 600 lines, as growth, its roll-back and its replay change the same tables.
 """
@@ -10,13 +12,14 @@ import operator
 
 import numpy as np
 
+cimport cython
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._types cimport MAX_NDIM, index_t, xa_add_overflows
+from ._types cimport FREE_THREADS, MAX_NDIM, index_t, xa_add_overflows
 from ._vectors cimport (
     END, NO_HISTORY, START, TOO_MANY, as_integer, axial_t, describe, extent_before, extent_of, grid_of,
     log_t, note_owner, product, record_of, record_t, replay, replay_t, side_t, too_many,
@@ -76,11 +79,17 @@ cdef class History:
 
     cdef int pin(self, axial_t *state) except -1:
         """Copy the state for a kernel; its memory stays valid until `unpin`."""
+        if FREE_THREADS:
+            with cython.critical_section(self):
+                state[0] = self.state
+            return 0
         state[0] = self.state
         self.n_pins += 1
         return 0
 
     cdef int unpin(self) except -1:
+        if FREE_THREADS:
+            return 0
         self.n_pins -= 1
         if self.n_pins == 0 and self.retired:
             for address in self.retired:
@@ -96,7 +105,7 @@ cdef class History:
 
     cdef int _retire(self, void *old) except -1:
         """Free memory, as soon as no kernel reads it."""
-        if old != NULL and self.n_pins:
+        if old != NULL and (FREE_THREADS or self.n_pins):
             self.retired.append(<size_t> old)
         else:
             free(old)
@@ -220,7 +229,7 @@ cdef class History:
             own.table = <int32_t *> self._resized(
                 own.table, own.table_length * sizeof(int32_t), capacity * sizeof(int32_t))
             self.table_capacity[side][axis] = capacity
-        elif first == 0 and self.n_pins:
+        elif first == 0 and (FREE_THREADS or self.n_pins):
             # A kernel may still read the table that was dropped.
             own.table = <int32_t *> self._resized(
                 own.table, 0, self.table_capacity[side][axis] * sizeof(int32_t))
@@ -252,7 +261,8 @@ cdef class History:
             raise LimitError(f"axis {j} cannot have more than 2**63 - 1 chunks")
         if by == 0:
             return False
-        return self.extend(j, which, by)
+        with cython.critical_section(self):
+            return self.extend(j, which, by)
 
     cdef bint extend(self, int axis, int side, index_t by) except -1:
         """Grow a side of an axis by at least one chunk; returns whether a segment was added."""
@@ -281,8 +291,9 @@ cdef class History:
         >>> history._grid_after(1), history._grid_after(2)
         ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
         """
-        cdef axial_t *s = &self.state
-        cdef int32_t n = self._segment(segment)
+        cdef axial_t room
+        cdef const axial_t *s = look(self, &room)
+        cdef int32_t n = segment_number(s, segment)
         cdef int j
         start = []
         stop = []
@@ -292,13 +303,6 @@ cdef class History:
             stop.append(zero + extent_before(s, n + 1, j, END))
         return record_of(s, n).axis, record_of(s, n).side, tuple(start), tuple(stop)
 
-    cdef int32_t _segment(self, segment) except -1:
-        cdef Py_ssize_t n = segment
-        if not 0 <= n < self.state.n_segments:
-            raise BoundsError(
-                f"segment {segment} is out of bounds for {self.state.n_segments} segments")
-        return <int32_t> n
-
     cdef int _axis(self, object axis) except -1:
         axis = as_integer(axis)
         if not -self.state.ndim <= axis < self.state.ndim:
@@ -307,9 +311,11 @@ cdef class History:
 
     cdef tuple _extents(self, int side):
         cdef tuple extents = PyTuple_New(self.state.ndim)
+        cdef axial_t room
+        cdef const axial_t *s = look(self, &room)
         cdef int j
-        for j in range(self.state.ndim):
-            extent = <object> self.state.sides[side][j].extent
+        for j in range(s.ndim):
+            extent = <object> s.sides[side][j].extent
             Py_INCREF(extent)       # of which the tuple takes possession
             PyTuple_SET_ITEM(extents, j, extent)
         return extents
@@ -323,7 +329,8 @@ cdef class History:
         >>> History((4, 3)).grid
         (4, 3)
         """
-        return grid_of(&self.state)
+        cdef axial_t room
+        return grid_of(look(self, &room))
 
     @property
     def ndim(self):
@@ -333,12 +340,20 @@ cdef class History:
     @property
     def size(self):
         """Number of chunks: the least address that no chunk has."""
-        return product(&self.state)
+        cdef axial_t room
+        return product(look(self, &room))
 
     @property
     def segments(self):
         """Number of segments, the initial one included."""
         return self.state.n_segments
+
+
+cdef int32_t segment_number(const axial_t *s, segment) except -1:
+    cdef Py_ssize_t n = segment
+    if not 0 <= n < s.n_segments:
+        raise BoundsError(f"segment {segment} is out of bounds for {s.n_segments} segments")
+    return <int32_t> n
 
 
 # -- for the array that owns the vectors, and for its store ----------------------------------------
@@ -375,6 +390,11 @@ def mark_of(History self not None):
 
 def roll_back(History self not None, mark):
     """Undo all growth since `mark_of`; for a growth that failed before its commit."""
+    with cython.critical_section(self):
+        take_back(self, mark)
+
+
+cdef int take_back(History self, mark) except -1:
     cdef axial_t *s = &self.state
     cdef const record_t *last
     cdef side_t *own
@@ -390,6 +410,7 @@ def roll_back(History self not None, mark):
             own.extent = extents[side][j]
             # A side of one segment has no table.
             own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
+    return 0
 
 
 def record_at(History self not None, segment):
@@ -403,8 +424,9 @@ def record_at(History self not None, segment):
     >>> record_at(history, 0), record_at(history, 1), record_at(history, 2)
     ((0, 0, (0, 3)), (1, 0, (4, 3)), (0, 1, (4, 5)))
     """
-    cdef axial_t *s = &self.state
-    cdef int32_t n = self._segment(segment)
+    cdef axial_t room
+    cdef const axial_t *s = look(self, &room)
+    cdef int32_t n = segment_number(s, segment)
     cdef int j
     grid = tuple(
         [extent_before(s, n, j, END) + extent_before(s, n, j, START) for j in range(s.ndim)])
@@ -425,7 +447,8 @@ def with_axis(History self not None, position):
     >>> wider.grid, wider.segments
     ((1, 4, 5), 2)
     """
-    cdef axial_t *s = &self.state
+    cdef axial_t room
+    cdef const axial_t *s = look(self, &room)
     cdef const record_t *record
     cdef int at = position, ndim = s.ndim, j
     cdef int32_t n = s.n_segments, i
@@ -522,34 +545,35 @@ def replay_more(
     log.grids_step = grids.strides[0]
     log.grid = last_grid
     mark = mark_of(self)
-    try:
-        self._make_room(min(n, 0x7FFFFFFF))
-        for i in range(n):
-            if axes[i] < ndim and sides[i] < 2:
-                owned[sides[i]][axes[i]] += 1
-        for j in range(ndim):
-            for side in range(2):
-                self._make_room_for_owners(j, side, owned[side][j])
-            if owned[START][j]:
-                self._note_starts()
-        outcome = replay(s, &log, extents, starts)
-        if outcome == NO_HISTORY:
-            raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
-        if outcome == TOO_MANY:
-            raise too_many()
-        for j in range(ndim):
-            s.sides[END][j].extent = last_grid[j] - starts[j]
-            s.sides[START][j].extent = starts[j]
-        product(s)
-        for j in range(ndim):
-            for side in range(2):
-                self._update_table(j, side, known[side][j])
-    except LimitError as error:
-        roll_back(self, mark)
-        raise CorruptError(f"the growth log is no history of growth: {error}") from None
-    except BaseException:
-        roll_back(self, mark)
-        raise
+    with cython.critical_section(self):
+        try:
+            self._make_room(min(n, 0x7FFFFFFF))
+            for i in range(n):
+                if axes[i] < ndim and sides[i] < 2:
+                    owned[sides[i]][axes[i]] += 1
+            for j in range(ndim):
+                for side in range(2):
+                    self._make_room_for_owners(j, side, owned[side][j])
+                if owned[START][j]:
+                    self._note_starts()
+            outcome = replay(s, &log, extents, starts)
+            if outcome == NO_HISTORY:
+                raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
+            if outcome == TOO_MANY:
+                raise too_many()
+            for j in range(ndim):
+                s.sides[END][j].extent = last_grid[j] - starts[j]
+                s.sides[START][j].extent = starts[j]
+            product(s)
+            for j in range(ndim):
+                for side in range(2):
+                    self._update_table(j, side, known[side][j])
+        except LimitError as error:
+            take_back(self, mark)
+            raise CorruptError(f"the growth log is no history of growth: {error}") from None
+        except BaseException:
+            take_back(self, mark)
+            raise
 
 
 def starts_after(History self not None, axes, sides, grids, grid):
@@ -564,7 +588,8 @@ def starts_after(History self not None, axes, sides, grids, grid):
     ...     np.array([1], np.uint8), np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
     [0, 2]
     """
-    cdef axial_t *s = &self.state
+    cdef axial_t room
+    cdef const axial_t *s = look(self, &room)
     starts = list(self._extents(START))
     last = record_of(s, s.n_segments - 1).axis
     side = record_of(s, s.n_segments - 1).side

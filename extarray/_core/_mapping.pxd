@@ -72,12 +72,12 @@ cdef class Region:
 
 @cython.final
 cdef class Epoch:
-    cdef Py_ssize_t n_users
+    cdef index_t n_users
     cdef index_t number
 
 
 cdef class Users:
-    cdef object epochs          # the oldest first: those that may have users, and the present one
+    cdef list epochs            # the oldest first: those that may have users, and the present one
     cdef Epoch last             # the present one
 
 
@@ -86,6 +86,7 @@ cdef class Lease:
     cdef Epoch epoch
 
 
+cdef Epoch join(Users users)
 cdef Lease lease(Region region, Epoch epoch)
 cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil

@@ -14,8 +14,8 @@ leases, the chunks that were touched) know each other's memory.
 
 import os
 import re
-from collections import deque
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
@@ -28,7 +28,9 @@ from posix.mman cimport (
 from posix.types cimport off_t
 from posix.unistd cimport _SC_PAGESIZE, close, pread, sysconf
 
-from ._types cimport index_t
+from ._types cimport (
+    acquire, add_bytes, add_to, bytes_of, count_of, index_t, lock_t, release,
+)
 
 from extarray.common.errors import ReserveError
 
@@ -182,7 +184,8 @@ cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
 # Address space of all windows together.
 cdef size_t reserved = 0
 
-# Where the ring of windows begins and ends.
+# Where the ring of windows begins and ends.  `turning` is held by who changes it or goes round in it.
+cdef lock_t turning
 cdef window_t ring
 ring.base = NULL
 ring.device = ring.inode = 0
@@ -191,12 +194,24 @@ ring.next = ring.previous = &ring
 
 cdef void enter(window_t *window) noexcept:
     """Put a window into the ring, before one of the same file if there is any."""
-    cdef window_t *place = ring.next
+    cdef window_t *place
+    acquire(&turning)
+    place = ring.next
     while place != &ring and not is_one_file(place, window):
         place = place.next
     window.next = place
     window.previous = place.previous
     place.previous.next = place.previous = window
+    release(&turning)
+
+
+cdef void leave(window_t *window) noexcept:
+    """Take a window out of the ring, if it is there."""
+    if window.next != NULL:
+        acquire(&turning)
+        window.next.previous = window.previous
+        window.previous.next = window.next
+        release(&turning)
 
 
 cdef bint is_one_file(const window_t *a, const window_t *b) noexcept:
@@ -209,17 +224,20 @@ cdef bint meets(const window_t *window, const char *first, const char *last) noe
 
 cdef bint is_shown(const char *first, const char *last) noexcept:
     """Tell whether bytes first ... last - 1 are (or may be) of any array."""
-    cdef const window_t *window = ring.next
-    while window != &ring:
-        if meets(window, first, last):
-            return True
+    cdef const window_t *window
+    cdef bint found = False
+    acquire(&turning)
+    window = ring.next
+    while window != &ring and not found:
+        found = meets(window, first, last)
         window = window.next
-    return False
+    release(&turning)
+    return found
 
 
 cdef size_t generous(size_t usual, size_t length) noexcept:
     """Return the bytes for a window; it costs nothing, but all of them share one address space."""
-    if reserved > FARTHEST // 4:
+    if bytes_of(&reserved) > FARTHEST // 4:
         usual = 4 * GIB
     return max(usual, 4 * min(length, FARTHEST // 4))
 
@@ -256,7 +274,9 @@ def give_back_pages():
     The pages stay in the system's cache, those that were written until they are on the disk; the
     next access maps them again.
     """
-    cdef const window_t *window = ring.next
+    cdef const window_t *window
+    acquire(&turning)       # so that none of them is unmapped
+    window = ring.next
     while window != &ring:
         if window.base != NULL and window.is_file:
             xa_give_back(<char *> window.base, window.size)
@@ -265,6 +285,7 @@ def give_back_pages():
             if window.blocks != window.base:
                 xa_give_back(window.blocks, window.size)
         window = window.next
+    release(&turning)
 
 
 cdef class Touched:
@@ -442,9 +463,7 @@ cdef class Region:
         self.fd = -1
 
     def __dealloc__(self):
-        if self.here.next != NULL:
-            self.here.next.previous = self.here.previous
-            self.here.previous.next = self.here.next
+        leave(&self.here)
         self._unmap()
         if self.fd >= 0:
             close(self.fd)  # at exit, modules are gone
@@ -548,38 +567,35 @@ cdef class Region:
 
     cdef char *_map_again(self, int protection) noexcept:
         """Map one window more; NULL: there is not much address space left."""
-        global reserved
         cdef void *base
-        if self.window > FARTHEST // 4 - min(reserved, FARTHEST // 4):
+        if self.window > FARTHEST // 4 - min(bytes_of(&reserved), FARTHEST // 4):
             return NULL
         base = mmap(NULL, self.head + self.window, protection, MAP_SHARED | MAP_NORESERVE, self.fd,
                     self.start - <off_t> self.head)
         if base == MAP_FAILED:
             return NULL
-        reserved += self.head + self.window
+        add_bytes(&reserved, self.head + self.window)
         return <char *> base + self.head
 
     cdef void _unmap(self) noexcept:
         """Give the windows back."""
-        global reserved
         cdef size_t length = self.head + self.window
         if self.blocks != self.base:
             munmap(self.blocks - self.head, length)
-            reserved -= length
+            add_bytes(&reserved, -length)
         if self.pages != self.base:
             munmap(self.pages - self.head, length)
-            reserved -= length
+            add_bytes(&reserved, -length)
         if self.base != NULL:
             munmap(self.base - self.head, length)
-            reserved -= length
+            add_bytes(&reserved, -length)
 
     cdef void _take(self, char *base, size_t window) noexcept:
         """Take a window."""
-        global reserved
         self.base = self.pages = self.blocks = base + self.head
         self.here.base = self.here.pages = self.here.blocks = self.base
         self.window = self.here.size = window - self.head
-        reserved += window
+        add_bytes(&reserved, window)
 
     cdef bint shows(self, const char *first, const char *last) noexcept:
         """Tell whether bytes first ... last - 1 are (or may be) those of the file or memory.
@@ -587,16 +603,17 @@ cdef class Region:
         Other regions may show them too: of the other handles of a file, and older ones.
         """
         cdef const window_t *window = &self.here
-        while is_one_file(window, &self.here):
-            if meets(window, first, last):
-                return True
+        cdef bint found = False
+        acquire(&turning)
+        while is_one_file(window, &self.here) and not found:
+            found = meets(window, first, last)
             window = window.next
         window = self.here.previous
-        while is_one_file(window, &self.here):
-            if meets(window, first, last):
-                return True
+        while is_one_file(window, &self.here) and not found:
+            found = meets(window, first, last)
             window = window.previous
-        return False
+        release(&turning)
+        return found
 
     def holds(self, size_t length):
         """Tell whether the window holds `length` bytes (a plain file always does)."""
@@ -725,28 +742,41 @@ cdef class Users:
 
     def __cinit__(self):
         self.last = Epoch.__new__(Epoch)
-        self.epochs = deque([self.last])
+        self.epochs = [self.last]
 
     def turn(self):
         """End an epoch, and return its number: who takes up the bounds from now on knows the cut."""
         cdef Epoch fresh = Epoch.__new__(Epoch)
-        fresh.number = self.last.number + 1
-        self.epochs.append(fresh)
-        self.last = fresh
+        with cython.critical_section(self):
+            fresh.number = self.last.number + 1
+            self.epochs.append(fresh)
+            self.last = fresh
         return fresh.number - 1
 
     def are_left(self, index_t number):
         """Tell whether there are users of an epoch that has ended, or of one before."""
-        cdef Epoch first = self.epochs[0]
-        while first.n_users == 0 and first is not self.last:
-            self.epochs.popleft()
+        cdef Epoch first
+        with cython.critical_section(self):
             first = self.epochs[0]
+            while count_of(&first.n_users) == 0 and first is not self.last:
+                del self.epochs[0]
+                first = self.epochs[0]
         return first.number <= number
 
     @property
     def ended(self):
         """Number of the epoch that ended last; -1: none has."""
-        return self.last.number - 1
+        with cython.critical_section(self):
+            return self.last.number - 1
+
+
+cdef Epoch join(Users users):
+    """Count a user more of the present epoch, in one step with the look at which that is."""
+    cdef Epoch last
+    with cython.critical_section(users):
+        last = users.last
+        add_to(&last.n_users, 1)
+    return last
 
 
 cdef class Lease:
@@ -754,7 +784,7 @@ cdef class Lease:
 
     def __dealloc__(self):
         if self.epoch is not None:
-            self.epoch.n_users -= 1
+            add_to(&self.epoch.n_users, -1)
 
 
 cdef Lease lease(Region region, Epoch epoch):
@@ -762,5 +792,5 @@ cdef Lease lease(Region region, Epoch epoch):
     cdef Lease self = Lease.__new__(Lease)
     self.region = region
     self.epoch = epoch
-    epoch.n_users += 1
+    add_to(&epoch.n_users, 1)
     return self

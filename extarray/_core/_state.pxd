@@ -2,12 +2,15 @@
 
 cimport cython
 cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from ._axial cimport Axial
 from ._copy cimport layout_t
 from ._mapping cimport Counter, Epoch, Region, Touched, Users, touched_get
-from ._types cimport MAX_NDIM, index_t
+from ._types cimport FREE_THREADS, MAX_NDIM, index_t, lock_t
+from ._vectors cimport axial_t
 
 
 cdef struct frame_t:
@@ -27,6 +30,12 @@ cdef struct frame_t:
     bint is_cut                 # there is an inner box: of what is known, the rest was cut off
     index_t inner_low[MAX_NDIM]     # from where index 0 was at first
     index_t inner_high[MAX_NDIM]
+    PyObject *frame             # that it is of; where there is no GIL alone
+    # The axial vectors.  With the GIL they are those that the array grows.  Without it they are as they
+    # were when the bounds were set, since a look at those that grow may see two states.
+    axial_t *axial
+    bint is_double              # elements are the doubles of C, in the byte order of this machine
+    bint is_watched             # there is a counter of cuts
 
 
 # Which chunks are known to be what was written: those that fitted their checksums, or were overwritten
@@ -63,6 +72,12 @@ cdef class Frame:
     cdef object __weakref__
 
     cdef Frame copied(self)
+    cdef int take_vectors(self) except -1
+
+
+cdef inline bint is_double(cnp.dtype kind) noexcept:
+    """Tell whether elements are the doubles of C, in the byte order of this machine."""
+    return kind.type_num == cnp.NPY_DOUBLE and kind.byteorder in (c"=", c"|")
 
 
 # What is written to an array whose chunks have checksums.
@@ -75,12 +90,14 @@ cdef class Writes:
 
 
 cdef class ArrayState:
-    cdef Frame frame
+    cdef Frame frame                # `frame_of` takes it
+    cdef frame_t *now               # of the frame; used where there is no GIL alone
+    cdef lock_t changing            # held by who makes a frame of the present one, and shows it
     cdef ArrayState original    # which this one shows as it was; None: this is no such array
     cdef Users users
     cdef Region view_region         # for views of chunks, where the engine does not map
     cdef index_t changes            # grows with every change of elements or bounds
-    cdef bint lent                  # a view for writing is out: elements may change unseen
+    cdef int lent                   # a view for writing is out: elements may change unseen
     cdef Writes writes              # where chunks have checksums; else None
     cdef object log                 # told of what is read; None: nobody asks
     # What has the array: it is asked what messages call it, where its elements are in doubt, and
@@ -88,5 +105,27 @@ cdef class ArrayState:
     cdef object host
 
     cdef int show(self, Frame frame) except -1
+    cdef Region mapped_for_views(self)
+    cdef object listening(self)
     cdef Frame _opened(self)
     cdef Frame _writable(self)
+
+
+cdef Frame take_frame(ArrayState self)
+cdef const frame_t *enter_section(ArrayState self) noexcept
+cdef void leave_section() noexcept
+
+
+# The array as it is now: a reference, taken and counted in one step.
+cdef inline Frame frame_of(ArrayState self):
+    return take_frame(self) if FREE_THREADS else self.frame
+
+
+# The array as it is now, to look at without a reference until `end_look`, and to run no Python.
+cdef inline const frame_t *begin_look(ArrayState self) noexcept:
+    return enter_section(self) if FREE_THREADS else &self.frame.now
+
+
+cdef inline void end_look() noexcept:
+    if FREE_THREADS:
+        leave_section()

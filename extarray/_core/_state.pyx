@@ -2,18 +2,34 @@
 
 Whatever of it a transfer uses is in one object, a `Frame`.  It is taken in one step, before the GIL is
 given up, and nothing else of the array is looked at until the transfer has ended.
+
+Where there is no GIL, a thread takes the frame in a *section* (``_sections.h``), and who replaces it
+waits until the sections that had begun have ended before he lets go of it.
+
+A little more than 600 lines, as whoever replaces a frame follows the same steps under one lock.
 """
 
 cimport cython
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from libc.stdlib cimport free, malloc
 
 from ._axial cimport Axial
-from ._vectors cimport START, extent_of, product
-from ._mapping cimport Counter, Region, Touched, Users
-from ._types cimport MAX_NDIM, index_t
+from ._history cimport look
+from ._vectors cimport START, axial_t, extent_of, product
+from ._mapping cimport Counter, Region, Touched, Users, join
+from ._types cimport (
+    FREE_THREADS, MAX_NDIM, acquire, add_to, count_of, hint_of, index_t, make_lock, release, show_at,
+    shown_at,
+)
 
 from extarray.common.errors import ClosedError, ShapeError
+
+cdef extern from "_sections.h":
+    void xa_enter_section() noexcept
+    void xa_leave_section() noexcept
+    void xa_wait_for_sections() noexcept
 
 
 cdef tuple as_tuple(const index_t *values, int n):
@@ -33,13 +49,21 @@ cdef class Frame:
 
     def __dealloc__(self):
         if self.epoch is not None:
-            self.epoch.n_users -= 1
+            add_to(&self.epoch.n_users, -1)
+        if FREE_THREADS:
+            free(self.now.axial)
 
     cdef Frame copied(self):
         """Copy all but the epoch, for an array that is about to change."""
         cdef Frame copy = Frame.__new__(Frame)
         # Making an object may run any code, also code that changes the array: it comes first.
         copy.now = self.now
+        if FREE_THREADS:
+            copy.now.frame = <PyObject *> copy
+            copy.now.axial = NULL
+            if self.now.axial != NULL:
+                copy.now.axial = room_for_axial()
+                copy.now.axial[0] = self.now.axial[0]
         copy.vectors = self.vectors
         copy.region = self.region
         copy.touched = self.touched
@@ -52,6 +76,16 @@ cdef class Frame:
         copy.sums = self.sums
         copy.trust = self.trust
         return copy
+
+    cdef int take_vectors(self) except -1:
+        """Take the axial vectors as they are now, with what is not committed."""
+        if FREE_THREADS:
+            if self.now.axial == NULL:
+                self.now.axial = room_for_axial()
+            self.vectors.pin(self.now.axial)
+        else:
+            self.now.axial = &self.vectors.state
+        return 0
 
     @property
     def ndim(self):
@@ -79,23 +113,57 @@ cdef class Frame:
         return self.chunk_shape
 
 
+cdef axial_t *room_for_axial() except NULL:
+    cdef axial_t *room = <axial_t *> malloc(sizeof(axial_t))
+    if room == NULL:
+        raise MemoryError("no memory for the axial vectors of a frame")
+    return room
+
+
 # What an array shows that is still to be made: it is closed.
 cdef Frame nothing = Frame.__new__(Frame)
 nothing.now.layout.fd = -1
+nothing.now.frame = <PyObject *> nothing
 
 
 cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
     """Set what follows from bounds, the offsets in the layout, and the axial vectors."""
     cdef layout_t *layout = &frame.now.layout
+    cdef const axial_t *axial
     cdef int j
+    frame.take_vectors()
+    axial = frame.now.axial
     for j in range(layout.ndim):
         frame.now.bounds[j] = bounds[j]
-        frame.now.extents[j] = extent_of(&frame.vectors.state, j)
-        layout.low[j] = -frame.vectors.state.sides[START][j].extent
+        frame.now.extents[j] = extent_of(axial, j)
+        layout.low[j] = -axial.sides[START][j].extent
         frame.now.origins[j] = -layout.low[j] * layout.chunk[j] - layout.offset[j]
     frame.now.is_cut = False        # these are later than the inner box
-    frame.now.file_bytes = product(&frame.vectors.state) * layout.chunk_bytes
+    frame.now.file_bytes = product(axial) * layout.chunk_bytes
     return 0
+
+
+# -- the frame of an array, where threads may replace it ---------------------------------------------
+# A section runs no Python, and allocates nothing: who replaces the frame waits for its end.
+
+
+cdef Frame take_frame(ArrayState self):
+    """Take the array as it is now, where there is no GIL."""
+    cdef Frame frame
+    xa_enter_section()
+    frame = <Frame> (<const frame_t *> shown_at(<void **> &self.now)).frame
+    xa_leave_section()
+    return frame
+
+
+cdef const frame_t *enter_section(ArrayState self) noexcept:
+    """Look at the array as it is now, until `leave_section`."""
+    xa_enter_section()
+    return <const frame_t *> shown_at(<void **> &self.now)
+
+
+cdef void leave_section() noexcept:
+    xa_leave_section()
 
 
 @cython.final
@@ -121,14 +189,20 @@ cdef class ArrayState:
 
     def __cinit__(self, *args, **kwargs):
         self.frame = nothing
+        self.now = &nothing.now
+
+    # Who makes a frame of the present one holds `changing` until it is shown: no other change gets lost
+    # in between.
 
     cdef int show(self, Frame frame) except -1:
         """Be what a new frame says, from now on: one step for other threads."""
         cdef Frame before = self.frame
         if self.users is not None:
-            frame.epoch = self.users.last
-            frame.epoch.n_users += 1
+            frame.epoch = join(self.users)
         self.frame = frame
+        if FREE_THREADS:
+            show_at(<void **> &self.now, &frame.now)
+            xa_wait_for_sections()
         del before      # which may run any code
         return 0
 
@@ -151,7 +225,7 @@ cdef class ArrayState:
         """
         cdef layout_t layout
         cdef index_t bounds[MAX_NDIM]
-        cdef Frame frame
+        cdef Frame frame, past
         cdef Touched fresh = Touched()
         cdef int j, i, ndim = len(chunks)
         cdef index_t stride = dtype.itemsize
@@ -173,40 +247,52 @@ cdef class ArrayState:
         for j in range(ndim):
             bounds[j] = shape[j]
             layout.offset[j] = offset[j]
-        frame = self.frame.copied()
-        if frame.touched is not None and stride != frame.now.layout.chunk_bytes:
-            frame.touched = fresh       # a larger chunk has parts without space
-        layout.touched = frame.touched.root if frame.touched is not None else NULL
-        layout.base = frame.now.layout.base
-        layout.pages = frame.now.layout.pages
-        layout.blocks = frame.now.layout.blocks
-        layout.fd = frame.now.layout.fd
-        layout.start = frame.now.layout.start
-        layout.sparse = frame.now.layout.sparse
-        layout.hollow = frame.now.layout.hollow
-        frame.now.layout = layout
-        frame.vectors = axial
-        frame.kind = dtype
-        frame.element_order = order
-        frame.chunk_shape = chunks
-        frame.places = places
-        publish_bounds(frame, bounds)
-        self.changes += 1
-        self.show(frame)
+        acquire(&self.changing)
+        try:
+            past = self.frame         # goes when the lock is free again
+            frame = past.copied()
+            if frame.touched is not None and stride != frame.now.layout.chunk_bytes:
+                frame.touched = fresh       # a larger chunk has parts without space
+            layout.touched = frame.touched.root if frame.touched is not None else NULL
+            layout.base = frame.now.layout.base
+            layout.pages = frame.now.layout.pages
+            layout.blocks = frame.now.layout.blocks
+            layout.fd = frame.now.layout.fd
+            layout.start = frame.now.layout.start
+            layout.sparse = frame.now.layout.sparse
+            layout.hollow = frame.now.layout.hollow
+            frame.now.layout = layout
+            frame.vectors = axial
+            frame.kind = dtype
+            frame.now.is_double = is_double(frame.kind)
+            frame.element_order = order
+            frame.chunk_shape = chunks
+            frame.places = places
+            publish_bounds(frame, bounds)
+            self.show(frame)
+        finally:
+            release(&self.changing)
+        add_to(&self.changes, 1)
 
     def _set_places(self, const index_t[::1] table not None):
         """Set where elements stand in a chunk, for the orders without strides."""
         cdef object places = table
-        cdef Frame frame = self.frame.copied()
-        frame.places = places
-        frame.now.layout.place = &table[0]
-        frame.now.reads_direct = frame.now.writes_direct = False
-        self.show(frame)
+        cdef Frame frame, past
+        acquire(&self.changing)
+        try:
+            past = self.frame         # goes when the lock is free again
+            frame = past.copied()
+            frame.places = places
+            frame.now.layout.place = &table[0]
+            frame.now.reads_direct = frame.now.writes_direct = False
+            self.show(frame)
+        finally:
+            release(&self.changing)
 
     @property
     def _has_places(self):
         """True if a table says where elements stand in a chunk."""
-        return self.frame.now.layout.place != NULL
+        return frame_of(self).now.layout.place != NULL
 
     def _attach(
         self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
@@ -221,38 +307,49 @@ cdef class ArrayState:
         cdef Touched touched = Touched()
         cdef Writes writes = Writes()
         cdef Users own = Users() if users is None else users
-        cdef Frame frame = self.frame.copied()
+        cdef Users _users
+        cdef Region _view
+        cdef Frame frame, past
         cdef bint is_open = region is not None
-        frame.now.is_writable = is_open and writable
-        frame.now.layout.base = region.base if is_open else NULL
-        frame.now.layout.pages = region.pages if is_open else NULL
-        frame.now.layout.blocks = region.blocks if is_open else NULL
-        frame.now.layout.fd = region.fd if is_open else -1
-        frame.now.layout.start = region.start if is_open else 0
-        # Memory has no holes.
-        frame.now.layout.sparse = sparse and frame.now.layout.fd >= 0
-        frame.now.layout.hollow = hollow
-        if frame.now.is_writable and region.fd >= 0 and frame.touched is None:
-            frame.touched = touched
-        frame.now.layout.touched = frame.touched.root if frame.touched is not None else NULL
-        frame.trust = trust
-        frame.now.verifies = verifies and trust is not None
-        frame.now.reads_direct = (
-            frame.now.layout.base != NULL and frame.now.layout.place == NULL and not hollow
-            and not frame.now.verifies)
-        frame.now.is_durable = durable
-        frame.sums = sums if frame.now.is_writable else None
-        if sums is not None and self.writes is None:
-            self.writes = writes
-        frame.now.writes_direct = (
-            frame.now.reads_direct and frame.now.is_writable and not frame.now.layout.sparse
-            and not durable and frame.sums is None)
-        frame.region = region
-        if not is_open:
-            frame.cuts = None
-        self.view_region = None
-        self.users = own
-        self.show(frame)
+        acquire(&self.changing)
+        try:
+            # What is replaced goes when it is let go of, below.
+            _users = self.users
+            _view = self.view_region
+            past = self.frame         # goes when the lock is free again
+            frame = past.copied()
+            frame.now.is_writable = is_open and writable
+            frame.now.layout.base = region.base if is_open else NULL
+            frame.now.layout.pages = region.pages if is_open else NULL
+            frame.now.layout.blocks = region.blocks if is_open else NULL
+            frame.now.layout.fd = region.fd if is_open else -1
+            frame.now.layout.start = region.start if is_open else 0
+            # Memory has no holes.
+            frame.now.layout.sparse = sparse and frame.now.layout.fd >= 0
+            frame.now.layout.hollow = hollow
+            if frame.now.is_writable and region.fd >= 0 and frame.touched is None:
+                frame.touched = touched
+            frame.now.layout.touched = frame.touched.root if frame.touched is not None else NULL
+            frame.trust = trust
+            frame.now.verifies = verifies and trust is not None
+            frame.now.reads_direct = (
+                frame.now.layout.base != NULL and frame.now.layout.place == NULL and not hollow
+                and not frame.now.verifies)
+            frame.now.is_durable = durable
+            frame.sums = sums if frame.now.is_writable else None
+            if sums is not None and self.writes is None:
+                self.writes = writes
+            frame.now.writes_direct = (
+                frame.now.reads_direct and frame.now.is_writable and not frame.now.layout.sparse
+                and not durable and frame.sums is None)
+            frame.region = region
+            if not is_open:
+                frame.cuts = None
+            self.view_region = None
+            self.users = own
+            self.show(frame)
+        finally:
+            release(&self.changing)
 
     @property
     def _original(self):
@@ -266,26 +363,38 @@ cdef class ArrayState:
         """
         cdef index_t bounds[MAX_NDIM]
         cdef index_t before[MAX_NDIM]
-        cdef Frame frame
+        cdef Frame frame, past
         cdef int j
-        for j in range(self.frame.now.layout.ndim):
+        for j in range(frame_of(self).now.layout.ndim):
             bounds[j] = shape[j]
             before[j] = offset[j]
-        frame = self.frame.copied()
-        for j in range(frame.now.layout.ndim):
-            frame.now.layout.offset[j] = before[j]
-        publish_bounds(frame, bounds)
-        self.changes += 1
-        self.show(frame)
+        acquire(&self.changing)
+        try:
+            past = self.frame         # goes when the lock is free again
+            frame = past.copied()
+            for j in range(frame.now.layout.ndim):
+                frame.now.layout.offset[j] = before[j]
+            publish_bounds(frame, bounds)
+            self.show(frame)
+        finally:
+            release(&self.changing)
+        add_to(&self.changes, 1)
 
     def _watch(self, Counter cuts, uint64_t known, fill):
         """Take the counter of cuts (or None), and the number that the present bounds go with."""
-        cdef Frame frame = self.frame.copied()
-        frame.cuts = cuts
-        frame.fill = fill
-        frame.now.cuts_known = known
-        frame.now.is_cut = False
-        self.show(frame)
+        cdef Frame frame, past
+        acquire(&self.changing)
+        try:
+            past = self.frame         # goes when the lock is free again
+            frame = past.copied()
+            frame.cuts = cuts
+            frame.fill = fill
+            frame.now.cuts_known = known
+            frame.now.is_cut = False
+            frame.now.is_watched = cuts is not None
+            self.show(frame)
+        finally:
+            release(&self.changing)
 
     def _know_cuts(self, uint64_t known, inner):
         """Note up to which number the cuts are known, and what they left: (low, high), counted from
@@ -293,33 +402,43 @@ cdef class ArrayState:
         cdef index_t low[MAX_NDIM]
         cdef index_t high[MAX_NDIM]
         cdef bint is_cut = False
-        cdef Frame frame
+        cdef Frame frame, past
         cdef int j
         if inner is not None:
-            for j in range(self.frame.now.layout.ndim):
+            for j in range(frame_of(self).now.layout.ndim):
                 low[j] = inner[0][j]
                 high[j] = inner[1][j]
-        frame = self.frame.copied()
-        if inner is not None:
-            for j in range(frame.now.layout.ndim):
-                frame.now.inner_low[j] = low[j]
-                frame.now.inner_high[j] = high[j]
-                is_cut |= (low[j] > -frame.now.origins[j]
-                           or high[j] < frame.now.bounds[j] - frame.now.origins[j])
-        frame.now.is_cut = is_cut
-        frame.now.cuts_known = known
-        self.show(frame)
+        acquire(&self.changing)
+        try:
+            past = self.frame         # goes when the lock is free again
+            frame = past.copied()
+            if inner is not None:
+                for j in range(frame.now.layout.ndim):
+                    frame.now.inner_low[j] = low[j]
+                    frame.now.inner_high[j] = high[j]
+                    is_cut |= (low[j] > -frame.now.origins[j]
+                               or high[j] < frame.now.bounds[j] - frame.now.origins[j])
+            frame.now.is_cut = is_cut
+            frame.now.cuts_known = known
+            self.show(frame)
+        finally:
+            release(&self.changing)
 
     def _forget_touched(self):
         """Forget which chunks have space: a growth was undone, and took some away."""
         cdef Touched fresh
-        cdef Frame frame
-        if self.frame.touched is not None:
+        cdef Frame frame, past
+        if frame_of(self).touched is not None:
             fresh = Touched()
-            frame = self.frame.copied()
-            frame.touched = fresh
-            frame.now.layout.touched = fresh.root
-            self.show(frame)
+            acquire(&self.changing)
+            try:
+                past = self.frame         # goes when the lock is free again
+                frame = past.copied()
+                frame.touched = fresh
+                frame.now.layout.touched = fresh.root
+                self.show(frame)
+            finally:
+                release(&self.changing)
 
     # -- what the array is -------------------------------------------------------------------
 
@@ -333,17 +452,17 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3), chunks=(2, 2)).axial.address((1, 0))
         2
         """
-        return self.frame.vectors
+        return frame_of(self).vectors
 
     @property
     def dtype(self):
         """Data type of the elements."""
-        return self.frame.kind
+        return frame_of(self).kind
 
     @property
     def order(self):
         """Order of the elements in a chunk: "C", "F", "Z" (Morton) or "H" (Hilbert)."""
-        return self.frame.element_order
+        return frame_of(self).element_order
 
     @property
     def shape(self):
@@ -355,18 +474,18 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3)).shape
         (4, 3)
         """
-        cdef Frame frame = self.frame
+        cdef Frame frame = frame_of(self)
         return as_tuple(frame.now.bounds, frame.now.layout.ndim)
 
     @property
     def ndim(self):
         """Number of axes."""
-        return self.frame.now.layout.ndim
+        return frame_of(self).now.layout.ndim
 
     @property
     def size(self):
         """Number of elements inside the bounds."""
-        cdef Frame frame = self.frame
+        cdef Frame frame = frame_of(self)
         cdef object size = 1
         cdef int j
         for j in range(frame.now.layout.ndim):
@@ -376,12 +495,12 @@ cdef class ArrayState:
     @property
     def itemsize(self):
         """Bytes of an element."""
-        return self.frame.now.layout.itemsize
+        return frame_of(self).now.layout.itemsize
 
     @property
     def nbytes(self):
         """Bytes of the elements inside the bounds."""
-        return self.size * self.frame.now.layout.itemsize
+        return self.size * frame_of(self).now.layout.itemsize
 
     @property
     def chunks(self):
@@ -393,18 +512,19 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3), chunks=(2, 2)).chunks
         (2, 2)
         """
-        return self.frame.chunk_shape
+        return frame_of(self).chunk_shape
 
     @property
     def chunk_bytes(self):
         """Bytes of a chunk."""
-        return self.frame.now.layout.chunk_bytes
+        return frame_of(self).now.layout.chunk_bytes
 
     @property
     def _grid_bytes(self):
         """Bytes of all chunks that the axial vectors know, also those that are not committed."""
-        cdef Frame frame = self.frame
-        return <object> product(&frame.vectors.state) * <object> frame.now.layout.chunk_bytes
+        cdef Frame frame = frame_of(self)
+        cdef axial_t room
+        return <object> product(look(frame.vectors, &room)) * <object> frame.now.layout.chunk_bytes
 
     @property
     def grid(self):
@@ -416,7 +536,7 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3), chunks=(2, 2)).grid
         (2, 2)
         """
-        cdef Frame frame = self.frame
+        cdef Frame frame = frame_of(self)
         return as_tuple(frame.now.extents, frame.now.layout.ndim)
 
     @property
@@ -433,18 +553,18 @@ cdef class ArrayState:
         >>> a.origin
         (0, 2)
         """
-        cdef Frame frame = self.frame
+        cdef Frame frame = frame_of(self)
         return as_tuple(frame.now.origins, frame.now.layout.ndim)
 
     @property
     def _frame(self):
         """The array as it is now, for who needs more than one thing of it."""
-        return self.frame
+        return frame_of(self)
 
     @property
     def _lead(self):
         """Elements of the first chunk of each axis that lie before index 0."""
-        cdef Frame frame = self.frame
+        cdef Frame frame = frame_of(self)
         cdef int j
         return tuple([
             frame.now.layout.offset[j] % frame.now.layout.chunk[j]
@@ -453,27 +573,27 @@ cdef class ArrayState:
     @property
     def closed(self):
         """True if `close` was called."""
-        return self.frame.region is None
+        return frame_of(self).region is None
 
     def __len__(self):
-        if self.frame.now.layout.ndim == 0:
+        if frame_of(self).now.layout.ndim == 0:
             raise TypeError("len() of unsized object")
-        return self.frame.now.bounds[0]
+        return frame_of(self).now.bounds[0]
 
     @property
     def _is_mapped(self):
         """True if transfers are loads and stores, and no system calls."""
-        return self.frame.now.layout.base != NULL
+        return frame_of(self).now.layout.base != NULL
 
     @property
     def _region(self):
         """The region that transfers use."""
-        return self.frame.region
+        return frame_of(self).region
 
     @property
     def _changes(self):
         """A number that differs where elements or bounds may; None where nobody can say."""
-        return None if self.lent else self.changes
+        return None if hint_of(&self.lent) else count_of(&self.changes)
 
     # -- checks ------------------------------------------------------------------------------
 
@@ -485,9 +605,24 @@ cdef class ArrayState:
         """Return the error for what would change an array that is open for reading."""
         return self.host.read_only(self, what)
 
+    cdef Region mapped_for_views(self):
+        """Take the region of views, where the engine does not map."""
+        cdef Region region
+        acquire(&self.changing)
+        region = self.view_region
+        release(&self.changing)
+        return region
+
+    cdef object listening(self):
+        """Take the log."""
+        acquire(&self.changing)
+        log = self.log
+        release(&self.changing)
+        return log
+
     cdef Frame _opened(self):
         """Take the array as it is now; it is a ClosedError where it is closed."""
-        cdef Frame frame = self.frame
+        cdef Frame frame = frame_of(self)
         if frame.region is None:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
         return frame
@@ -499,15 +634,15 @@ cdef class ArrayState:
             raise self._read_only("write to")
         if self.original is not None:
             self.original._writable()   # or it is closed, and has another writer by now
-        self.changes += 1       # whoever asks is about to write
+        add_to(&self.changes, 1)        # whoever asks is about to write
         return frame
 
     def _check_axes(self, int ndim):
         """Refuse what was made ready for another number of axes, which only ever grows."""
-        if ndim != self.frame.now.layout.ndim:
+        if ndim != frame_of(self).now.layout.ndim:
             raise ShapeError(
                 f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
-                f"has {self.frame.now.layout.ndim} axes now, and had {ndim}; make it anew")
+                f"has {frame_of(self).now.layout.ndim} axes now, and had {ndim}; make it anew")
 
 
 # -- for the room of arrays ------------------------------------------------------------------------
@@ -521,13 +656,17 @@ def hold(ArrayState self not None, ArrayState array not None):
     """
     self.original = array
     self.host = array.host
+    acquire(&array.changing)
     self.frame = array.frame
     self.users = array.users
     self.writes = array.writes
     self.view_region = array.view_region
-    self.changes = array.changes
-    self.lent = array.lent
+    self.changes = count_of(&array.changes)
+    self.lent = hint_of(&array.lent)
     self.log = array.log
+    release(&array.changing)
+    if FREE_THREADS:
+        self.now = &self.frame.now
 
 
 def verify_reads(ArrayState self not None):
@@ -541,12 +680,19 @@ def verify_reads(ArrayState self not None):
     frame.now.reads_direct = frame.now.writes_direct = False
     frame.epoch = before.epoch
     if frame.epoch is not None:
-        frame.epoch.n_users += 1
+        add_to(&frame.epoch.n_users, 1)
     self.frame = frame
+    if FREE_THREADS:
+        self.now = &frame.now       # no other thread has this array yet
+
+
+def renew_lock(ArrayState self not None):
+    """Take a fresh lock, in a forked child: a thread of the parent may have held it."""
+    make_lock(&self.changing)
 
 
 def abandon(ArrayState self not None, start):
     """Leave what lies behind `start` bytes of the file to views alone, without the file."""
-    for region in (self.frame.region, self.view_region):
+    for region in (frame_of(self).region, self.mapped_for_views()):
         if region is not None:
             region.abandon(start)

@@ -9,7 +9,7 @@ from cpython.pythread cimport (
 
 from ._copy cimport job_t, run
 from ._gather cimport QueryTables
-from ._types cimport MAX_NDIM, index_t
+from ._types cimport MAX_NDIM, index_t, take_flag
 from ._visits cimport run_visits
 
 from extarray.common.config import config
@@ -21,7 +21,7 @@ cdef class Share:
     """The share of one thread in a large transfer, which is run once, by whoever comes first."""
 
     cdef int failure
-    cdef bint is_taken
+    cdef int is_taken
     cdef PyThread_type_lock ended       # held until the share has been run
 
     def __cinit__(self):
@@ -39,9 +39,8 @@ cdef class Share:
 
     def run(self):
         """Run the share, if nobody has begun."""
-        if self.is_taken:
+        if take_flag(&self.is_taken):
             return
-        self.is_taken = True        # under the GIL: nobody else has run since the test
         with nogil:
             self.failure = self.move()
             PyThread_release_lock(self.ended)

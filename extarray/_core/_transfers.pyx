@@ -25,7 +25,9 @@ from ._visits cimport place_of_visit, query_t, run_visits
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState, Frame, Writes, frame_t
 from ._threads cimport run_pieces, run_tables, worth_threads
-from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
+from ._types cimport (
+    MAX_NDIM, acquire, add_to, ceil_div, count_of, fence, floor_div, hint_of, index_t, release, set_hint,
+)
 
 from extarray.common.config import config
 from extarray.common.errors import BoundsError, ShapeError, StorageError, TruncatedError
@@ -112,7 +114,7 @@ cdef class Transfers(ArrayState):
                 raise MemoryError(f"no memory for {total} pieces of a selection")
         try:
             prepare(
-                &job, &frame.vectors.state, &frame.now.layout, s, pieces, values.data, stride)
+                &job, frame.now.axial, &frame.now.layout, s, pieces, values.data, stride)
             job.write = write
             job.stream = size >= STREAM_BYTES
             if size < RELEASE_BYTES and frame.now.layout.base != NULL and (
@@ -313,7 +315,9 @@ cdef class Transfers(ArrayState):
                 self._transfer(frame, &s, values, False)
         else:
             if self.log is not None and not write:
-                self.log.note_query(query, frame.shape)
+                log = self.listening()
+                if log is not None:
+                    log.note_query(query, frame.shape)
             if frame.cuts is None or write:
                 self._move_points(frame, query, origin, values, write)
             else:
@@ -413,7 +417,7 @@ cdef class Transfers(ArrayState):
                 if first + WINDOW < total:
                     self._look_for_signals(True)
         finally:
-            self.writes.n_going -= 1
+            add_to(&self.writes.n_going, -1)
         return self._check_transferred(frame, failure, True)
 
     cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1:
@@ -531,12 +535,18 @@ cdef class Transfers(ArrayState):
 
     cdef int _begin_write(self, Frame frame) except -1:
         """Let the files say that checksums are in doubt, before the first write that makes it so."""
-        while not frame.sums.in_doubt:
-            frame.sums.doubt()
-        # Nobody else has run since the test; but the array may have been closed before.
-        self._writable()
-        self.writes.n_begun += 1
-        self.writes.n_going += 1
+        # It counts before it looks at the flag; who clears the flag looks at the numbers after that.  So
+        # one of the two sees what the other one has done.
+        add_to(&self.writes.n_begun, 1)
+        add_to(&self.writes.n_going, 1)
+        fence()
+        try:
+            while not frame.sums.in_doubt:
+                frame.sums.doubt()
+            self._writable()        # the array may have been closed before
+        except BaseException:
+            add_to(&self.writes.n_going, -1)
+            raise
         return 0
 
     cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
@@ -555,7 +565,7 @@ cdef class Transfers(ArrayState):
             finally:
                 self._note_box(frame, s)
         finally:
-            self.writes.n_going -= 1
+            add_to(&self.writes.n_going, -1)
 
     cdef int _note_box(self, Frame frame, const selection_t *s) except -1:
         """Note the chunks that a selection is written to."""
@@ -564,7 +574,7 @@ cdef class Transfers(ArrayState):
             return 0
         begin_walk(&w, &frame.now.layout, s)
         while True:
-            touched_set(self.writes.written.root, address_of(&frame.vectors.state, w.chunk))
+            touched_set(self.writes.written.root, address_of(frame.now.axial, w.chunk))
             if not next_chunk(&w, &frame.now.layout):
                 return 0
 
@@ -588,7 +598,7 @@ cdef class Transfers(ArrayState):
         found = addresses
         begin_walk(&w, &frame.now.layout, s)
         while i < n:
-            address = address_of(&frame.vectors.state, w.chunk)
+            address = address_of(frame.now.axial, w.chunk)
             if frame.trust.lacks(address):
                 found[i] = address
                 i += 1
@@ -614,7 +624,7 @@ cdef class Transfers(ArrayState):
         parts, edges, wholes = addresses
         begin_walk(&w, &frame.now.layout, s)
         while n_parts + n_edges + n_wholes < n:
-            address = address_of(&frame.vectors.state, w.chunk)
+            address = address_of(frame.now.axial, w.chunk)
             if frame.trust.lacks(address):
                 how = coverage(&w, &frame.now, s)
                 if how == PART:
@@ -646,7 +656,7 @@ cdef class Transfers(ArrayState):
             return 0
         begin_walk(&w, &frame.now.layout, s)
         while True:
-            n += frame.trust.lacks(address_of(&frame.vectors.state, w.chunk))
+            n += frame.trust.lacks(address_of(frame.now.axial, w.chunk))
             if not next_chunk(&w, &frame.now.layout):
                 return n
 
@@ -715,7 +725,7 @@ cdef class Transfers(ArrayState):
         cdef index_t address
         for address in addresses:
             touched_set(self.writes.written.root, address)
-        self.writes.n_going -= 1
+        add_to(&self.writes.n_going, -1)
 
     def _unverified(self, addresses):
         """Return those of chunks that are not known."""
@@ -732,7 +742,10 @@ cdef class Transfers(ArrayState):
 
     def _listen(self, log):
         """Tell a log of what is read from now on (None: nobody); return the one that was told before."""
-        before, self.log = self.log, log
+        acquire(&self.changing)
+        before = self.log
+        self.log = log
+        release(&self.changing)
         return before
 
     cdef int _tell(self, const selection_t *s) except -1:
@@ -743,7 +756,9 @@ cdef class Transfers(ArrayState):
             if s.count[j] == 0:
                 return 0
             extents.append((s.count[j] - 1) * (s.step[j] if s.step[j] > 0 else -s.step[j]) + 1)
-        self.log.note(tuple(extents))
+        log = self.listening()
+        if log is not None:
+            log.note(tuple(extents))
         return 0
 
 
@@ -824,13 +839,16 @@ cdef bint is_outside(const selection_t *s, const frame_t *now) noexcept:
 
 cdef bint looks_cold(Region region, const job_t *job, index_t size) noexcept:
     """Do `is_cold`, unless the last looks were in vain."""
-    if region.passing > 0:
-        region.passing -= 1
+    cdef int passing = hint_of(&region.passing)
+    if passing > 0:
+        set_hint(&region.passing, passing - 1)
         return False
     if is_cold(job, size):
-        region.warm = 0
+        set_hint(&region.warm, 0)
         return True
-    region.warm = region.passing = min(2 * region.warm + 1, MOST_PASSING)
+    passing = min(2 * hint_of(&region.warm) + 1, MOST_PASSING)
+    set_hint(&region.warm, passing)
+    set_hint(&region.passing, passing)
     return False
 
 
@@ -843,14 +861,17 @@ cdef bint visits_look_cold(Region region, const query_t *q, index_t size, index_
     if q.layout.fd < 0 or size < ASK_BYTES or (
             q.layout.base != NULL and size // total > q.layout.chunk_bytes // 2):
         return False
-    if region.passing > 0:
-        region.passing -= 1
+    cdef int passing = hint_of(&region.passing)
+    if passing > 0:
+        set_hint(&region.passing, passing - 1)
         return False
     for k in range(3):
         if not is_cached(q.layout.fd, place_of_visit(q, (q.n_visits - 1) * k // 2)):
-            region.warm = 0
+            set_hint(&region.warm, 0)
             return True
-    region.warm = region.passing = min(2 * region.warm + 1, MOST_PASSING)
+    passing = min(2 * hint_of(&region.warm) + 1, MOST_PASSING)
+    set_hint(&region.warm, passing)
+    set_hint(&region.passing, passing)
     return False
 
 
@@ -960,9 +981,11 @@ def quiet_number(Transfers self not None):
     could not be noted, or is not.
     """
     cdef Writes writes = self.writes
-    if writes is None or writes.n_going or writes.shown or touched_missed(writes.written.root):
+    fence()         # see `_begin_write`
+    if (writes is None or count_of(&writes.n_going) or writes.shown
+            or touched_missed(writes.written.root)):
         return None
-    return writes.n_begun
+    return count_of(&writes.n_begun)
 
 
 def take_written(Transfers self not None, index_t first, index_t limit):
@@ -978,7 +1001,8 @@ def take_written(Transfers self not None, index_t first, index_t limit):
 def note_written(Transfers self not None, const index_t[::1] addresses not None):
     """Count chunks as written."""
     self._begin_noted(addresses)
-    self.writes.n_going -= 1    # without `_end_noted`: nothing is written in between, so once is enough
+    # Without `_end_noted`: nothing is written in between, so once is enough.
+    add_to(&self.writes.n_going, -1)
 
 
 def note_shown(Transfers self not None, bint last):
@@ -986,7 +1010,8 @@ def note_shown(Transfers self not None, bint last):
 
     After the `last` time, nobody is told of what is written through them.
     """
-    if self.writes.shown:
-        note_written(self, np.fromiter(self.writes.shown, np.int64))
+    shown = self.writes.shown.copy()        # other threads add to it
+    if shown:
+        note_written(self, np.fromiter(shown, np.int64))
     if last:
         self.writes.shown.clear()

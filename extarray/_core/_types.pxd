@@ -1,4 +1,5 @@
-# Integers of the core, and the arithmetic on them that must not go wrong.
+# Integers of the core, the arithmetic on them that must not go wrong, and what threads change beside
+# each other: plain with the GIL, locks and atomics without it.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -20,6 +21,24 @@ cdef extern from *:
     """
     bint xa_mul_overflows(index_t a, index_t b, index_t *r) noexcept nogil
     bint xa_add_overflows(index_t a, index_t b, index_t *r) noexcept nogil
+
+cdef extern from "_shared.h":
+    const bint FREE_THREADS "XA_FREE_THREADS"   # there is no GIL: known to the compiler
+    ctypedef struct lock_t "xa_lock_t":
+        pass
+    void acquire "xa_lock"(lock_t *lock) noexcept
+    void release "xa_unlock"(lock_t *lock) noexcept
+    void make_lock "xa_make_lock"(lock_t *lock) noexcept
+    index_t count_of "xa_number"(const index_t *p) noexcept
+    void add_to "xa_add"(index_t *p, index_t n) noexcept
+    size_t bytes_of "xa_number"(const size_t *p) noexcept
+    void add_bytes "xa_add"(size_t *p, size_t n) noexcept
+    void *shown_at "xa_shown"(void **p) noexcept
+    void show_at "xa_show"(void **p, void *what) noexcept
+    int hint_of "xa_hint"(const int *p) noexcept
+    void set_hint "xa_set_hint"(int *p, int n) noexcept
+    bint take_flag "xa_take"(int *p) noexcept
+    void fence "xa_fence"() noexcept
 
 
 cdef inline index_t floor_div(index_t a, index_t b) noexcept nogil:

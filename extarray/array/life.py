@@ -18,7 +18,7 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray._core._history import claim
-from extarray._core._state import hold
+from extarray._core._state import hold, renew_lock
 from extarray._core._transfers import note_shown
 from extarray.array.facts import Stored, Writers
 from extarray.array.resizing import Resizable, give_back_freed
@@ -183,7 +183,9 @@ def _inherit(array: Living) -> None:
 
     Where the array has files, it is open for reading.  If what counts cannot be told it is closed.
     """
+    core: Any = array
     still = array._writers.is_still()
+    renew_lock(core)
     array._writers.make_locks()
     if not still or array.mode == "r":
         array._filling = False

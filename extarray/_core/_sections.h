@@ -1,0 +1,118 @@
+/* Sections in which a thread uses what others may replace, without counting a reference.
+ *
+ * A reference that all threads count in one place costs more than to read an element.  So each thread
+ * has a number of its own, which is odd while it is in a section; it writes to nothing that others
+ * write to.  Who has replaced something waits until all threads have left the section in which they
+ * were, if they were in one, before he lets go of what was there.  A section runs no Python and waits
+ * for nobody.  Only one module includes this: the numbers must be all in one list.
+ */
+
+#ifndef EXTARRAY_SECTIONS_H
+#define EXTARRAY_SECTIONS_H
+
+#ifdef Py_GIL_DISABLED
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define XA_LINE 128             /* no two threads' numbers are in one line of a cache */
+
+typedef struct xa_turn {
+    uint64_t number;            /* odd: in a section */
+    int in_use;                 /* by a thread that lives */
+    struct xa_turn *next;       /* never changed once it is in the list, and never freed */
+    char apart[XA_LINE - sizeof(uint64_t) - sizeof(int) - sizeof(void *)];
+} xa_turn;
+
+static xa_turn *xa_turns;
+static pthread_key_t xa_turn_key;
+static pthread_once_t xa_turns_once = PTHREAD_ONCE_INIT;
+static _Thread_local xa_turn *xa_own_turn;
+
+static void xa_end_turn(void *turn)
+{
+    xa_own_turn = NULL;
+    __atomic_store_n(&((xa_turn *) turn)->in_use, 0, __ATOMIC_RELEASE);
+}
+
+/* Of the threads of the parent, a forked child has the one that forked. */
+static void xa_forget_turns(void)
+{
+    xa_turn *turn;
+    for (turn = xa_turns; turn != NULL; turn = turn->next)
+        if (turn != xa_own_turn) {
+            turn->number = 0;
+            turn->in_use = 0;
+        }
+}
+
+static void xa_begin_turns(void)
+{
+    if (pthread_key_create(&xa_turn_key, xa_end_turn) || pthread_atfork(NULL, NULL, xa_forget_turns))
+        abort();
+}
+
+/* A number for this thread: one that an earlier thread has left, or a new one. */
+static xa_turn *xa_find_turn(void)
+{
+    xa_turn *turn;
+    int free_one;
+    pthread_once(&xa_turns_once, xa_begin_turns);
+    for (turn = __atomic_load_n(&xa_turns, __ATOMIC_ACQUIRE); turn != NULL; turn = turn->next) {
+        free_one = 0;
+        if (__atomic_compare_exchange_n(
+                &turn->in_use, &free_one, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            break;
+    }
+    if (turn == NULL) {
+        turn = calloc(1, sizeof(xa_turn));
+        if (turn == NULL)
+            abort();            /* 128 bytes: Python itself could do nothing any more */
+        turn->in_use = 1;
+        turn->next = __atomic_load_n(&xa_turns, __ATOMIC_RELAXED);
+        while (!__atomic_compare_exchange_n(
+                &xa_turns, &turn->next, turn, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) { }
+    }
+    pthread_setspecific(xa_turn_key, turn);
+    return xa_own_turn = turn;
+}
+
+static inline void xa_enter_section(void)
+{
+    xa_turn *turn = xa_own_turn;
+    if (turn == NULL)
+        turn = xa_find_turn();
+    __atomic_store_n(&turn->number, turn->number + 1, __ATOMIC_SEQ_CST);
+}
+
+static inline void xa_leave_section(void)
+{
+    xa_turn *turn = xa_own_turn;
+    __atomic_store_n(&turn->number, turn->number + 1, __ATOMIC_RELEASE);
+}
+
+/* Wait until nobody uses any more what was replaced before this call. */
+static void xa_wait_for_sections(void)
+{
+    xa_turn *turn;
+    uint64_t number;
+    int tries;
+    for (turn = __atomic_load_n(&xa_turns, __ATOMIC_SEQ_CST); turn != NULL; turn = turn->next) {
+        number = __atomic_load_n(&turn->number, __ATOMIC_SEQ_CST);
+        for (tries = 0; (number & 1) && __atomic_load_n(&turn->number, __ATOMIC_ACQUIRE) == number; tries++)
+            if (tries > 100)
+                sched_yield();
+    }
+}
+
+#else
+
+static inline void xa_enter_section(void) { }
+static inline void xa_leave_section(void) { }
+static inline void xa_wait_for_sections(void) { }
+
+#endif
+
+#endif
