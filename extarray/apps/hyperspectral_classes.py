@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError, ShapeError
 from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
-from extarray.apps.hyperspectral_endmembers import check_spectra
+from extarray.apps.hyperspectral_endmembers import spectra_given
 from extarray.apps.hyperspectral_unmixing import LARGE, Fit
 from extarray.common.extras import require
 
@@ -61,8 +61,7 @@ def sam(
     [[[0.7854, 0.0]]]
     """
     spectra = as_spectra(a, band_axis, comm, max_memory)
-    members = np.ascontiguousarray(endmembers, dtype=np.float64)
-    check_spectra(members, spectra.bands, "endmembers")
+    members = spectra_given(endmembers, spectra.bands, "endmembers")
     return spectra.image(
         lambda block: angles(spectra.read(block), members), len(members), path=path
     )
@@ -125,11 +124,17 @@ def classify(
     """
     large = 0 if method == "sam" else LARGE
     spectra = as_spectra(a, band_axis, comm, max_memory, *([large] if large else []))
-    members = np.ascontiguousarray(endmembers, dtype=np.float64)
-    check_spectra(members, spectra.bands, "endmembers")
+    members = spectra_given(endmembers, spectra.bands, "endmembers")
     labels = np.arange(1, len(members) + 1) if classes is None else np.asarray(classes)
-    if labels.shape != (len(members),) or labels.min() < 1:
-        raise ArgumentError(f"classes are {len(members)} numbers from 1, one an endmember")
+    if (
+        labels.shape != (len(members),)
+        or labels.dtype.kind not in "iu"
+        or not 1 <= labels.min() <= labels.max() <= np.iinfo(np.int32).max
+    ):
+        raise ArgumentError(
+            f"classes are {len(members)} whole numbers from 1 to {np.iinfo(np.int32).max}, one an "
+            "endmember"
+        )
     score: Callable[[Floats], Floats]
     if method == "sam":
         limit = None if threshold is None else -threshold
@@ -193,9 +198,9 @@ def match(endmembers: ArrayLike, references: ArrayLike) -> Matching:
     >>> hyperspectral.match([[0, 1], [1, 0]], [[2, 0], [0, 3]]).order.tolist()
     [1, 0]
     """
-    found = np.atleast_2d(np.asarray(endmembers, dtype=np.float64))
-    known = np.atleast_2d(np.asarray(references, dtype=np.float64))
-    check_spectra(found, known.shape[-1], "endmembers")
+    known = np.atleast_2d(references)
+    known = spectra_given(known, known.shape[-1], "references")
+    found = spectra_given(np.atleast_2d(endmembers), known.shape[1], "endmembers")
     if len(known) > len(found):
         raise ArgumentError(
             f"{len(known)} references cannot be paired with {len(found)} endmembers"

@@ -302,6 +302,8 @@ def hysime(
     """
     whole = moments(as_spectra(a, band_axis, comm, max_memory)).correlation
     bands = len(whole)
+    if not whole.any():
+        return 0
     # A regression of every band on the others needs one inverse of the whole: with P of it, the
     # coefficients for band i are -P[j, i] / P[i, i], and what is left of the bands is X @ residual.
     ridge = 1e-12 * np.trace(whole) / bands
@@ -401,9 +403,9 @@ def _project(
     return Components(mean, components, variances, spectra.image(work, len(components), path=path))
 
 
-def _number(n: int | None, most: int, of: str) -> int:
+def _number(n: Any, most: int, of: str) -> int:
     if n is None:
         return most
-    if not 1 <= n <= most:
+    if not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
         raise ArgumentError(f"there are no {n} components of {most} {of}: ask for 1 to {most}")
-    return n
+    return int(n)

@@ -20,12 +20,12 @@ __all__ = [
     "PurePixels",
     "Simplex",
     "atgp",
-    "check_spectra",
     "enlarge",
     "nfindr",
     "ppi",
     "projected",
     "purest",
+    "spectra_given",
     "vca",
     "vertices_to_begin_with",
 ]
@@ -187,14 +187,15 @@ def ppi(
     ([[4, 4]], 200)
     """
     spectra = as_spectra(a, band_axis, comm, max_memory)
+    if p is not None:
+        _check_number(p, spectra.pixels)
     if isinstance(n_skewers, (int, np.integer)):
         if n_skewers < 1:
             raise ArgumentError(f"the number of skewers must be at least 1, not {n_skewers}")
         rng = _generator(spectra, seed)
         skewers = rng.standard_normal((int(n_skewers), spectra.bands))
     else:
-        skewers = np.ascontiguousarray(n_skewers, dtype=np.float64)
-        check_spectra(skewers, spectra.bands, "skewers")
+        skewers = spectra_given(n_skewers, spectra.bands, "skewers")
     extremes = spectra.fold(
         lambda block: _extremes(spectra, block, skewers),
         _outer,
@@ -250,7 +251,7 @@ def vca(
     [[0, 5], [7, 7], [20, 1]]
     """
     spectra = as_spectra(a, band_axis, comm, max_memory)
-    _check_number(p, spectra.bands, 2)
+    _check_number(p, min(spectra.bands, spectra.pixels), 2)
     rng = _generator(spectra, seed)
     reduced, rows = _as_vca_does(spectra, p)
     found = np.zeros((p, p))
@@ -260,6 +261,10 @@ def vca(
         w = rng.random(p)
         f = w - np.linalg.pinv(found) @ (found @ w)
         best = _best(reduced, rows, partial(_along, f))
+        if best.pixel in pixels[:k]:  # then no other lies outside what these span
+            raise ArgumentError(
+                f"the spectra span {k} dimensions only: there are no {p} endmembers"
+            )
         pixels[k], found[k] = best.pixel, best.row
     return Endmembers(spectra.at(pixels), spectra.positions(pixels))
 
@@ -320,7 +325,7 @@ def nfindr(
     if init not in ("atgp", "vca", "random"):
         raise ArgumentError(f"init must be 'atgp', 'vca' or 'random', not {init!r}")
     spectra = as_spectra(a, band_axis, comm, max_memory)
-    _check_number(p, spectra.bands + 1, 2)
+    _check_number(p, min(spectra.bands + 1, spectra.pixels), 2)
     statistics = moments(spectra)
     _, directions = spectra.once(lambda: principal(statistics.covariance, p - 1))
     reduced = projected(spectra, directions, directions @ statistics.mean)
@@ -574,16 +579,21 @@ def _replace(vertices: Floats, pixels: Ints, candidates: _Candidates) -> bool:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def check_spectra(x: Floats, bands: int, what: str) -> None:
-    """Refuse what is not (n, bands), with n of at least 1, of finite numbers."""
+def spectra_given(values: ArrayLike, bands: int, what: str) -> Floats:
+    """Return spectra as float64; refuse what is not (n, bands), n at least 1, of finite numbers."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise ArgumentError(f"{what} are real numbers, not {given.dtype}")
+    x = np.ascontiguousarray(given, dtype=np.float64)
     if x.ndim != 2 or not len(x) or x.shape[1] != bands:
         raise ArgumentError(f"{what} have the shape (n, {bands}) for this scene, not {x.shape}")
     if not np.isfinite(x).all():
         raise ArgumentError(f"{what} must be finite numbers")
+    return x
 
 
-def _check_number(p: int, most: int, least: int = 1) -> None:
-    if not least <= p <= most:
+def _check_number(p: Any, most: int, least: int = 1) -> None:
+    if not isinstance(p, (int, np.integer)) or not least <= p <= most:
         raise ArgumentError(f"the number of endmembers must be from {least} to {most}, not {p}")
 
 

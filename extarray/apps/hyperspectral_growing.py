@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from extarray import ArgumentError, ClosedError, ShapeError
+from extarray import ArgumentError, AxisError, ClosedError, ShapeError
 from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra
 from extarray.apps.hyperspectral_components import Moments, moments, principal
 from extarray.apps.hyperspectral_endmembers import (
@@ -99,6 +99,8 @@ class Growing:
         if len(a.shape) != 3:
             raise ShapeError(f"a scene has three axes, not the shape {a.shape}")
         self._a, self._p, self._tolerance = a, p, tolerance
+        if not -3 <= band_axis < 3:
+            raise AxisError(band_axis, 3)
         self._axis = band_axis % 3
         self._comm = getattr(a, "comm", None) if comm is None else comm
         self._memory = max_memory

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError
 from extarray.apps.hyperspectral_blocks import Floats, as_spectra, batches
-from extarray.apps.hyperspectral_endmembers import check_spectra
+from extarray.apps.hyperspectral_endmembers import spectra_given
 from extarray.common.extras import require
 
 __all__ = ["Fit", "abundances"]
@@ -96,8 +96,7 @@ def abundances(
     [[[0.25, 0.75], [0.0, 1.0]]]
     """
     spectra = as_spectra(a, band_axis, comm, max_memory, LARGE)
-    members = np.ascontiguousarray(endmembers, dtype=np.float64)
-    check_spectra(members, spectra.bands, "endmembers")
+    members = spectra_given(endmembers, spectra.bands, "endmembers")
     fit = spectra.once(lambda: Fit.of(members, method))
     return spectra.image(lambda block: fit(spectra.read(block)), len(members), path=path)
 

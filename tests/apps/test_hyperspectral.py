@@ -182,6 +182,29 @@ class TestBlocks:
         with pytest.raises(error):
             hs.pct(a, 1, **options)
 
+    @pytest.mark.parametrize(
+        ("call", "said"),
+        [
+            (lambda a, e: hs.pct(a, 2.5), "no 2.5 components"),
+            (lambda a, e: hs.ppi(a, 10, p=0), "from 1 to"),
+            (lambda a, e: hs.nfindr(a, 2.0), "from 2 to"),
+            (lambda a, e: hs.nfindr(a[:1, :2], 4, init="random"), "from 2 to 2"),
+            (lambda a, e: hs.vca(np.ones_like(a), 3), "span 1 dimensions"),
+            (lambda a, e: hs.vca(np.zeros_like(a), 3), "span 1 dimensions"),
+            (lambda a, e: hs.abundances(a, e * 1j), "real numbers"),
+            (lambda a, e: hs.sam(a, "e"), "real numbers"),
+            (lambda a, e: hs.match(e, e * 1j), "real numbers"),
+            (lambda a, e: hs.classify(a, e, classes=[1, 2, 3.5, 4]), "whole numbers"),
+            (lambda a, e: hs.classify(a, e, classes=[1, 2, 3, 2**40]), "whole numbers"),
+        ],
+    )
+    def test_what_is_no_argument(self, made, call, said):
+        with pytest.raises(ArgumentError, match=said):
+            call(made.data, made.endmembers)
+
+    def test_a_scene_of_zeros_has_no_signal(self):
+        assert hs.hysime(np.zeros((4, 5, 3))) == 0
+
     def test_large_results_have_files_that_go_with_them(self, scene, tmp_path, monkeypatch):
         monkeypatch.setattr(hyperspectral_blocks.tempfile, "tempdir", str(tmp_path))
         scores = hs.pct(scene, 20, max_memory=LITTLE).scores
