@@ -35,7 +35,7 @@ def sections(text: str) -> dict[str, Section]:
         for line in re.findall(r"^\|(.+)\|$", body.partition("\n\n|class")[0], re.MULTILINE):
             method, *cells = line.split("|")
             if method in METHODS:
-                rows[method] = cells
+                rows.setdefault(method, cells)
         name = title.partition(":")[0]
         found[name] = Section(f"{title}:\n\n{body.strip()}", rows)
     return found
