@@ -330,6 +330,8 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
 
         def put(box: Box, values: NDArray[Any], first: int) -> None:
+            if values.dtype == stored.newbyteorder("=") != stored:  # in place: it is not kept
+                values = values.byteswap(inplace=True).view(stored)
             values = values.astype(stored, copy=False)
             write(_turned(values, turn) if is_turned else values, first * stored.itemsize)
 
