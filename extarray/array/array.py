@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
+    from extarray.common.arguments import Reported
     from extarray.common.formatting import Info
-    from extarray.common.progress import Reported
     from extarray.format.header import Header
     from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy

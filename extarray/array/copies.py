@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from extarray.array.facts import Stored
+from extarray.common.arguments import check_progress
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -24,7 +25,6 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
-from extarray.common.progress import check_progress
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.grid.order import Order
     from extarray.grid.tiles import Box

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
 
 __all__ = ["Group", "open_group", "pack", "replace_group"]
 

@@ -18,10 +18,9 @@ from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
 from extarray.array.life import check_not_held
 from extarray.array.together import together
-from extarray.common.arguments import as_axis, parse_bytes
+from extarray.common.arguments import as_axis, check_progress, parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.common.progress import check_progress
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.format.labels import Taken, attrs_of_copy, axis_names, known_dims
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.grid.order import Order
     from extarray.selection.axis_factors import AxisFactor

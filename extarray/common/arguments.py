@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -15,14 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "Reported",
     "as_axis",
     "as_int",
     "as_ints",
     "axis_named",
     "check_choice",
     "check_flag",
+    "check_progress",
     "parse_bytes",
 ]
+
+#: What `progress=` may be: whether to show it, or what is called with what is done, and all of it.
+Reported: TypeAlias = bool | Callable[[int, int], object]
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
@@ -143,3 +149,18 @@ def parse_bytes(value: int | str) -> int:
     if number < 0:
         raise ArgumentError(f"{number} is no number of bytes")
     return number
+
+
+def check_progress(value: Any) -> Reported:
+    """Return the argument `progress=`, checked.
+
+    Examples
+    --------
+    >>> check_progress(True)
+    True
+    """
+    if isinstance(value, bool) or callable(value):
+        return value  # type: ignore[no-any-return]
+    raise ArgumentTypeError(
+        f"progress must be True, False, or a function of two ints, done and total; not {value!r}"
+    )

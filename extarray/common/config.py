@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from extarray.common.arguments import as_int, check_choice, parse_bytes
+from extarray.common.arguments import as_int, check_choice, check_progress, parse_bytes
 from extarray.common.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-_CHECKS: dict[str, Callable[[Any], int | str | None]] = {
+_CHECKS: dict[str, Callable[[Any], Any]] = {
     "threads": _threads,
     "max_memory": _max_memory,
     "mapped_memory": _mapped_memory,
@@ -72,6 +72,7 @@ _CHECKS: dict[str, Callable[[Any], int | str | None]] = {
     "max_result": parse_bytes,
     "engine": partial(check_choice, name="engine", choices=ENGINES),
     "verify": partial(check_choice, name="verify", choices=VERIFICATIONS),
+    "progress": check_progress,
 }
 
 
@@ -84,6 +85,7 @@ def _from_environment() -> dict[str, Any]:
         "max_result": _half_of_memory(),
         "engine": "auto",
         "verify": "write",
+        "progress": False,
     }
     for name, variable, convert in (
         ("threads", "EXTARRAY_NUM_THREADS", int),
@@ -153,6 +155,11 @@ class Config:
         Which chunks of arrays with checksums are compared with them, once in a session, where
         ``open`` is not told: none; "write": those that are copied to another array, or written to
         in part; "read": also those that are read.  Default: "write", or ``EXTARRAY_VERIFY``.
+    progress : bool or callable
+        Whether NumPy's functions, and what else works block by block without an argument
+        `progress`, show how far they have come, on a terminal or in a notebook; or a function,
+        which is called with the bytes that are done, and with those in all, on any thread.  An
+        operation in several passes begins anew with each.  Default: False.
 
     Examples
     --------

@@ -7,36 +7,19 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from extarray.common.errors import ArgumentTypeError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
-__all__ = ["Progress", "Reported", "check_progress", "say"]
+    from extarray.common.arguments import Reported
 
-#: What `progress=` may be: whether to show it, or what is called with what is done, and all of it.
-Reported: TypeAlias = bool | Callable[[int, int], object]
-
-
-def check_progress(value: Any) -> Reported:
-    """Return the argument `progress=`, checked.
-
-    Examples
-    --------
-    >>> check_progress(True)
-    True
-    """
-    if isinstance(value, bool) or callable(value):
-        return value  # type: ignore[no-any-return]
-    raise ArgumentTypeError(
-        f"progress must be True, False, or a function of two ints, done and total; not {value!r}"
-    )
+__all__ = ["Progress", "say"]
 
 
 class Progress:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
+from extarray.common.arguments import check_progress
 from extarray.common.errors import ClosedError, LossyWarning
-from extarray.common.progress import Progress, check_progress
+from extarray.common.progress import Progress
 from extarray.format.values import to_json
 from extarray.formats.files import of_library, part_of
 from extarray.formats.hdf5 import HDF5
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.formats.description import Description
     from extarray.formats.template import Into
     from extarray.formats.transfer import Format

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 

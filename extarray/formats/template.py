@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import SupportsIndex
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.formats.description import Description
     from extarray.formats.transfer import Sink, Source
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.creation import filled
-from extarray.common.arguments import check_flag
+from extarray.common.arguments import check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
-from extarray.common.progress import Progress, check_progress
+from extarray.common.progress import Progress
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.formats.description import Description
     from extarray.grid.tiles import Box
 

@@ -7,9 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from extarray.common.arguments import check_flag
+from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ArgumentError, FormatError
-from extarray.common.progress import check_progress
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.packing import check_packed
 from extarray.maintenance.repair import Repair
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
 
 __all__ = ["check"]
 

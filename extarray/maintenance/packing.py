@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 
 from extarray._core._history import record_at
-from extarray.common.arguments import check_flag
+from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import (
     ArgumentTypeError,
     ChecksumError,
@@ -29,7 +29,7 @@ from extarray.common.errors import (
     FormatError,
     StorageError,
 )
-from extarray.common.progress import Progress, check_progress
+from extarray.common.progress import Progress
 from extarray.format.archive import (
     ATTRS_NAME,
     Member,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from extarray._core._axial import Axial
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
     from extarray.storage.store import Present

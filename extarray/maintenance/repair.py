@@ -41,7 +41,7 @@ from extarray.storage.checksums import SUMS_AT_ONCE, Sums, read_table
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.maintenance.salvage import Salvage
 
 __all__ = ["Repair"]

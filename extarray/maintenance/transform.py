@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.common.progress import Reported
+    from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.storage.file_store import FileStore
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
+from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.grid.tiles import BLOCK_BYTES
@@ -14,7 +16,7 @@ from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import SaidOnce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
     from typing import Protocol
 
     import numpy as np
@@ -74,6 +76,9 @@ __all__ = [
 #: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
 #: shows them in this order; None: in another one, -1: no axis, but one index.
 Line = tuple[int, int, int, "int | None"]
+
+
+_later = LazyImports({"extarray.common.progress": "Progress"})
 
 
 class Source(ElementAccess):
@@ -221,7 +226,10 @@ def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -
     work and is raised here.
     """
     n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
-    with SaidOnce():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(SaidOnce())
+        if config.progress is not False:
+            boxes = stack.enter_context(contextlib.closing(_reported(boxes, nbytes)))
         if n_threads > 1:
             _share(work, boxes, n_threads)
             return
@@ -248,6 +256,15 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
             passing.add(_about_bytes(task[1]))
 
     run_together([share] * n_threads, stopped.set)
+
+
+def _reported(boxes: Iterable[Box], nbytes: int) -> Generator[Box, None, None]:
+    """Yield the boxes, and tell of their share of all bytes once the next one is asked for."""
+    every = list(boxes)
+    with _later.Progress(nbytes, "compute", config.progress) as progress:
+        for number, box in enumerate(every, start=1):
+            yield box
+            progress.add(nbytes * number // len(every) - progress.done)
 
 
 def _about_bytes(box: Box) -> int:

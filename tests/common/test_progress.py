@@ -69,6 +69,56 @@ class TestJobs:
                 assert ("100%" in sys.stderr.getvalue()) is shown
 
 
+COMPUTED = {
+    "sum": lambda a: a.sum(),
+    "mean": lambda a: a.mean(axis=1),
+    "median": lambda a: np.median(a, axis=0),
+    "in place": lambda a: np.add(a, 1, out=a),
+    "cumsum": lambda a: np.cumsum(a, axis=0),
+}
+
+
+@pytest.mark.parametrize("compute", COMPUTED.values(), ids=COMPUTED)
+@pytest.mark.parametrize("threads", [1, 2])
+class TestComputations:
+    def test_a_function_of_the_settings_is_told(self, tmp_path, compute, threads, monkeypatch):
+        monkeypatch.setattr(limits, "streamed_bytes", 1)
+        told = []
+        with array_of(tmp_path) as a:
+            expected = compute(a.read())
+            with xa.config.set(threads=threads, progress=lambda *n: told.append(n)):
+                found = compute(a)
+            np.testing.assert_allclose(np.asarray(found), expected)
+        assert told
+        assert told[-1][0] == told[-1][1] > 0
+        assert told == sorted(told)
+
+    def test_its_error_ends_the_work(self, tmp_path, compute, threads, monkeypatch):
+        monkeypatch.setattr(limits, "streamed_bytes", 1)
+
+        def stop(done, total):
+            raise ZeroDivisionError
+
+        settings = xa.config.set(threads=threads, progress=stop)
+        with array_of(tmp_path) as a, settings, pytest.raises(ZeroDivisionError):
+            compute(a)
+
+    def test_a_bar_is_shown_where_it_is_asked_for(self, tmp_path, compute, threads, monkeypatch):
+        monkeypatch.setattr(limits, "progress_interval", 0)
+        monkeypatch.setattr(limits, "streamed_bytes", 1)
+        with array_of(tmp_path) as a:
+            for shown in (False, True):
+                monkeypatch.setattr(sys, "stderr", Terminal())
+                with xa.config.set(threads=threads, progress=shown):
+                    compute(a)
+                assert ("100%" in sys.stderr.getvalue()) is shown
+
+
+def test_a_setting_that_tells_nobody_is_refused():
+    with pytest.raises(xa.ArgumentTypeError, match="progress"):
+        xa.config.set(progress=3)
+
+
 def test_what_is_read_from_a_file_is_told(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(100.0))
     told = []
