@@ -2,9 +2,9 @@
 
     PYTHON_GIL=0 python benchmarks/free_threads.py [--rounds N] [--seconds S]
 
-With the GIL the figure is about 1, whatever the machine: one thread waits for the other.  Without it
-two cores that nobody else uses give up to 2.  NumPy's own array is measured beside ours, as what the
-interpreter leaves over.  One thread and two take turns; a row has the best round of each.
+With the GIL the figure is about 1, whatever the machine: one thread waits for the other.  Without
+it two cores that nobody else uses give up to 2.  NumPy's own array is measured beside ours, as what
+the interpreter leaves over.  One thread and two take turns; a row has the best round of each.
 """
 
 from __future__ import annotations
