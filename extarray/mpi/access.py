@@ -16,7 +16,7 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.mpi import windows
-from extarray.mpi.patches import Hyperslab, Section, as_points, numbers
+from extarray.mpi.patches import Plan, Section, as_points, numbers
 from extarray.mpi.requests import as_elements, as_item, scaled, spread
 from extarray.mpi.runtime import check_rank
 from extarray.mpi.zones import as_index
@@ -164,8 +164,7 @@ class OneSidedAccess:
         >>> g.locate_region((slice(3, 8), 0))  # doctest: +SKIP
         [(0, (slice(3, 5, 1), slice(0, 1, 1))), (2, (slice(5, 8, 1), slice(0, 1, 1)))]
         """
-        box = self._box(selection)
-        return list(self._window.layout.owners(box))
+        return list(self._window.layout.owners(self._plan(selection).box))
 
     def access(self, ghosts: bool = False) -> NDArray[Any]:
         """Return the zone of this rank, without a copy.
@@ -242,13 +241,14 @@ class OneSidedAccess:
         return self._get(selection, out, testable=True)
 
     def _get(self, selection: Any, out: NDArray[Any] | None, testable: bool = False) -> Request:
-        box = self._box(selection)
+        plan = self._plan(selection)
+        shape = plan.box.shape
         if out is None:
-            return self._read(box, np.empty(box.shape, self.dtype), testable)
-        result = self._as_out(out, box.shape)
+            return self._read(plan, np.empty(shape, self.dtype), testable)
+        result = self._as_out(out, shape)
         if np.may_share_memory(result, self._window.own):  # of what is still to be read
-            return self._read(box, np.empty(box.shape, self.dtype), testable, into=result)
-        return self._read(box, result, testable)
+            return self._read(plan, np.empty(shape, self.dtype), testable, into=result)
+        return self._read(plan, result, testable)
 
     def _begin(self, section: Section) -> Callable[[], NDArray[Any]]:
         """Begin to read a section; the call that this gives waits for its values.
@@ -271,12 +271,12 @@ class OneSidedAccess:
 
     def _read(
         self,
-        box: Hyperslab,
+        plan: Plan,
         values: NDArray[Any],
         testable: bool = False,
         into: NDArray[Any] | None = None,
     ) -> Request:
-        """Begin to read a box to an array, and in the end to another one where it is given."""
+        """Begin to read a selection to an array, and in the end to another where it is given."""
 
         def result() -> NDArray[Any]:
             if into is None:
@@ -284,8 +284,7 @@ class OneSidedAccess:
             into[...] = values
             return into
 
-        patches = self._window.layout.patches(box)
-        return windows.get(self._window, patches, box.view(values), result, testable)
+        return windows.get(self._window, plan.patches, plan.view(values), result, testable)
 
     def put(self, selection: Any, values: ArrayLike) -> None:
         """Write to a selection, one-sided.
@@ -325,9 +324,9 @@ class OneSidedAccess:
         return self._put(selection, values, testable=True)
 
     def _put(self, selection: Any, values: ArrayLike, testable: bool = False) -> Request:
-        box = self._box(selection)
-        block = box.view(self._values(as_elements(values, self.dtype), box.shape))
-        return windows.put(self._window, self._window.layout.patches(box), block, testable)
+        plan = self._plan(selection)
+        block = plan.view(self._values(as_elements(values, self.dtype), plan.box.shape))
+        return windows.put(self._window, plan.patches, block, testable)
 
     def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
         """Add to a selection, one-sided: ``g[selection] += alpha * values``, element by element.
@@ -379,9 +378,9 @@ class OneSidedAccess:
     def _accumulate(
         self, selection: Any, values: ArrayLike, alpha: Any, testable: bool = False
     ) -> Request:
-        box = self._box(selection)
-        block = box.view(self._values(scaled(values, alpha, self.dtype), box.shape))
-        return windows.accumulate(self._window, self._window.layout.patches(box), block, testable)
+        plan = self._plan(selection)
+        block = plan.view(self._values(scaled(values, alpha, self.dtype), plan.box.shape))
+        return windows.accumulate(self._window, plan.patches, block, testable)
 
     def gather(self, indices: ArrayLike) -> NDArray[Any]:
         """Read a list of elements, one-sided.
@@ -494,10 +493,10 @@ class OneSidedAccess:
         --------
         >>> task = g.read_inc((0, 0))  # doctest: +SKIP
         """
-        box = self._box(index)
-        if box.shape:
+        plan = self._plan(index)
+        if plan.box.shape:
             raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
-        (patch,) = self._window.layout.patches(box)
+        (patch,) = plan.patches
         windows.number_of(self.dtype)
         return windows.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
 
@@ -505,9 +504,9 @@ class OneSidedAccess:
         if not self._is_open:
             raise ClosedError("the global array was destroyed; create another one")
 
-    def _box(self, selection: Any) -> Hyperslab:
+    def _plan(self, selection: Any) -> Plan:
         self._check()
-        return Hyperslab.of(selection, self.shape, self.dtype)
+        return self._window.layout.plan(selection)
 
     def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """Check where to read to."""

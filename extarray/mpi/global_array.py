@@ -402,7 +402,7 @@ class GlobalArray(Collectives):
             (zone,) = layout.zones.of(self.comm.rank)
             boxes = ghost_boxes(zone, self.shape, self.ghosts, goes_on)
             # Straight to where they belong: nobody reads from there.
-            for request in [self._read(self._box(box), own[place]) for box, place in boxes]:
+            for request in [self._read(self._plan(box), own[place]) for box, place in boxes]:
                 request.wait()
         self._window.sync()
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Hyperslab",
     "Patch",
+    "Plan",
     "Runs",
     "Section",
     "ZoneLayout",
@@ -271,6 +272,40 @@ class Patch(NamedTuple):
     local: Any  # in the values of the selection: a tuple of slices, or an array
 
 
+class Plan(NamedTuple):
+    """A selection of a global array: the hyperslab that it is, and the patches of that."""
+
+    box: Hyperslab
+    patches: list[Patch]
+    is_plain: bool  # values of its shape have an axis for each of the array, forwards
+
+    def view(self, values: NDArray[Any]) -> NDArray[Any]:
+        """View values of the shape of the selection with one axis for each of the array."""
+        return values if self.is_plain else self.box.view(values)
+
+
+# Plans that are kept for the next call with the same selection, and patches of one.
+_MOST_PLANS = 256
+_MOST_PATCHES = 64
+
+
+def _key_of(selection: Any) -> tuple[Any, ...] | None:
+    """Return what two selections of integers and slices have in common if they are equal."""
+    key: list[Any] = []
+    for item in selection if type(selection) is tuple else (selection,):
+        if type(item) is slice:
+            bounds = item.start, item.stop, item.step
+            for n in bounds:
+                if n is not None and type(n) is not int:  # 1.0 and True are equal to 1
+                    return None
+            key.append(bounds)
+        elif type(item) is int:
+            key.append(item)
+        else:
+            return None
+    return tuple(key)
+
+
 class Runs(NamedTuple):
     """A hyperslab in the memory of a rank, as runs of elements."""
 
@@ -329,6 +364,7 @@ class ZoneLayout:
             )
         self.zones, self.shape = zones, zones.high
         self.dtype, self.ghosts = dtype, ghosts
+        self._plans: dict[tuple[Any, ...], Plan] = {}
         self._axes = [_AxisLayout(zones, j, width) for j, width in enumerate(ghosts)]
         self._n_places = math.prod(zones.process_grid)
 
@@ -367,6 +403,20 @@ class ZoneLayout:
     def _around(self, own: Index) -> Index:
         """Return the widths of the ghosts of a rank: a rank without elements has none."""
         return self.ghosts if all(own) else (0,) * len(self.ghosts)
+
+    def plan(self, selection: Any) -> Plan:
+        """Return the plan of a selection, which takes as long to make as to move some kilobytes."""
+        key = _key_of(selection)
+        plan = None if key is None else self._plans.get(key)
+        if plan is None:
+            box = Hyperslab.of(selection, self.shape, self.dtype)
+            is_plain = box.shape == box.extents and _BACKWARDS not in box.flips
+            plan = Plan(box, list(self.patches(box)), is_plain)
+            if key is not None and len(plan.patches) <= _MOST_PATCHES:
+                if len(self._plans) >= _MOST_PLANS:
+                    self._plans.clear()
+                self._plans[key] = plan
+        return plan
 
     def patches(self, box: Hyperslab) -> Iterator[Patch]:
         """Yield the parts of a hyperslab, block by block, at a cost of O(patches)."""

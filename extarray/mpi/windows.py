@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -257,19 +257,45 @@ def _start(
         place, length, loops = window.layout.runs(patch)
         if not loops:
             return call(origin, patch.rank, (place, length * unit, base))
-        made = [base.Create_hvector(loops[-1][0], length * unit, loops[-1][1])]
-        for n, distance in reversed(loops[:-1]):
-            made.append(made[-1].Create_hvector(n, 1, distance))
+        target = _strided(window.layout.dtype, number is not None, length * unit, tuple(loops))
     else:
         place = 0
-        made = [base.Create_hindexed_block(unit, window.layout.displacements(patch))]
-    try:
-        made[-1].Commit()
-        return call(origin, patch.rank, (place, 1, made[-1]))
-    finally:
-        # MPI keeps what it needs of them.
-        for datatype in made:
-            datatype.Free()
+        places = window.layout.displacements(patch)
+        target = _Committed([base.Create_hindexed_block(unit, places)])
+    return call(origin, patch.rank, (place, 1, target.datatype))
+
+
+class _Committed:
+    """A type of MPI that can be used, until this object goes: MPI keeps what it needs longer.
+
+    It is the last of those `made`, each of which consists of the one before.
+    """
+
+    __slots__ = ("_is_finalized", "datatype")
+
+    def __init__(self, made: list[Any]) -> None:
+        self._is_finalized = library().Is_finalized
+        *parts, self.datatype = made
+        self.datatype.Commit()
+        for part in parts:
+            part.Free()
+
+    def __del__(self) -> None:
+        if not self._is_finalized():
+            self.datatype.Free()
+
+
+# To make one takes longer than to move some kilobytes, and patches of one form are many.
+@lru_cache(maxsize=256)
+def _strided(
+    dtype: np.dtype[Any], is_number: bool, length: int, loops: tuple[tuple[int, int], ...]
+) -> _Committed:
+    """Return the type of runs of so many words, or numbers, in loops as of `Runs`."""
+    base = number_of(dtype) if is_number else _words_of(dtype.itemsize)[0]
+    made = [base.Create_hvector(loops[-1][0], length, loops[-1][1])]
+    for n, distance in reversed(loops[:-1]):
+        made.append(made[-1].Create_hvector(n, 1, distance))
+    return _Committed(made)
 
 
 def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:

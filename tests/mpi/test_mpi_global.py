@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from mpirun import Launcher
 from zoning import distributions
 
+from extarray.common.errors import SelectionError
 from extarray.mpi.patches import Hyperslab, Section, ZoneLayout, ghost_boxes, steps_between
-from extarray.mpi.zones import Zones
+from extarray.mpi.zones import Distribution, Zones
 from extarray.storage import lock
 from extarray.storage.filesystem import File
 
@@ -120,6 +121,31 @@ def memories(layout, ranks, model):
             own[place] = model[zone]
         assert own.all()  # zones side by side leave no room
     return found
+
+
+@given(layouts())
+def test_a_plan_is_kept_for_the_same_selection(case):
+    layout, _, key = case
+    plan = layout.plan(key)
+    assert plan.box == Hyperslab.of(key, layout.shape, layout.dtype)
+    assert plan.patches == list(layout.patches(plan.box))
+    assert layout.plan((*key,)) is plan
+    values = np.arange(np.prod(plan.box.shape, dtype=int)).reshape(plan.box.shape)
+    np.testing.assert_array_equal(plan.view(values), plan.box.view(values))
+
+
+def test_no_plan_is_taken_for_what_is_no_selection():
+    """1.0 and True are equal to 1, and are no index of a slice or an array of booleans."""
+    zero = (0, 0)
+    zones = Zones(Distribution("block", (1, 1), None), zero, (4, 6), zero, (2, 2), 2)
+    layout = ZoneLayout(zones, np.dtype("f8"), zero)
+    layout.plan((1, slice(1, 3)))
+    with pytest.raises(TypeError):
+        layout.plan((1, slice(1.0, 3)))
+    with pytest.raises(IndexError):
+        layout.plan((1.0, slice(1, 3)))
+    with pytest.raises(SelectionError):
+        layout.plan((True, slice(1, 3)))
 
 
 @given(layouts())
