@@ -488,15 +488,23 @@ def replay_log(
     ((4, 5), 2)
     """
     cdef History self
+    cdef Py_ssize_t ndim = len(grid), j
+    cdef index_t least = 0
     # The initial segment is a growth of axis 0 from nothing.
-    if (axes.shape[0] == 0 or axes[0] != 0 or sides[0] != 0 or grids.shape[1] != len(grid)
-            or any(n < 0 for n in grids[0]) or (len(grid) > 0 and grids[0, 0] != 0)):
+    if (axes.shape[0] == 0 or axes[0] != 0 or sides.shape[0] == 0 or sides[0] != 0
+            or grids.shape[0] == 0 or grids.shape[1] != ndim or (ndim > 0 and grids[0, 0] != 0)):
+        raise CorruptError("the growth log does not begin with the initial segment")
+    first = []
+    for j in range(ndim):
+        first.append(grids[0, j])
+        least = min(least, grids[0, j])
+    if least < 0:
         raise CorruptError("the growth log does not begin with the initial segment")
     try:
-        self = kind.__new__(kind, [grids[0, j] for j in range(len(grid))])
+        self = kind.__new__(kind, first)
     except LimitError as error:
         raise CorruptError(f"the growth log is no history of growth: {error}") from None
-    replay_more(self, axes[1:], sides[1:], grids[1:], grid)
+    add_segments(self, axes[1:], sides[1:], grids[1:], grid)
     return self
 
 
@@ -516,6 +524,13 @@ def replay_more(
     >>> history.grid
     (4, 5)
     """
+    add_segments(self, axes, sides, grids, grid)
+
+
+cdef int add_segments(
+    History self, const uint8_t[:] axes, const uint8_t[:] sides, const index_t[:, :] grids, grid
+) except -1:
+    """Do `replay_more`."""
     cdef axial_t *s = &self.state
     cdef index_t extents[MAX_NDIM]      # of the grid, before and after
     cdef index_t last_grid[MAX_NDIM]

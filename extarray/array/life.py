@@ -10,8 +10,8 @@ import contextlib
 import errno
 import functools
 import operator
+import os
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from uuid import uuid4
 
 import numpy as np
 
@@ -168,7 +168,7 @@ def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Wri
     """Put a new array on an open store; its writers get along by a policy."""
     array._store = store
     array._writers = writers
-    array._handle = uuid4().hex
+    array._handle = os.urandom(16).hex()
     array._filling = False
     array._serve(_HOST)
     take_layout(array, axial)

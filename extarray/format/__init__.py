@@ -34,7 +34,7 @@ From the top down; each module uses some of those below it, and none above:
 ``_superblock``
     The bytes of a superblock, which every commit writes.
 ``_crc``
-    CRC-32C.
+    CRC-32C; the growth log as it lies in a file, read and checked at once.
 
 May use: common.
 """

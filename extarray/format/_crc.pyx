@@ -1,14 +1,17 @@
-"""CRC-32C (Castagnoli), the checksum of every part of the metadata."""
+"""CRC-32C (Castagnoli), the checksum of every part of the metadata; and the growth log, read by it."""
 
 import os
 
 import numpy as np
 
 from libc.errno cimport EINTR, EIO, errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 from posix.types cimport off_t
 from posix.unistd cimport pread
+
+from extarray.common.errors import CorruptError
 
 cdef extern from "_crc.h":
     ctypedef uint32_t (*xa_crc_function)(uint32_t, const uint8_t *, size_t) noexcept nogil
@@ -22,7 +25,12 @@ cdef xa_crc_function update = xa_crc_best()
 cdef xa_first_wrong_function first_wrong = xa_first_wrong_best()
 
 cdef enum:
-    PIECE = 1 << 18         # bytes that are read at once
+    PIECE = 1 << 18         # bytes that are read at once, and checked while they are in the caches
+    # The growth log.
+    FIRST_EXTENT = 8        # records; each extent has twice as many as the one before
+    HEAD_BYTES = 16         # before the records of an extent: the next one, a checksum, zeros
+    NEXT_BYTES = 8
+    SIDE_AT = 4             # of a record, behind its checksum
 
 
 def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
@@ -194,3 +202,126 @@ def crc32c_bytewise(const uint8_t[::1] data not None):
     if data.shape[0] == 0:
         return 0
     return <uint32_t> ~xa_crc_bytewise(~<uint32_t> 0, &data[0], data.shape[0])
+
+
+# -- the growth log as it lies in a file, read and checked at once ------------------------------------
+
+
+def read_log(
+    int fd, int64_t start, int64_t length, const uint8_t[::1] uuid not None, known,
+    uint8_t[::1] data not None, Py_ssize_t size, int64_t first
+):
+    """Read records of the growth log, from number `first` on, with the extents up to them.
+
+    Parameters
+    ----------
+    fd : int
+    start, length : int
+        Where in the file the metadata begin, and their bytes.
+    uuid : buffer of bytes
+        Checksums cover it.
+    known : sequence of int
+        Offsets of extents, in the metadata: at least that of the first.
+    data : buffer of bytes
+        Takes the records, behind the room for the head of an extent.
+    size : int
+        Bytes of a record.
+    first : int
+
+    Returns
+    -------
+    list of int
+        Offsets of the extents.
+
+    Raises
+    ------
+    CorruptError
+        Less of the log is there, or whole.
+    OSError
+    """
+    cdef int64_t n = (data.shape[0] - HEAD_BYTES) // size, stop = first + n
+    cdef int64_t before = 0, capacity = FIRST_EXTENT       # records before an extent, and in it
+    cdef int64_t low, high, at, some, offset, following
+    cdef Py_ssize_t number = 0, extra, wrong
+    cdef uint32_t crc = checksum(&uuid[0], uuid.shape[0], 0)
+    cdef uint8_t head[HEAD_BYTES]
+    cdef uint8_t spared[HEAD_BYTES]
+    cdef uint8_t *place
+    cdef bint has_head
+    extents = list(known)
+    while before < stop:
+        offset = extents[number]
+        low = max(first, before)
+        high = min(stop, before + capacity)
+        has_head = low == before and low < high
+        at = low
+        while at < high:
+            some = min(high - at, max(PIECE // size, 1))
+            place = &data[HEAD_BYTES] + (at - first) * size
+            # The head comes with the records behind it, for a moment in place of others.
+            extra = HEAD_BYTES if at == before else 0
+            memcpy(spared, place - HEAD_BYTES, HEAD_BYTES)
+            read_all(
+                fd, place - extra, some * size + extra,
+                start + offset + HEAD_BYTES - extra + (at - before) * size, start + length)
+            if extra:
+                memcpy(head, place - HEAD_BYTES, HEAD_BYTES)
+                memcpy(place - HEAD_BYTES, spared, HEAD_BYTES)
+            wrong = first_wrong(place, size, some, size, crc)
+            if wrong < some:
+                raise CorruptError(f"record {at + wrong} of the growth log is damaged")
+            if has_unknown_kind(place, size, some):
+                raise CorruptError("the growth log has a record of an unknown kind")
+            at += some
+        before += capacity
+        capacity *= 2
+        number += 1
+        if before < stop and number == len(extents):
+            if not has_head:
+                read_all(fd, head, HEAD_BYTES, start + offset, start + length)
+            if little(head + NEXT_BYTES, 4) != checksum(head, NEXT_BYTES, crc):
+                raise CorruptError("the growth log is damaged: the head of an extent")
+            following = <int64_t> little(head, NEXT_BYTES)
+            if not 0 < following < length:
+                raise CorruptError("the growth log is shorter than the superblock says")
+            extents.append(following)
+    return extents
+
+
+cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t end) except -1:
+    """Read n bytes of a file that ends at `end`, whatever follows there."""
+    cdef ssize_t done
+    cdef int failure
+    if n > end - offset:
+        raise CorruptError("the growth log is cut off")
+    while n > 0:
+        with nogil:
+            done = pread(fd, target, n, <off_t> offset)
+            failure = errno
+        if done > 0:
+            target += done
+            offset += done
+            n -= done
+        elif done == 0:
+            raise CorruptError("the growth log is cut off")
+        elif failure != EINTR:
+            raise OSError(failure, os.strerror(failure))
+    return 0
+
+
+cdef bint has_unknown_kind(const uint8_t *record, Py_ssize_t size, int64_t n) noexcept nogil:
+    """Tell whether a record is of neither the end nor the start of an axis."""
+    cdef uint8_t sides = 0
+    cdef int64_t i
+    for i in range(n):
+        sides |= record[i * size + SIDE_AT]
+    return sides > 1
+
+
+cdef uint64_t little(const uint8_t *at, int n) noexcept nogil:
+    """Return a number of n bytes, little-endian."""
+    cdef uint64_t number = 0
+    cdef int i
+    for i in range(n):
+        number |= <uint64_t> at[i] << (8 * i)
+    return number

@@ -102,6 +102,8 @@ def check_attrs(blob: bytes) -> str:
         A ValueError: no JSON object, one that is nested too deeply to be read, or one with values
         that could not be written again.
     """
+    if blob == b"{}":  # of most arrays
+        return "{}"
     try:
         text = blob.decode()
         values = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)

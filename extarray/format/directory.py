@@ -61,7 +61,9 @@ def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind
     What is cut off, or damaged, or not possible in a file of this length, is left out: a block is
     on the disk before its entry is.
     """
-    found = {}
+    found: dict[BlockKind, int] = {}
+    if not data.strip(b"\0"):  # as of most arrays
+        return found
     for kind in BlockKind:
         entry = data[ENTRY_BYTES * kind : ENTRY_BYTES * (kind + 1)]
         if len(entry) < ENTRY_BYTES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import reprlib
 import warnings
@@ -153,12 +154,18 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
     dtype('uint16')
     """
     try:
-        return check_dtype(_decoded(value, 0))
+        return _of_type_string(value) if isinstance(value, str) else check_dtype(_decoded(value, 0))
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         problem = str(error)
     raise FormatError(
         f"the data type {reprlib.repr(value)} is not known on this machine: {problem}"
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _of_type_string(value: str) -> np.dtype[Any]:
+    """Return the data type, without parts that could be given other names, of a type string."""
+    return check_dtype(_decoded(value, 0))
 
 
 def _decoded(value: Any, depth: int) -> np.dtype[Any]:

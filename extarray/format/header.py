@@ -196,7 +196,7 @@ def decode_header(data: bytes) -> Header:
     if (
         dtype.itemsize != itemsize
         or ndim > 32
-        or any(n < 1 for n in chunks)
+        or min(chunks, default=1) < 1
         or header.order not in _ORDERS
         or header.chunk_bytes >= 2**63
     ):

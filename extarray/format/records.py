@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from extarray.common.errors import CorruptError
-from extarray.format._crc import crc32c, crc32c_first_wrong
+from extarray.format._crc import crc32c, crc32c_first_wrong, read_log
 from extarray.format.constants import CHECKSUM
 
 __all__ = [
     "EXTENT_HEAD_BYTES",
     "check_records",
-    "decode_extent_head",
     "decode_records",
     "encode_extent_head",
     "encode_record",
     "extent_capacity",
     "extent_of_record",
+    "read_log",
     "record_bytes",
 ]
 
@@ -67,7 +67,7 @@ def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
 def decode_records(
     rows: np.ndarray[Any, Any],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return axes, sides and grids of records that `check_records` has seen: views of the rows."""
+    """Return axes, sides and grids of records that were checked: views of the rows."""
     records = _as_records(rows)
     return records["axis"], records["side"], records["grid"]
 
@@ -96,13 +96,3 @@ def extent_of_record(number: int) -> int:
 def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
     """Return the 16 bytes before the records of an extent: where the next is, or 0 for none."""
     return _EXTENT_HEAD.pack(next_offset, crc32c(uuid + struct.pack("<Q", next_offset)), 0)
-
-
-def decode_extent_head(data: bytes, uuid: bytes) -> int:
-    """Return the offset of the next extent, 0 where there is none."""
-    if len(data) < _EXTENT_HEAD.size:
-        raise CorruptError("the growth log is cut off")
-    next_offset, crc, _ = _EXTENT_HEAD.unpack_from(data)
-    if crc32c(uuid + struct.pack("<Q", next_offset)) != crc:
-        raise CorruptError("the growth log is damaged: the head of an extent")
-    return int(next_offset)

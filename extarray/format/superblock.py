@@ -109,7 +109,7 @@ def latest_sequence(data: bytes, places: Sequence[int]) -> int:
 
     They stand at places in the data.  0 where nothing was written; past the end there is nothing.
     """
-    return max(int.from_bytes(data[at + 8 : at + 16], "little") for at in places)
+    return max([int.from_bytes(data[at + 8 : at + 16], "little") for at in places])
 
 
 def attrs_location(data: bytes) -> tuple[int, int, int]:
@@ -126,15 +126,14 @@ def attrs_location(data: bytes) -> tuple[int, int, int]:
 def values_fit(block: Superblock, header: Header) -> bool:
     """Tell whether the numbers of a superblock agree: bounds, grid, and bytes of the chunks."""
     n_chunks = math.prod(block.grid)
-    return (
-        n_chunks * header.chunk_bytes == block.data_bytes < LIMIT
-        and block.n_segments >= 1
-        and all(n >= 0 for n in (*block.shape, *block.offset))
-        and all(
-            b + n <= g * c < LIMIT
-            for b, n, g, c in zip(block.offset, block.shape, block.grid, header.chunks, strict=True)
-        )
-    )
+    if n_chunks * header.chunk_bytes != block.data_bytes or block.data_bytes >= LIMIT:
+        return False
+    if block.n_segments < 1 or min(block.shape + block.offset, default=0) < 0:
+        return False
+    for b, n, g, c in zip(block.offset, block.shape, block.grid, header.chunks, strict=True):
+        if not b + n <= g * c < LIMIT:
+            return False
+    return True
 
 
 def regions_fit(
@@ -150,10 +149,9 @@ def regions_fit(
     checksums.  `others`, offsets and lengths, must lie apart as well, and may lie behind what the
     superblock knows.
     """
-    size = record_bytes(header.ndim)
+    first = extent_capacity(0) * record_bytes(header.ndim)
     regions = [
-        (offset, EXTENT_HEAD_BYTES + extent_capacity(number) * size)
-        for number, offset in enumerate(extents)
+        (offset, EXTENT_HEAD_BYTES + (first << number)) for number, offset in enumerate(extents)
     ]
     regions += [(offset, 4 * sums_capacity(number)) for number, offset in enumerate(sums)]
     regions.append((block.attrs_offset, block.attrs_capacity))
@@ -164,5 +162,5 @@ def regions_fit(
         if offset < free:
             return False
         free = offset + length
-    last = max(offset + length for offset, length in regions)
+    last = max([offset + length for offset, length in regions])
     return last <= block.end <= LAST_END and block.attrs_bytes <= block.attrs_capacity

@@ -227,10 +227,11 @@ def resolve_path(path: Any) -> Path:
             raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
     if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} names no file")
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError as error:
-        raise ArgumentError(f"path {path!r} names no file: {error}") from None
+    if not text.isascii():
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError as error:
+            raise ArgumentError(f"path {path!r} names no file: {error}") from None
     return Path(text)
 
 
@@ -245,8 +246,8 @@ def absolute_names(path: Path) -> tuple[str, str]:
     Raise MissingError where the path is relative to a working folder that is gone.
     """
     with family("no folder for '{}'", path):
-        metadata, principal = map(os.path.abspath, file_names(path))
-    return metadata, principal
+        stem = os.path.abspath(path)
+    return f"{stem}.xmd", f"{stem}.xta"
 
 
 def real_name(name: str) -> str:
@@ -291,18 +292,26 @@ def create_beside(fresh: str, name: str) -> File:
     return file
 
 
-@contextlib.contextmanager
-def family(what: str, path: object) -> Iterator[None]:
-    """Turn the system's errors into the family's.
+class family:  # noqa: N801 -- as a function, of which it takes the place in with statements
+    """A block in which the system's errors become the family's.
 
     `what` says what was asked, and what to do; the path belongs in place of ``{}``.
     """
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise storage_error(error, what, path) from error
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, what: str, path: object) -> None:
+        self._what = what
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        if kind is not None and isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise storage_error(error, self._what, self._path) from error
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:

@@ -135,7 +135,8 @@ def check_timeout(timeout: Any) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not issubclass(type(timeout), Real):
+    kind = type(timeout)
+    if kind not in (int, float) and (kind is bool or not issubclass(kind, Real)):
         raise ArgumentTypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
     if not timeout >= 0:
         raise ArgumentError(f"timeout must be at least 0 seconds, not {timeout!r}")

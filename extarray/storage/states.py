@@ -42,13 +42,12 @@ from extarray.format.groups import Pending, decode_pending
 from extarray.format.header import Header
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
-    check_records,
-    decode_extent_head,
     decode_records,
     encode_extent_head,
     encode_record,
     extent_capacity,
     extent_of_record,
+    read_log,
     record_bytes,
 )
 from extarray.format.superblock import (
@@ -79,9 +78,6 @@ ATTEMPTS = 100
 # Places of the two pending states, and the length of what tells their numbers.
 _PENDING_OFFSETS = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
-
-# Bytes of records that are checked at a time.
-CHECKED_BYTES = 1 << 20
 
 # Axes, sides and grids of records.
 Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
@@ -418,39 +414,18 @@ def read_records(
 
     Of the `known` extents none needs reading.  Raise CorruptError where less of the log is whole.
     """
-    uuid, size = header.uuid, record_bytes(header.ndim)
-    length = file.length
+    size, length = record_bytes(header.ndim), file.length
     if stop < first or (stop - first) * size > length:
         raise CorruptError("the growth log is shorter than the superblock says")
     # Address space and no more, as yet: what is no log fails its checksum before much is read.
-    checked = first
     try:
-        data = np.empty((stop - first) * size, np.uint8)
+        data = np.empty(EXTENT_HEAD_BYTES + (stop - first) * size, np.uint8)
     except MemoryError:
         raise CorruptError("the growth log is longer than memory") from None
-    place, records = memoryview(data), data.reshape(-1, size)
-    extents = list(known) or [header.first_extent]
-    before = number = 0  # records in the extents before this one; number of this one
-    while before < stop:
-        if number == len(extents):
-            following = decode_extent_head(file.read(EXTENT_HEAD_BYTES, extents[-1]), uuid)
-            if not 0 < following < length:
-                raise CorruptError("the growth log is shorter than the superblock says")
-            extents.append(following)
-        capacity = extent_capacity(number)
-        low, high = max(first, before), min(stop, before + capacity)
-        if low < high:
-            offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
-            part = place[(low - first) * size : (high - first) * size]
-            if file.read_into(part, offset) < len(part):
-                raise CorruptError("the growth log is cut off")
-            if (high - checked) * size > CHECKED_BYTES:
-                check_records(records[checked - first : high - first], uuid, checked)
-                checked = high
-        before += capacity
-        number += 1
-    check_records(records[checked - first :], uuid, checked)
-    return decode_records(records), extents
+    known = known or [header.first_extent]
+    with file as fd:
+        extents = read_log(fd, file.start, length, header.uuid, known, data, size, first)
+    return decode_records(data[EXTENT_HEAD_BYTES:].reshape(-1, size)), extents
 
 
 def append_records(
