@@ -279,7 +279,8 @@ cdef class ArrayCore(Transfers):
 
         Notes
         -----
-        The bytes of the selected elements are written and no others.
+        The bytes of the selected elements are written and no others, if anybody else may write.  With
+        the engine "pread", the one writer of an array may write back what lies between them.
 
         Examples
         --------
@@ -575,6 +576,8 @@ cdef class ArrayCore(Transfers):
             owner.region = region = self._mapped(frame, (address + 1) * size)
             lends = self.host.lends(self)
             writable &= lends
+            if writable and frame.sieve is not None:
+                frame.sieve.stop()      # what is stored through the view must not be written over
         if frame.sums is not None and lends:
             self.writes.shown.add(address)
             note_written(self, np.array([address]))

@@ -1,8 +1,8 @@
 # A transfer: the outer product of pieces of axes, between chunks and the user's memory.
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t
 
-from ._file cimport ahead_t
+from ._file cimport ahead_t, sieve_t
 from ._vectors cimport axial_t
 from ._mapping cimport touched_t
 from ._selection cimport selection_t
@@ -36,6 +36,7 @@ cdef struct layout_t:
     char *blocks                        # ... and for whole chunks here and there
     int fd                              # -1: anonymous memory
     index_t start                       # where in the file the chunks begin
+    sieve_t *sieve                      # NULL: there are other writers, or stores to a mapping
     touched_t *touched                  # NULL: stores may go through the mapping at once
     bint sparse
     bint hollow                         # a load from a hole may find no space, too
@@ -45,6 +46,7 @@ cdef struct job_t:
     layout_t layout
     const axial_t *axial
     bint write
+    bint sieves                         # it has the leave of the layout's sieve
     bint is_new                         # what is written has no pages in the system's cache yet
     bint stream
     ahead_t *ahead                      # NULL: elements are moved; else the file is asked for them
@@ -75,9 +77,14 @@ cdef enum:
     PIECE = 1 << 18
     # The part of a chunk that is staged at once, about the second-level cache; and the largest pages.
     STAGE = 1 << 21
-    # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
+    # Reading all from the first to the last byte is cheaper than many calls, within these bounds.
     GAP_FACTOR = 8
     GAP_BYTES = 1 << 16
+    # Reading what lies between two runs is cheaper than a call more, up to this.
+    READ_BYTES = 1 << 12
+    # Moving less than this between two elements, in and out, is cheaper than a call more.  No page
+    # is written that has none of the elements: a hole stays one.
+    SIEVE_BYTES = 1 << 12
 
 
 cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil
@@ -87,6 +94,10 @@ cdef int32_t split_axis(
 ) noexcept nogil
 cdef int move_bytes(
     const layout_t *L, char *memory, index_t n, index_t offset, bint write) noexcept nogil
+cdef int move_marked(
+    const layout_t *L, char *memory, const uint8_t *marks, index_t n, index_t offset, index_t gap,
+    bint write, bint gaps_only) noexcept nogil
+cdef bint saves_calls(const job_t *job) noexcept nogil
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil
 cdef void copy_block(

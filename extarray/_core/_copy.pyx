@@ -8,7 +8,8 @@ one owner and one set of coefficients serve the whole box.
 Two engines move the bytes of a chunk.  Through the mapping, a transfer is a copy of a strided
 block.  Through `pread` and `pwrite`, a part of a chunk is moved as the runs of bytes that it is
 made of.  Writes touch the bytes of the elements written and no others, so writers of disjoint
-elements never harm each other, inside one chunk too.
+elements never harm each other, inside one chunk too.  But where a writer is alone, a part whose
+elements lie close together is read with what lies between them, and written back as one.
 
 More than 600 lines, as all that a transfer calls for every part of a chunk is one unit, in which the
 compiler inlines it.
@@ -20,7 +21,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
-from ._file cimport ask_for, ask_for_block
+from ._file cimport ask_for, ask_for_block, lock_chunk, sieving_is_over, unlock_chunk
 from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
@@ -54,6 +55,8 @@ cdef enum:
     FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
+    # So many runs that are written together are worth reading what lies between them.
+    MANY_RUNS = 4
     # What the system is asked to read or write at once: some refuse 2 GiB.
     MOST_AT_ONCE = 1 << 30
 
@@ -112,6 +115,7 @@ cdef int prepare(
     job.axial = axial
     job.user = user
     job.write = False
+    job.sieves = False
     job.is_new = False
     job.stream = False
     job.ahead = NULL
@@ -205,12 +209,29 @@ cdef int slowest_axis(const job_t *job, const index_t *count) noexcept nogil:
     return -1
 
 
+cdef bint is_joined(
+    const layout_t *L, const index_t *stride, const index_t *count, index_t gap, index_t factor
+) noexcept nogil:
+    """Tell whether no gap between elements of a part has more bytes than `gap`, or than `factor` times
+    what lies on one side of it."""
+    cdef index_t inner = L.itemsize
+    cdef int i, j
+    for i in range(L.ndim):
+        j = L.fast_to_slow[i]
+        if count[j] > 1:
+            if stride[j] - inner > max(gap, factor * inner):
+                return False
+            inner += (count[j] - 1) * stride[j]
+    return True
+
+
 cdef int file_part(
     const job_t *job, worker_t *w, index_t offset, char *user, const index_t *stride, index_t *count
 ) noexcept nogil:
     """Move a part of a chunk from or to the file; `offset` is that of its first element.
 
-    It is read with what lies between its elements, where that is little, and written run by run.
+    It is moved with what lies between its elements, where that is little; but it is written run by
+    run if there are other writers.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
@@ -218,25 +239,33 @@ cdef int file_part(
     cdef index_t limit = PIECE if job.write and L.base == NULL else STAGE
     cdef index_t n, i = 0, m = 1
     cdef int axis = slowest_axis(job, count), failure = 0
-    cdef bint is_dense = span == size
+    cdef bint is_dense = span == size, joined = is_dense
     cdef char *stage
     if axis < 0 or (is_dense and (span <= limit or not job.write) and is_run(job, count)):
         # One run on both sides.
         return move_bytes(L, user, size, offset, job.write)
-    if span <= limit and (is_dense or (
-            not job.write and (span <= GAP_BYTES or span <= GAP_FACTOR * size))):
+    if not is_dense:
+        if not job.write:
+            joined = is_joined(L, stride, count, READ_BYTES, 1)
+        elif job.sieves:
+            joined = is_joined(L, stride, count, SIEVE_BYTES - 1, 0)
+    if span <= limit and joined:
         stage = stage_of(w, span)
         if stage == NULL:
             return ENOMEM
         if job.write:
+            if not is_dense:
+                failure = move_bytes(L, stage, span, offset, False)
+                if failure:
+                    return failure
             xa_copy_block(stage, stride, user, job.user_stride, count, L.ndim, L.itemsize, False)
         failure = move_bytes(L, stage, span, offset, job.write)
         if failure == 0 and not job.write:
             xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
         return failure
     n = count[axis]
-    if is_dense or not job.write:
-        m = step_that_fits(span, n, size, limit)
+    if joined:
+        m = max(1, n // ceil_div(span, limit))
     while i < n and failure == 0:
         count[axis] = min(m, n - i)
         failure = file_part(
@@ -246,12 +275,32 @@ cdef int file_part(
     return failure
 
 
-cdef index_t step_that_fits(index_t span, index_t n, index_t size, index_t limit) noexcept nogil:
-    """Return how many indices of the slowest axis to take at once: as the limit allows, or one at a time
-    where most bytes between them are not wanted."""
-    if span > GAP_FACTOR * size and span > GAP_BYTES:
-        return 1
-    return max(1, n // ceil_div(span, limit))
+cdef bint saves_calls(const job_t *job) noexcept nogil:
+    """Tell whether a write takes far fewer calls if it may write back what lies between its elements,
+    as the parts show that are largest along each axis."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t inner = L.itemsize, n_runs = 1, n_calls = 1, stride, most
+    cdef bint is_dense = True, joined = True
+    cdef int i, j
+    cdef int32_t p
+    if L.place != NULL:
+        return True
+    for i in range(L.ndim):
+        j = L.fast_to_slow[i]
+        most = 1
+        for p in range(min(job.n_pieces[j], 2)):
+            most = max(most, job.pieces[j][p].count)
+        if most == 1:
+            continue
+        stride = L.stride[j] * job.step[j]
+        is_dense &= stride == inner
+        joined &= stride - inner < SIEVE_BYTES
+        inner += (most - 1) * stride
+        if not is_dense:
+            n_runs *= most
+        if not joined:
+            n_calls *= most
+    return n_runs >= MANY_RUNS * n_calls
 
 
 cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
@@ -323,8 +372,8 @@ cdef int permuted_part(
     cdef const layout_t *L = &job.layout
     cdef char *stage = stage_of(w, L.chunk_bytes)
     cdef uint8_t *marks
-    cdef index_t n = L.chunk_bytes // L.itemsize, i, run_start
-    cdef int failure
+    cdef index_t n = L.chunk_bytes // L.itemsize, gap = 0
+    cdef int failure = 0
     if stage == NULL:
         return ENOMEM
     if not job.write:
@@ -332,26 +381,48 @@ cdef int permuted_part(
         if failure == 0:
             permute(job, stage, user, first, count, NULL)
         return failure
-    # Only the places of the elements given may be written: run by run of them.
-    marks = <uint8_t *> calloc(n + 1, 1)
+    # Only the places of the elements given may be written, if there are other writers.
+    marks = <uint8_t *> calloc(n, 1)
     if marks == NULL:
         return ENOMEM
     permute(job, stage, user, first, count, marks)
-    permute(job, stage, user, first, count, NULL)
-    failure = 0
-    run_start = -1
-    for i in range(n + 1):
-        if marks[i]:
-            if run_start < 0:
-                run_start = i
-        elif run_start >= 0:
-            failure = move_bytes(
-                L, stage + run_start * L.itemsize, (i - run_start) * L.itemsize,
-                offset + run_start * L.itemsize, True)
-            run_start = -1
-            if failure:
-                break
+    if job.sieves:
+        gap = (SIEVE_BYTES - 1) // L.itemsize
+        failure = move_marked(L, stage, marks, n, offset, gap, False, True)
+    if failure == 0:
+        permute(job, stage, user, first, count, NULL)
+        failure = move_marked(L, stage, marks, n, offset, gap, True, False)
     free(marks)
+    return failure
+
+
+cdef int move_marked(
+    const layout_t *L, char *memory, const uint8_t *marks, index_t n, index_t offset, index_t gap,
+    bint write, bint gaps_only
+) noexcept nogil:
+    """Read or write the runs of marked elements, of `n` that begin at an offset of the file; runs at
+    most `gap` elements apart are one.  With `gaps_only` those are left out that have no gap."""
+    cdef index_t size = L.itemsize, first = 0, stop, i, most = max(PIECE // size, <index_t> 1)
+    cdef int failure = 0
+    cdef bint has_gap
+    while failure == 0:
+        while first < n and not marks[first]:
+            first += 1
+        if first == n:
+            break
+        stop = i = first + 1
+        has_gap = False
+        while i < n and i - stop <= gap:
+            i += 1
+            if marks[i - 1]:
+                has_gap |= i - stop > 1
+                stop = i
+        if write:
+            stop = min(stop, first + most)
+        if has_gap or not gaps_only:
+            failure = move_bytes(
+                L, memory + first * size, (stop - first) * size, offset + first * size, write)
+        first = stop
     return failure
 
 
@@ -517,6 +588,28 @@ cdef void ask_for_part(
             job.ahead, L.start + offset + at, L.fast_to_slow, stride, count, L.ndim, L.itemsize)
 
 
+cdef int locked_part(
+    const job_t *job, worker_t *w, index_t address, index_t at, char *user, const index_t *stride,
+    const index_t *first, index_t *count
+) noexcept nogil:
+    """Write a part of a chunk while no other thread writes to the chunk."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t offset = address * L.chunk_bytes
+    cdef job_t own
+    cdef int failure
+    lock_chunk(L.sieve, address)
+    if job.sieves and sieving_is_over(L.sieve):
+        own = job[0]
+        own.sieves = False
+        job = &own
+    if L.place != NULL:
+        failure = permuted_part(job, w, offset, user, first, count)
+    else:
+        failure = file_part(job, w, offset + at, user, stride, count)
+    unlock_chunk(L.sieve, address)
+    return failure
+
+
 cdef int transfer_part(
     const job_t *job, worker_t *w, index_t address, index_t at, char *user,
     const index_t *stride, const index_t *first, index_t *count
@@ -546,6 +639,8 @@ cdef int transfer_part(
             base = L.pages
     failure = reach(L, address, job.write)
     if failure == THROUGH_FILE:
+        if job.write and L.sieve != NULL:
+            return locked_part(job, w, address, at, user, stride, first, count)
         if L.place != NULL:
             return permuted_part(job, w, offset, user, first, count)
         return file_part(job, w, offset + at, user, stride, count)

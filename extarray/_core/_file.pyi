@@ -1,7 +1,9 @@
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, final
 
 from typing_extensions import Buffer, disjoint_base
+
+SIEVE_BYTE: Final[int]
 
 def file_system_of(fd: int) -> int: ...
 
@@ -36,3 +38,15 @@ class FileCore:
     def write_back_ends(self, start: int, stop: int, wait: bool) -> None: ...
     @property
     def file_system(self) -> int: ...
+
+@final
+class Sieve:
+    def __new__(cls) -> Self: ...
+    def stop(self) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

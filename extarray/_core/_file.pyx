@@ -35,6 +35,11 @@ cdef extern from "_system.h":
     long xa_filesystem(int fd) noexcept
     bint xa_is_cached(int fd, off_t offset) noexcept nogil
     void xa_ask_for(int fd, off_t offset, off_t length) noexcept nogil
+    void xa_sieve_init(sieve_t *sieve) noexcept nogil
+    bint xa_begin_sieving(sieve_t *sieve, int fd, int64_t byte) noexcept nogil
+    void xa_end_sieving(sieve_t *sieve, int fd, int64_t byte) noexcept nogil
+    void xa_stop_sieving(sieve_t *sieve) noexcept nogil
+    int XA_CHUNK_LOCKS
     int _SC_PAGESIZE
     long sysconf(int name) nogil
 
@@ -297,6 +302,57 @@ cdef int bring(int fd, off_t offset, off_t length) noexcept nogil:
 
 cdef int exceeds(int fd, off_t offset, off_t length) noexcept nogil:
     return xa_exceeds_disk(fd, length)
+
+
+# -- what lies between elements --------------------------------------------------------------------
+
+#: The byte of ``.xta`` that a writer locks as long as it writes what lies between elements; the next
+#: one is that of writers of elements.  There are no such bytes to be read.
+SIEVE_BYTE = (1 << 62) - 2
+
+cdef int64_t LEAVE_AT = SIEVE_BYTE
+
+
+@cython.final
+cdef class Sieve:
+    """Leave to write elements together with what lies between them, which is read before.
+
+    The writer that has a file alone has it; writers that share never do (I9).  A transfer takes it
+    from `begin_sieving` to `end_sieving`, and does not get it while a process has the file open that
+    writes elements beside this one, nor after `stop`.  Whoever has this object locks each chunk that
+    it writes to, with the leave or without: so what other threads write to the chunk stays.
+
+    As a context manager it locks all chunks.
+    """
+
+    def __cinit__(self):
+        xa_sieve_init(&self.state)
+
+    def stop(self):
+        """Give no leave from now on: others may store to the chunks when this returns."""
+        with nogil:
+            xa_stop_sieving(&self.state)
+
+    def __enter__(self):
+        cdef int i
+        with nogil:
+            for i in range(XA_CHUNK_LOCKS):
+                lock_chunk(&self.state, i)
+
+    def __exit__(self, *error):
+        cdef int i
+        for i in range(XA_CHUNK_LOCKS):
+            unlock_chunk(&self.state, i)
+
+
+cdef bint begin_sieving(sieve_t *sieve, int fd) noexcept nogil:
+    """Take the leave of a sieve for a transfer to its file, if it is given."""
+    return xa_begin_sieving(sieve, fd, LEAVE_AT)
+
+
+cdef void end_sieving(sieve_t *sieve, int fd) noexcept nogil:
+    """Give the leave back."""
+    xa_end_sieving(sieve, fd, LEAVE_AT)
 
 
 # -- what will be read -----------------------------------------------------------------------------

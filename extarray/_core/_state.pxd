@@ -8,6 +8,7 @@ from libc.stdint cimport uint64_t
 
 from ._axial cimport Axial
 from ._copy cimport layout_t
+from ._file cimport Sieve
 from ._mapping cimport Counter, Epoch, Region, Touched, Users, touched_get
 from ._types cimport FREE_THREADS, MAX_NDIM, index_t, lock_t
 from ._vectors cimport axial_t
@@ -68,6 +69,7 @@ cdef class Frame:
     cdef Counter cuts
     cdef object fill            # one element, where there is a counter
     cdef object sums            # where chunks have checksums; else None
+    cdef Sieve sieve            # of the one writer, where the engine does not map; else None
     cdef Trust trust            # where there are some by which chunks can be verified; else None
     cdef object __weakref__
 

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from extarray._core._axial import Axial
+from extarray._core._file import Sieve
 from extarray._core._mapping import Counter, Region, Users
 from extarray.common.errors import ExtArrayError, ReadOnlyError
 
@@ -133,6 +134,7 @@ class ArrayState:
         users: Users | None = None,
         trust: Trust | None = None,
         verifies: bool = False,
+        sieve: Sieve | None = None,
     ) -> None: ...
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
     @property

@@ -16,6 +16,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdlib cimport free, malloc
 
 from ._axial cimport Axial
+from ._file cimport Sieve
 from ._history cimport look
 from ._vectors cimport START, axial_t, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Users, join
@@ -74,6 +75,7 @@ cdef class Frame:
         copy.cuts = self.cuts
         copy.fill = self.fill
         copy.sums = self.sums
+        copy.sieve = self.sieve
         copy.trust = self.trust
         return copy
 
@@ -257,6 +259,7 @@ cdef class ArrayState:
             layout.base = frame.now.layout.base
             layout.pages = frame.now.layout.pages
             layout.blocks = frame.now.layout.blocks
+            layout.sieve = frame.now.layout.sieve
             layout.fd = frame.now.layout.fd
             layout.start = frame.now.layout.start
             layout.sparse = frame.now.layout.sparse
@@ -296,13 +299,13 @@ cdef class ArrayState:
 
     def _attach(
         self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
-        Users users=None, Trust trust=None, bint verifies=False
+        Users users=None, Trust trust=None, bint verifies=False, Sieve sieve=None
     ):
         """Take the region that holds the chunks (None: closed), and what keeps their checksums.
 
         `users` are those of the chunks, which a store asks for before it gives any back.  Chunks that
         `trust` does not know are verified before they are written to in part; if it `verifies`, also
-        before they are read.
+        before they are read.  `sieve` is that of the one writer, if there is one.
         """
         cdef Touched touched = Touched()
         cdef Writes writes = Writes()
@@ -330,6 +333,8 @@ cdef class ArrayState:
             if frame.now.is_writable and region.fd >= 0 and frame.touched is None:
                 frame.touched = touched
             frame.now.layout.touched = frame.touched.root if frame.touched is not None else NULL
+            frame.sieve = sieve if frame.now.is_writable and frame.now.layout.base == NULL else None
+            frame.now.layout.sieve = NULL if frame.sieve is None else &frame.sieve.state
             frame.trust = trust
             frame.now.verifies = verifies and trust is not None
             frame.now.reads_direct = (

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -131,4 +133,88 @@ static inline int xa_lengthen(int fd, off_t offset, off_t length) {
 #endif
 }
 
+/* Leave to write back what lies between elements (see `Sieve`): a lock for some of the chunks each, and
+ * how many transfers of this process use the leave. */
+#define XA_CHUNK_LOCKS 64
+typedef struct {
+    pthread_mutex_t chunk[XA_CHUNK_LOCKS];
+    pthread_mutex_t counting;
+    int n_users;
+    int is_over;
+} xa_sieve;
+
+static inline void xa_sieve_init(xa_sieve *s) {
+    for (int i = 0; i < XA_CHUNK_LOCKS; i++) pthread_mutex_init(&s->chunk[i], NULL);
+    pthread_mutex_init(&s->counting, NULL);
+    s->n_users = 0;
+    s->is_over = 0;
+}
+
+static inline int xa_is_over(xa_sieve *s) { return __atomic_load_n(&s->is_over, __ATOMIC_SEQ_CST); }
+
+static inline void xa_lock_chunk(xa_sieve *s, int64_t address) {
+    pthread_mutex_lock(&s->chunk[(uint64_t) address % XA_CHUNK_LOCKS]);
+}
+static inline void xa_unlock_chunk(xa_sieve *s, int64_t address) {
+    pthread_mutex_unlock(&s->chunk[(uint64_t) address % XA_CHUNK_LOCKS]);
+}
+
+/* A writer has the leave while it locks one byte of the file, and nobody shares the lock on the next:
+ * who writes elements beside it locks that one first, and then waits until the first is free. */
+#if defined(F_OFD_SETLK)
+static inline int xa_lock_byte(int fd, int command, int kind, int64_t byte) {
+    struct flock range;
+    memset(&range, 0, sizeof range);
+    range.l_type = (short) kind;
+    range.l_whence = SEEK_SET;
+    range.l_start = byte;
+    range.l_len = 1;
+    return fcntl(fd, command, &range) ? -1 : range.l_type;
+}
+static inline int xa_take_leave(int fd, int64_t byte) {
+    return xa_lock_byte(fd, F_OFD_SETLK, F_WRLCK, byte) >= 0;
+}
+static inline int xa_is_alone(int fd, int64_t byte) {
+    return xa_lock_byte(fd, F_OFD_GETLK, F_WRLCK, byte + 1) == F_UNLCK;
+}
+static inline void xa_drop_leave(int fd, int64_t byte) {
+    if (xa_lock_byte(fd, F_OFD_SETLK, F_UNLCK, byte) < 0)  /* others wait for it */
+        (void) xa_lock_byte(fd, F_OFD_SETLK, F_UNLCK, byte);
+}
+#else
+static inline int xa_take_leave(int fd, int64_t byte) {
+    (void) byte;
+    return flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+static inline int xa_is_alone(int fd, int64_t byte) { (void) fd; (void) byte; return 1; }
+static inline void xa_drop_leave(int fd, int64_t byte) { (void) byte; (void) flock(fd, LOCK_UN); }
+#endif
+
+/* Whether the leave is given, until `xa_end_sieving`. */
+static inline void xa_end_sieving(xa_sieve *s, int fd, int64_t byte) {
+    pthread_mutex_lock(&s->counting);
+    if (--s->n_users == 0) xa_drop_leave(fd, byte);
+    pthread_mutex_unlock(&s->counting);
+}
+static inline int xa_begin_sieving(xa_sieve *s, int fd, int64_t byte) {
+    int given;
+    pthread_mutex_lock(&s->counting);
+    given = !xa_is_over(s) && (s->n_users > 0 || xa_take_leave(fd, byte));
+    if (given && !xa_is_alone(fd, byte)) {
+        if (s->n_users == 0) xa_drop_leave(fd, byte);
+        given = 0;
+    }
+    s->n_users += given;
+    pthread_mutex_unlock(&s->counting);
+    return given;
+}
+
+/* Give no leave any more, and wait for what is between a read and its write. */
+static inline void xa_stop_sieving(xa_sieve *s) {
+    __atomic_store_n(&s->is_over, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < XA_CHUNK_LOCKS; i++) {
+        pthread_mutex_lock(&s->chunk[i]);
+        pthread_mutex_unlock(&s->chunk[i]);
+    }
+}
 #endif

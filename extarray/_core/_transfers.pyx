@@ -16,9 +16,11 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._file cimport ahead_t, end_asking, is_cached
+from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
-from ._copy cimport GAP_BYTES, STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
+from ._copy cimport (
+    READ_BYTES, STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run, saves_calls,
+)
 from ._gather cimport QueryTables
 from ._mapping cimport Region, touched_missed, touched_set, touched_take
 from ._visits cimport place_of_visit, query_t, run_visits
@@ -65,6 +67,7 @@ cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
 # nobody asked for, and reading all in one is no faster.
 cdef index_t SCATTERED_BYTES = 1 << 16
 cdef index_t AHEAD_BYTES = 1 << 26          # of chunks on the disk that are asked for at a time
+cdef index_t MANY_ITEMS = 8                 # of a visit, on average: fewer are written one by one
 cdef index_t PAGE_BYTES = 1 << 12           # what is brought of a visit, at least
 cdef index_t ASK_BYTES = 1 << 10            # below this, to look at the cache costs more than it gives
 cdef int MOST_PASSING = 31                  # reads between two looks
@@ -179,7 +182,10 @@ cdef class Transfers(ArrayState):
         frame.vectors.pin(&state)
         job.axial = &state
         try:
-            if not job.write and size >= ASK_BYTES and looks_cold(frame.region, job, size):
+            if job.write:
+                if job.layout.sieve != NULL and saves_calls(job):
+                    job.sieves = begin_sieving(job.layout.sieve, job.layout.fd)
+            elif size >= ASK_BYTES and looks_cold(frame.region, job, size):
                 return self._run_cold(job, zeros, size)
             if size > PART_BYTES:
                 return self._run_parts(job, zeros, job.n_pieces)
@@ -189,6 +195,8 @@ cdef class Transfers(ArrayState):
                 failure = run(job, NULL, NULL)
             return failure
         finally:
+            if job.sieves:
+                end_sieving(job.layout.sieve, job.layout.fd)
             frame.vectors.unpin()
 
     cdef int _run_cold(self, job_t *job, const int *zeros, index_t size) except -1:
@@ -371,8 +379,9 @@ cdef class Transfers(ArrayState):
         if query.size < frame.now.file_bytes // SCATTERED_BYTES:
             q.layout.base = q.layout.pages
         q.write = write
+        q.sieves = False
         q.ahead = NULL
-        q.gap = GAP_BYTES
+        q.gap = READ_BYTES
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
             tables.add(factor, (<object> values).strides)
@@ -422,17 +431,26 @@ cdef class Transfers(ArrayState):
 
     cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1:
         """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a job."""
+        cdef query_t *q = &tables.query
         cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
-        cdef index_t n = tables.query.n_visits, parts = ceil_div(n, most), i, first, stop
+        cdef index_t n = q.n_visits, parts = ceil_div(n, most), i, first, stop
         cdef int failure = 0
-        for i in range(parts):
-            if i:
-                self._look_for_signals(tables.query.write)
-            first = i * n // parts
-            stop = (i + 1) * n // parts
-            failure = run_tables(tables, first, stop, worth_threads(min(size, (stop - first) * each)))
-            if failure:
-                break
+        if q.write and q.layout.sieve != NULL and each > MANY_ITEMS * q.size:
+            q.sieves = begin_sieving(q.layout.sieve, q.layout.fd)
+        try:
+            for i in range(parts):
+                if i:
+                    self._look_for_signals(q.write)
+                first = i * n // parts
+                stop = (i + 1) * n // parts
+                failure = run_tables(
+                    tables, first, stop, worth_threads(min(size, (stop - first) * each)))
+                if failure:
+                    break
+        finally:
+            if q.sieves:
+                end_sieving(q.layout.sieve, q.layout.fd)
+                q.sieves = False
         return failure
 
     cdef int _run_cold_visits(self, QueryTables tables, index_t size, index_t total) except -1:
@@ -446,7 +464,6 @@ cdef class Transfers(ArrayState):
         ahead.fd = q.layout.fd
         ahead.start = ahead.stop = 0
         ahead.brings_blocks = False
-        q.gap = PAGE_BYTES
         if q.layout.base != NULL:
             q.layout.base = q.layout.pages
         for i in range(parts + 1):

@@ -51,6 +51,7 @@ cdef struct query_t:
     index_t stage_limit         # bytes of a chunk that may be staged
     index_t gap                 # bytes between elements that are read with them, at most
     bint write, stream
+    bint sieves                 # it has the leave of the layout's sieve
     ahead_t *ahead              # NULL: elements are moved; else the file is asked for them
     # Visits to chunks, by address: the numbers of the combinations of parts.
     index_t n_visits

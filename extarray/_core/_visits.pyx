@@ -2,7 +2,7 @@
 
 In a visit the factors become loops, and the innermost one a block copy or a walk along a list: in
 memory, or by pread and pwrite.  Writes touch the bytes of the elements selected, or of one field of
-them, and no others.
+them, and no others, but for those of a writer that has leave to write back what lies between them.
 """
 
 from libc.errno cimport ENOMEM
@@ -10,11 +10,11 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from ._file cimport ask_for
+from ._file cimport ask_for, lock_chunk, sieving_is_over, unlock_chunk
 from ._vectors cimport address_of
 from ._copy cimport (
-    GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, reach,
-    stage_of, worker_t,
+    GAP_FACTOR, SIEVE_BYTES, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, move_marked,
+    reach, stage_of, worker_t,
 )
 from ._types cimport MAX_NDIM, index_t
 
@@ -188,7 +188,11 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
         v.chunk = L.base + v.place_in_file + q.offset
         return through_memory(&v, at, user)
     if failure == THROUGH_FILE:
-        return through_file(&v, w, at, user)
+        if not q.write or L.sieve == NULL:
+            return through_file(&v, w, at, user, False)
+        lock_chunk(L.sieve, address)
+        failure = through_file(&v, w, at, user, q.sieves and not sieving_is_over(L.sieve))
+        unlock_chunk(L.sieve, address)
     return failure
 
 
@@ -317,13 +321,16 @@ cdef void reach_of(const visit_t *v, index_t *low, index_t *high) noexcept nogil
         high[0] += most
 
 
-cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept nogil:
-    """Move a part of a chunk by pread and pwrite."""
+cdef int through_file(
+    visit_t *v, worker_t *w, index_t at, char *user, bint sieves
+) noexcept nogil:
+    """Move a part of a chunk by pread and pwrite; if it `sieves`, with what lies between its elements."""
     cdef const query_t *q = v.query
     cdef const layout_t *L = &q.layout
-    cdef index_t items = 1, low, high, span
-    cdef int k, failure
+    cdef index_t items = 1, low, high, span, n, gap
+    cdef int k, failure = 0
     cdef bint dense
+    cdef char *stage
     for k in range(v.depth):
         items *= v.loop[k].count
     if L.place == NULL:
@@ -334,7 +341,8 @@ cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept 
         low = 0
         high = L.chunk_bytes
     span = high - low
-    if items <= FEW_CALLS or span > q.stage_limit or (q.write and q.size != L.itemsize):
+    if items <= FEW_CALLS or span > q.stage_limit or (
+            q.write and not sieves and q.size != L.itemsize):
         v.kind = CALL
         return do_loops(v, 0, at, user)
     v.chunk = stage_of(w, span)
@@ -350,46 +358,25 @@ cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept 
             return failure
         v.chunk += q.offset
         return through_memory(v, at, user)
-    v.marks = <uint8_t *> calloc(span // L.itemsize + 1, 1)
+    n = span // L.itemsize
+    v.marks = <uint8_t *> calloc(n + 1, 1)
     if v.marks == NULL:
         return ENOMEM
     v.kind = MARK
     do_loops(v, 0, at, user)
-    if q.write:
-        # Only the bytes of the elements given may be written: run by run of them.
+    # Only the bytes of the elements given may be written, if there are other writers.
+    gap = (q.gap if not q.write else SIEVE_BYTES - 1 if sieves else 0) // L.itemsize
+    stage = v.chunk
+    if not q.write or sieves:
+        # What a field leaves of an element is a gap, too.
+        failure = move_marked(
+            L, stage, v.marks, n, v.place_in_file, gap, False, q.write and q.size == L.itemsize)
+    if failure == 0:
+        v.chunk += q.offset
         failure = through_memory(v, at, user)
-        if failure == 0:
-            failure = move_runs(v, span // L.itemsize, 0)
-    else:
-        failure = move_runs(v, span // L.itemsize, q.gap // L.itemsize)
-        if failure == 0:
-            v.chunk += q.offset
-            failure = through_memory(v, at, user)
+    if failure == 0 and q.write:
+        failure = move_marked(L, stage, v.marks, n, v.place_in_file, gap, True, False)
     free(v.marks)
-    return failure
-
-
-cdef int move_runs(const visit_t *v, index_t n, index_t gap) noexcept nogil:
-    """Read or write the runs of marked elements; runs at most `gap` elements apart are one."""
-    cdef const query_t *q = v.query
-    cdef index_t size = q.layout.itemsize, first = 0, stop, i, most = max(PIECE // size, <index_t> 1)
-    cdef int failure = 0
-    while failure == 0:
-        while first < n and not v.marks[first]:
-            first += 1
-        if first == n:
-            break
-        stop = i = first + 1
-        while i < n and i - stop <= gap:
-            i += 1
-            if v.marks[i - 1]:
-                stop = i
-        if q.write:
-            stop = min(stop, first + most)
-        failure = move_bytes(
-            &q.layout, v.chunk + first * size, (stop - first) * size,
-            v.place_in_file + first * size, q.write)
-        first = stop
     return failure
 
 

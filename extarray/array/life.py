@@ -116,6 +116,7 @@ class Living(Stored, Resizable, Protocol):
         users: Users | None = None,
         trust: Trust | None = None,
         verifies: bool = False,
+        sieve: Any = None,
     ) -> None: ...
     def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
@@ -242,18 +243,17 @@ def place_elements(array: Living) -> None:
 
 def attach_store(array: Living) -> None:
     """Use the store's region, as the store may be used now."""
-    now = array._store.now
-    writable, sparse = now.mode == "r+", now.header.sparse
     array._attach(
-        now.region,
-        writable,
-        sparse,
+        (now := array._store.now).region,
+        now.mode == "r+",
+        now.header.sparse,
         now.hollow,
         now.is_durable,
         now.sums,
         now.users,
         now.trust,
         now.verify == "read",
+        now.sieve,
     )
 
 

@@ -117,6 +117,7 @@ class ParallelArray(ParallelIO):
         """Make the array of all ranks, given the store of each."""
         if store.now.sums is not None:
             store.now.sums.alone = False
+        store.now.sieve = None  # other ranks write, too
         self = cls.__new__(cls)
         life.start(self, store, axial, Alone())
         self.comm = agreement.comm

@@ -15,6 +15,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from extarray._core._file import Sieve
 from extarray._core._history import record_at
 from extarray._core._mapping import Users
 from extarray._core._state import Trust
@@ -86,10 +87,14 @@ class FileWriters(Protocol):
     ----------
     may_commit : bool
         They commit; if not, they write elements inside the bounds, and follow whoever commits.
+    are_one : bool
+        There is one, and besides it writers of elements alone.
     """
 
     @property
     def may_commit(self) -> bool: ...
+    @property
+    def are_one(self) -> bool: ...
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the lock that writing needs, on ``.xmd``."""
 
@@ -106,7 +111,7 @@ class FileWriters(Protocol):
 class FileAlone:
     """The policy of the one writer of a pair of files."""
 
-    may_commit = True
+    may_commit = are_one = True
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the writer's lock."""
@@ -265,6 +270,7 @@ class FileStore:
                 pair.engine = choose_engine(engine, pair.data, True)
                 pair.hollow = header.sparse and holes_take_space(pair.data)
                 self.writers.lock(pair, 0)
+                self._take_sieve()
                 self._write_first(axial, shape, attrs, growth)
             if not hidden:
                 self.take_names()
@@ -513,10 +519,16 @@ class FileStore:
                 pair.trust = Trust(axial.size)
         if writable:
             pair.mode = "r+"
+            self._take_sieve()
         if not commits:
             pair.watch_cuts()
         pair.map(pair.state.data_bytes)
         return axial
+
+    def _take_sieve(self) -> None:
+        """Take leave to write back what lies between elements, where nobody else commits."""
+        if self.writers.are_one and self.now.engine == "pread":
+            self.now.sieve = Sieve()
 
     def _open_packed(self, writable: bool) -> bool:
         """Open the pair where it lies in a packed file; tell whether there is one."""
@@ -606,7 +618,7 @@ class FileStore:
         pair.mode = "r"
         pair.is_forked = True
         pair.elements_only = False
-        pair.sums = None
+        pair.sums = pair.sieve = None
         pair.users = Users()  # those of other threads of the parent never leave
         pair.freed = Freed(pair.users)
         self.chunk_sums.healing = threading.Lock()
@@ -629,6 +641,8 @@ class FileStore:
         if pair.metadata.closed and pair.data.closed:
             return
         try:
+            if pair.sieve is not None:
+                pair.sieve.stop()  # the file may have another writer before a write has ended
             if pair.mode == "r+":
                 self.writers.end(self)
         finally:

@@ -21,6 +21,7 @@ import time
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from extarray._core._file import SIEVE_BYTE
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -47,10 +48,12 @@ __all__ = [
     "acquire",
     "anyone_is_alive",
     "begin_commit",
+    "begin_elements",
     "begin_turn",
     "can_tell",
     "check_timeout",
     "end_commit",
+    "end_elements",
     "end_turn",
     "has_turn",
     "holding",
@@ -66,6 +69,13 @@ __all__ = [
 _later = LazyImports({"socket": "gethostname"})
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
+_FLOCK_KINDS = {
+    fcntl.F_UNLCK: fcntl.LOCK_UN,
+    fcntl.F_RDLCK: fcntl.LOCK_SH | fcntl.LOCK_NB,
+    fcntl.F_WRLCK: fcntl.LOCK_EX | fcntl.LOCK_NB,
+}
+# The file system has no locks.
+_NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 _LONGEST_NAP = 0.05
 # The most seconds that a writer which has just taken the lock needs to say who it is.
 _NOTE_PATIENCE = 0.5
@@ -89,9 +99,7 @@ def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
         else:
             # BSD and macOS: flock has the same meaning there.
             with file as fd:
-                fcntl.flock(
-                    fd, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
-                )
+                fcntl.flock(fd, _FLOCK_KINDS[kind])
     except (BlockingIOError, PermissionError):
         return False
     return True
@@ -284,6 +292,44 @@ def wait_turn(file: FileCore, ticket: int) -> None:
 
 
 # -- elements ------------------------------------------------------------------------------------
+
+
+def begin_elements(file: FileCore, path: Path) -> None:
+    """Share the lock on ``.xta`` of those who write elements, from now to `end_elements`.
+
+    A writer that is alone otherwise sees it, and writes nothing but elements either.  What it was
+    writing is waited for.  Where the file system cannot lock, there is no such writer.
+
+    Raises
+    ------
+    LockedError
+        It is still writing after some seconds.
+    """
+    try:
+        is_shared = _try(file, fcntl.F_RDLCK, SIEVE_BYTE + 1, 1)
+        for _ in _attempts(_end(limits.commit_patience)):
+            if not limits.has_range_locks:
+                is_shared = is_shared or _try(file, fcntl.F_RDLCK)
+                if is_shared:
+                    return
+            elif _obstacle(file, fcntl.F_RDLCK, SIEVE_BYTE) == fcntl.F_UNLCK:
+                return
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return
+        raise
+    raise LockedError(
+        errno.EAGAIN,
+        "the writer that has it open does not come to the end of a write; try again, or end it "
+        "there",
+        str(path),
+    )
+
+
+def end_elements(file: FileCore) -> None:
+    """Drop the lock that `begin_elements` took; also for views, which keep the file open."""
+    with contextlib.suppress(OSError):
+        _try(file, fcntl.F_UNLCK, SIEVE_BYTE + 1, 1)
 
 
 @contextlib.contextmanager

@@ -132,8 +132,9 @@ class FileElements:
     """The policy of those who write elements inside the bounds, beside whoever commits.
 
     There is nothing that they must know of each other: a write touches the bytes of its own
-    elements, addresses are final, and so no lock is taken.  Growth and cuts come with `Follower`,
-    as for readers.  Since whoever cuts may make holes of chunks at any time, nothing is stored
+    elements, and addresses are final.  A lock on a byte of ``.xta``, which they share, tells a
+    writer that is alone otherwise to do the same.  Growth and cuts come with `Follower`, as for
+    readers.  Since whoever cuts may make holes of chunks at any time, nothing is stored
     through a mapping.
 
     Parameters
@@ -142,17 +143,18 @@ class FileElements:
         The array's writer, if there is one, knows of this process.
     """
 
-    may_commit = False
+    may_commit = are_one = False
 
     def __init__(self, told: bool = False) -> None:
         self._told = told
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
-        """Take none."""
+        """Take none that keeps others out."""
 
     def begin(self, store: FileStore, slot: int) -> None:
         """Make ready to write elements, whoever else is at work."""
         pair = store.now
+        lock.begin_elements(pair.data, pair.path)
         pair.elements_only = True
         pair.engine = "pread"
         if pair.header.checksum:
@@ -160,9 +162,10 @@ class FileElements:
 
     def end(self, store: FileStore) -> None:
         """Leave the files as they are."""
+        lock.end_elements(store.now.data)
 
     def forked(self) -> None:
-        """Do nothing: no lock is held."""
+        """Do nothing: the lock is the parent's."""
 
 
 class Sharing:
@@ -179,6 +182,7 @@ class Sharing:
     """
 
     may_commit = True
+    are_one = False
 
     _pair: Pair
     _states: StateReader

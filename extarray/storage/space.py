@@ -160,7 +160,9 @@ class Allocator:
         if not clean:
             return
         file, fill = pair.data, pair.header.fill
-        with family("cannot make room in '{}'", f"{pair.path}.xta"):
+        # A write that began before the chunks were cut off must not bring back what it has read.
+        still = pair.sieve or contextlib.nullcontext()
+        with family("cannot make room in '{}'", f"{pair.path}.xta"), still:
             if any(fill):
                 file.fill(fill, start, stop)
             elif pair.header.sparse and not pair.users.are_left(pair.users.ended):

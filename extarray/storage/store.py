@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from extarray._core._axial import Axial
+    from extarray._core._file import Sieve
     from extarray._core._mapping import Counter, Region
     from extarray._core._state import Trust
     from extarray.format.header import Header
@@ -170,6 +171,8 @@ class Present:
         Which chunks are known to be right, where others can be verified.
     verify : {"never", "write", "read"}
         Before which operations they are verified.
+    sieve : Sieve or None
+        Leave to write back what lies between elements, where there is one writer and no rank.
     cuts : Counter or None
         How many times another process has turned chunks into holes; None where no other does, or
         where holes hold the fill value anyway.
@@ -195,6 +198,7 @@ class Present:
     sums: Sums | None = None
     trust: Trust | None = None
     verify = "never"
+    sieve: Sieve | None = None
     cuts: Counter | None = None
     cuts_known = 0
     others: Others | None = None
