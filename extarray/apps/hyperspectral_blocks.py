@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 import extarray as xa
 from extarray import ArgumentError, AxisError, ExtArrayError, ShapeError
 from extarray.common.extras import require
 
-__all__ = ["Block", "Floats", "Spectra", "as_spectra", "batches"]
+__all__ = ["Block", "Floats", "Spectra", "as_spectra", "batches", "spectra_given"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -411,3 +411,16 @@ def batches(n: int, size: int) -> Iterator[slice]:
     """Cut ``range(n)`` into slices of a size."""
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
+
+
+def spectra_given(values: ArrayLike, bands: int, what: str) -> Floats:
+    """Return spectra as float64; refuse what is not (n, bands), n at least 1, of finite numbers."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise ArgumentError(f"{what} are real numbers, not {given.dtype}")
+    x = np.ascontiguousarray(given, dtype=np.float64)
+    if x.ndim != 2 or not len(x) or x.shape[1] != bands:
+        raise ArgumentError(f"{what} have the shape (n, {bands}) for this scene, not {x.shape}")
+    if not np.isfinite(x).all():
+        raise ArgumentError(f"{what} must be finite numbers")
+    return x

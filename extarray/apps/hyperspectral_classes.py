@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError, ShapeError
-from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
-from extarray.apps.hyperspectral_endmembers import spectra_given
+from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, spectra_given
 from extarray.apps.hyperspectral_unmixing import LARGE, Fit
 from extarray.common.extras import require
 

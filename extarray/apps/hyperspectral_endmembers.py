@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError
-from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, batches
+from extarray.apps.hyperspectral_blocks import (
+    Block,
+    Floats,
+    Spectra,
+    as_spectra,
+    batches,
+    spectra_given,
+)
 from extarray.apps.hyperspectral_components import moments, principal
 
 __all__ = [
@@ -25,7 +32,6 @@ __all__ = [
     "ppi",
     "projected",
     "purest",
-    "spectra_given",
     "vca",
     "vertices_to_begin_with",
 ]
@@ -577,19 +583,6 @@ def _replace(vertices: Floats, pixels: Ints, candidates: _Candidates) -> bool:
 
 
 # -- arguments -------------------------------------------------------------------------------------
-
-
-def spectra_given(values: ArrayLike, bands: int, what: str) -> Floats:
-    """Return spectra as float64; refuse what is not (n, bands), n at least 1, of finite numbers."""
-    given = np.asarray(values)
-    if given.dtype.kind not in "biuf":
-        raise ArgumentError(f"{what} are real numbers, not {given.dtype}")
-    x = np.ascontiguousarray(given, dtype=np.float64)
-    if x.ndim != 2 or not len(x) or x.shape[1] != bands:
-        raise ArgumentError(f"{what} have the shape (n, {bands}) for this scene, not {x.shape}")
-    if not np.isfinite(x).all():
-        raise ArgumentError(f"{what} must be finite numbers")
-    return x
 
 
 def _check_number(p: Any, most: int, least: int = 1) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError
-from extarray.apps.hyperspectral_blocks import Floats, as_spectra, batches
-from extarray.apps.hyperspectral_endmembers import spectra_given
+from extarray.apps.hyperspectral_blocks import Floats, as_spectra, batches, spectra_given
 from extarray.common.extras import require
 
 __all__ = ["Fit", "abundances"]
