@@ -21,7 +21,7 @@ from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Elements, Shared
-from extarray.common.arguments import check_choice, check_flag
+from extarray.common.arguments import check_choice, check_flag, check_progress
 from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
@@ -68,7 +68,7 @@ NOT_GIVEN: Any = _NotGiven()
 
 _later = LazyImports(
     {
-        "extarray.common.progress": "Progress check_progress",
+        "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
     }
@@ -682,7 +682,7 @@ def from_array(
             "'same_kind'; cast them first, by astype"
         )
     if progress is not True:
-        _later.check_progress(progress)
+        check_progress(progress)
     is_ours = isinstance(source, (ExtArray, LazyView))
     is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:

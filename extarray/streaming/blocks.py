@@ -226,17 +226,23 @@ def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -
     work and is raised here.
     """
     n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(SaidOnce())
-        if config.progress is not False:
-            boxes = stack.enter_context(contextlib.closing(_reported(boxes, nbytes)))
-        if n_threads > 1:
-            _share(work, boxes, n_threads)
+    with SaidOnce():
+        if config.progress is False:
+            _run(work, boxes, n_threads)
             return
-        passing = Passing()
-        for i, box in enumerate(boxes):
-            work(i, box)
-            passing.add(_about_bytes(box))
+        with contextlib.closing(_reported(boxes, nbytes)) as told:
+            _run(work, told, n_threads)
+
+
+def _run(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
+    """Call ``work(i, box)`` for every box on so many threads."""
+    if n_threads > 1:
+        _share(work, boxes, n_threads)
+        return
+    passing = Passing()
+    for i, box in enumerate(boxes):
+        work(i, box)
+        passing.add(_about_bytes(box))
 
 
 def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
