@@ -31,6 +31,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 ENGINES = ["mmap", "pread"]
 
+#: Cases of a test in the fast half.
+FEW_CASES = 8
+
 # A shell's background jobs ignore it, and what they start does: tests send it to what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,13 +60,13 @@ def pytest_report_header(config):
     return f"hypothesis: examples of HYPOTHESIS_PROFILE={profile} pytest --hypothesis-seed={seed}"
 
 
-def fast_cases(item) -> int | None:
-    """How many cases of a test the fast half has: all (None), or one of a property's."""
+def fast_cases(item) -> int:
+    """How many cases of a test the fast half has: a few, or one of a property's."""
     marker = item.get_closest_marker("sampled")
     if marker is not None:
         (count,) = marker.args
         return count
-    return 1 if hasattr(getattr(item, "obj", None), "hypothesis") else None
+    return 1 if hasattr(getattr(item, "obj", None), "hypothesis") else FEW_CASES
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,9 +79,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("mpi")
         if fixtures & {"mpiexec", "script", "shim", "private_mount", "private_network"}:
             item.add_marker("process")
-        count = fast_cases(item)
-        if count is not None:
-            cases[item.nodeid.partition("[")[0], count].append(item)
+        cases[item.nodeid.partition("[")[0], fast_cases(item)].append(item)
     for (_, count), found in cases.items():
         # As good as random, and the same everywhere: tests differ in the engine that they keep.
         found.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))

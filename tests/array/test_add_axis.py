@@ -52,7 +52,6 @@ def agree(array, model):
 # -- the mapping ---------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("order", "CFZH")
 @pytest.mark.parametrize("position", [0, 1, 2, -1, -3])
 def test_every_position_and_order(factory, position, order):

@@ -95,7 +95,6 @@ EXPRESSIONS = {
 }
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
 @pytest.mark.parametrize("dtype", ["f4", "i4"])
 def test_it_computes_as_an_array(pair, expression, dtype):

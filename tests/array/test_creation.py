@@ -368,7 +368,6 @@ FILLS = {
 }
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("dtype", "value"), FILLS.values(), ids=FILLS.keys())
 @pytest.mark.parametrize("sparse", [False, True])
 def test_fill_value(factory, dtype, value, sparse):

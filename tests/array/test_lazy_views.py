@@ -327,7 +327,6 @@ def pair(memory):
         yield array, data
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
 def test_functions_of_a_view(pair, view, expression):

@@ -270,7 +270,6 @@ def test_the_message_of_extend_in_mode_r(reader):
 CLOSED = [*READ_ONLY, *READING]
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("call", [c for _, c in CLOSED], ids=[name for name, _ in CLOSED])
 def test_closed(array, call):
     array.close()

@@ -70,7 +70,6 @@ def stored(request, model, tmp_path_factory):
     return path
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_elements(stored, model, name, engine):
@@ -81,7 +80,6 @@ def test_the_elements(stored, model, name, engine):
             np.testing.assert_array_equal(array[selection], model[selection])
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts what is read")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)

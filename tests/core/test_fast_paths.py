@@ -227,7 +227,6 @@ def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
         assert_same(array[...], expected)
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("side", [5, 23, 32])

@@ -71,13 +71,11 @@ def assert_round_trip(factory, dtype):
             assert_same(again.fill_value, np.zeros((), dtype)[()])
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", ALL, ids=name)
 def test_round_trip(factory, dtype):
     assert_round_trip(factory, dtype)
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", ALL, ids=name)
 def test_fill_values(factory, dtype):
     fill = sample(dtype, (), 3)[()]

@@ -159,7 +159,6 @@ def test_any_object_with_a_tag_is_read(form):
     assert same(from_json(through_json(got)), got)
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     "form",
     [

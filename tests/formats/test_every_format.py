@@ -145,7 +145,6 @@ def test_an_array_in_files_that_grew_at_the_start_is_saved(peer, file, path, sma
     assert_equal(peer.read(file, x[1:]), x[1:])
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     "selection",
     [np.s_[1], np.s_[:, 2:4], np.s_[..., ::-2], np.s_[[2, 0]], (slice(None), [True, False] * 3)],
@@ -240,7 +239,6 @@ def test_a_name_that_is_taken_stays(peer, file):
     assert_equal(peer.read(file, y), y)
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_what_fails_leaves_nothing_and_takes_nothing(
     peer, file, path, tmp_path, small_steps, monkeypatch, error
@@ -269,7 +267,6 @@ def test_what_fails_leaves_nothing_and_takes_nothing(
     assert_equal(peer.read(file, x), x)
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_files_give_errors_of_the_family(peer, file, seed):
     x = sample(peer.shape(5, 7), peer.dtypes[0])

@@ -209,7 +209,6 @@ def test_further_images_are_named(file):
     assert np.array_equal(a[0], x[0])
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("chunks", [(1, 16, 16), (3, 70, 90), (2, 33, 50)], ids=str)
 @pytest.mark.parametrize("interleave", ["band", "pixel"])
 @pytest.mark.parametrize(

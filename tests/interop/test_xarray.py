@@ -1157,7 +1157,6 @@ BESIDE = {
 }
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("function", BESIDE.values(), ids=BESIDE.keys())
 def test_operators_with_objects_of_xarray(named, function, late):

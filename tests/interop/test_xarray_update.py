@@ -175,7 +175,6 @@ def test_readers_never_see_one_variable_longer_than_another(folder, tmp_path):
 # -- regions -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(8)
 @KINDS
 @CHUNKED
 @pytest.mark.parametrize("asked", ["slices", "negative", "auto", "auto along one"])
@@ -263,7 +262,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
 @KINDS
 def test_options_that_are_not_possible(kind, options, words, tmp_path):

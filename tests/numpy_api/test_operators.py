@@ -176,7 +176,6 @@ GUESTS = {
 }
 
 
-@pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("guest", GUESTS.values(), ids=GUESTS.keys())
 @pytest.mark.parametrize(
@@ -316,7 +315,6 @@ PARTS = [3, 2.5, 1 + 2j, True, [1, 2, 3, 4], np.arange(12).reshape(1, 3, 4), np.
 PARTS += [np.arange(5), "text", xa.full((3, 4), 2.5)]
 
 
-@pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("values", PARTS, ids=lambda values: str(values).partition("\n")[0][:20])
 @pytest.mark.parametrize("name", ["real", "imag"])

@@ -313,7 +313,6 @@ def test_at_with_values_that_broadcast():
     np.testing.assert_array_equal(a[...], n)
 
 
-@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "c16", ">f8"])
 @pytest.mark.parametrize(
     "shape", [(5,), (1,), (), (3, 1), (1, 5), (3, 5), (4,), (0,), (2, 1), (1, 3, 5)], ids=str
@@ -381,7 +380,6 @@ class Labelled(np.ndarray):
     """A subclass of which nobody knows what its elements mean: calls with it are NumPy's."""
 
 
-@pytest.mark.sampled(24)
 @pytest.mark.parametrize(
     ("call", "shape"),
     [

@@ -183,7 +183,6 @@ def test_points_that_lie_unevenly_in_memory(factory, order, dtype):
             assert_same(array[...], data)
 
 
-@pytest.mark.sampled(24)
 @pytest.mark.parametrize("order", ["C", "F", "Z"])
 @pytest.mark.parametrize("density", [0.004, 0.05, 0.0625, 0.07, 0.6, 1.0])
 def test_masks_sparse_and_dense(factory, order, density):
@@ -527,7 +526,6 @@ class Values:
         return np.array(7, dtype)
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shown", [1, -1])
 @pytest.mark.parametrize("max_memory", [10, 10**6])
 @pytest.mark.parametrize("ours", [False, True])

@@ -307,7 +307,6 @@ DEEP_VALUES = {
 }
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("values", DEEP_VALUES.values(), ids=DEEP_VALUES)
 @pytest.mark.parametrize(
     "selection",

@@ -62,7 +62,6 @@ def view_of(a, x, names):
     return view, want
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("names", PATHS.values(), ids=PATHS)
 def test_reading_and_writing(made, names, key):

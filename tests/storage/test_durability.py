@@ -56,7 +56,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sampled(24)
 @pytest.mark.parametrize("call", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_each_change_ends_on_the_disk(path, engine, sparse, call, monkeypatch):

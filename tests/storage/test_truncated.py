@@ -92,7 +92,6 @@ CALLS = {
 }
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("lost", [SMALL, 1])
 @pytest.mark.parametrize("grown", [False, True], ids=["sealed", "grown"])
 @pytest.mark.parametrize("kind", ["alone", "shared", "checksums"])

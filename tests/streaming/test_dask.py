@@ -140,7 +140,6 @@ MIXED = {
 }
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize("function", MIXED.values(), ids=MIXED.keys())
 def test_functions_of_both_are_late(filled, function):
     n = filled[...]
@@ -186,7 +185,6 @@ INTO = {
 }
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize("function", INTO.values(), ids=INTO.keys())
 def test_results_go_into_an_array(filled, function):
     n = filled[...]

@@ -235,7 +235,6 @@ def test_bins_where_the_dtype_does_not_hold_the_range(memory, dtype, rule):
     check(memory, lambda x: np.histogram(x, rule), (values * top * 0.999).astype(dtype))
 
 
-@pytest.mark.sampled(80)
 @pytest.mark.parametrize("call", calls(CALLS)[::3])
 def test_like_numpy_on_disk(disk, tmp_path, call):
     if function_of(call) is None:
@@ -260,7 +259,6 @@ def test_saved(factory, tmp_path):
         np.testing.assert_array_equal(saved["a"], x)
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("call", calls(OUT))
 def test_into_out(factory, call):
     plain, arrays = operation(call)
