@@ -32,7 +32,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 ENGINES = ["mmap", "pread"]
 
 #: Cases of a test in the fast half.
-FEW_CASES = 8
+FEW_CASES = 4
 
 # A shell's background jobs ignore it, and what they start does: tests send it to what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

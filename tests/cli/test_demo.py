@@ -140,6 +140,7 @@ class TestMainJob:
             "assert not {'tensorly', 'scipy'} & set(sys.modules)\n"
         )
 
+    @pytest.mark.slow
     def test_small_scene(self, run, readers):
         status, out, err = run()
         assert (status, err) == (0, "")

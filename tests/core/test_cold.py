@@ -139,7 +139,6 @@ def cached(path: Path) -> int:
 FRAME = (256, 384)
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.skipif(sys.platform != "linux", reason="mincore tells of the system's cache on Linux")
 @pytest.mark.parametrize("chunks", [(16, 128, 128), (32, 256, 96), (7, 100, 384), None], ids=str)
 @pytest.mark.parametrize(

@@ -131,7 +131,6 @@ def test_a_writer_that_dies(tmp_path, torn):
         assert np.array_equal(array[...], model)
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("step", range(10))
 def test_a_commit_of_several_arrays(tmp_path, step, again):

@@ -104,7 +104,6 @@ def arrays(draw, peer):
     return x if peer.signed_zeros else x + np.zeros((), x.dtype)
 
 
-@pytest.mark.sampled(5)
 @settings_here
 @given(data=st.data())
 def test_what_the_library_wrote_is_loaded(peer, file, small_steps, data):
@@ -118,7 +117,6 @@ def test_what_the_library_wrote_is_loaded(peer, file, small_steps, data):
         assert a.chunks == chunks
 
 
-@pytest.mark.sampled(5)
 @settings_here
 @given(data=st.data())
 def test_the_library_reads_what_was_saved(peer, file, small_steps, data):

@@ -71,7 +71,6 @@ def test_attributes_of_records(file, tmp_path, recwarn):
             assert np.array_equal(np.ravel(kept)[0], record)
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", [(100, 130), (64, 128), (10, 10)])
 @pytest.mark.parametrize("filled", [True, False])
 @pytest.mark.parametrize("driver", [None, "core"])
@@ -212,7 +211,6 @@ def test_labels_that_are_texts(file, model, width, recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("with_h5py", [True, False])
 @pytest.mark.parametrize("unlimited", [None, "y", True])
 @pytest.mark.parametrize("kind", ["<f8", ">f8", "i4"])

@@ -154,7 +154,6 @@ def test_what_zarr_does_not_take(store):
         xa.from_zarr(store)
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", [2, 3])
 @pytest.mark.parametrize("kind", ["<f8", ">f4", "i1", "c8", "?"])
 @pytest.mark.parametrize("chunks", [(5, 7), (400, 3), (1, 1)])

@@ -292,7 +292,6 @@ def test_values_that_would_be_cut_are_refused(path, first, more):
             np.testing.assert_array_equal(a[1:], more)
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("stored", "more"),
     [
@@ -536,7 +535,6 @@ VIEWS = [
 ]
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("view", "expected"), VIEWS)
 @pytest.mark.parametrize("rolled", [False, True])
 @pytest.mark.filterwarnings("ignore:coordinate.*the first ones count")
@@ -1199,7 +1197,6 @@ INSIDE = {
 }
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", INSIDE.values(), ids=INSIDE.keys())
 def test_an_array_in_a_dataarray(function):
     n = np.arange(20.0).reshape(4, 5)

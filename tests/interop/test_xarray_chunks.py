@@ -44,7 +44,6 @@ def array(request, path):
             yield a.lazy[...].T
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("load", ["load", "compute", "persist"])
 @pytest.mark.parametrize("whole", [False, True])
 def test_values_are_loaded(array, load, whole):
@@ -69,7 +68,6 @@ def test_values_beside_numpys_are_loaded(array):
     assert ds.b.values.tolist() == [1, 2, 3, 4]
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("memory", [None, 100])
 @pytest.mark.parametrize("compute", [True, False])
 def test_a_netcdf_file_is_written(array, tmp_path, memory, compute, monkeypatch):
@@ -111,7 +109,6 @@ def test_a_netcdf_file_of_an_array_with_coordinates(tmp_path):
         xr.testing.assert_identical(got, plain)
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4, 5)])
 @pytest.mark.parametrize("memory", [1, 200, 1 << 20])
 def test_boxes_reach_every_element_of_a_target(shape, memory, monkeypatch):

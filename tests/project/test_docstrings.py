@@ -42,6 +42,7 @@ def clauses(documented, name: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_docstring_begins_with_a_clause():
     counts, found = Counter(), []
     for path in SOURCES:

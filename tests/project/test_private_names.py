@@ -168,6 +168,7 @@ def violations_of(room: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_private_name_of_another_room(room):
     assert violations_of(room) == []

@@ -765,7 +765,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", ["fails", "interrupted before", "interrupted after"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_every_call_once(path, monkeypatch, change, how):

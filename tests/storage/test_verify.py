@@ -151,7 +151,6 @@ PARTS = {
 }
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("way", PARTS.values(), ids=PARTS)
 def test_no_new_sum_for_a_part_of_a_damaged_chunk(damaged, way):
     before = elements(damaged)
