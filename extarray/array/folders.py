@@ -178,7 +178,19 @@ def open_group(
 def replace_group(fresh: str, name: str) -> None:
     """Give a folder the name of a group, if there is one, which is removed.
 
-    Refused where the group has files that are of no array, or somebody writes to an array in it.
+    Parameters
+    ----------
+    fresh : str
+        The folder.
+    name : str
+        Of the group, or of nothing.
+
+    Raises
+    ------
+    ExistsError
+        The group has files that are of no array.
+    LockedError
+        Somebody writes to an array in it.
     """
     if os.path.isdir(name):
         with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
