@@ -246,7 +246,7 @@ cdef int file_part(
         return move_bytes(L, user, size, offset, job.write)
     if not is_dense:
         if not job.write:
-            joined = is_joined(L, stride, count, READ_BYTES, 1)
+            joined = span <= GAP_FACTOR * size or is_joined(L, stride, count, READ_BYTES, 1)
         elif job.sieves:
             joined = is_joined(L, stride, count, SIEVE_BYTES - 1, 0)
     if span <= limit and joined:
