@@ -87,6 +87,11 @@ cdef enum:
     SIEVE_BYTES = 1 << 12
 
 
+# Whether all bytes from the first wanted one to the last are read at once.
+cdef inline bint is_close(index_t span, index_t size) noexcept nogil:
+    return span <= GAP_BYTES or span <= GAP_FACTOR * size
+
+
 cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil
 cdef int32_t split_axis(
     const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,

@@ -246,7 +246,7 @@ cdef int file_part(
         return move_bytes(L, user, size, offset, job.write)
     if not is_dense:
         if not job.write:
-            joined = span <= GAP_FACTOR * size or is_joined(L, stride, count, READ_BYTES, 1)
+            joined = is_close(span, size) or is_joined(L, stride, count, READ_BYTES, 1)
         elif job.sieves:
             joined = is_joined(L, stride, count, SIEVE_BYTES - 1, 0)
     if span <= limit and joined:
@@ -389,8 +389,8 @@ cdef int permuted_part(
     if job.sieves:
         gap = (SIEVE_BYTES - 1) // L.itemsize
         failure = move_marked(L, stage, marks, n, offset, gap, False, True)
-    if failure == 0:
         permute(job, stage, user, first, count, NULL)
+    if failure == 0:
         failure = move_marked(L, stage, marks, n, offset, gap, True, False)
     free(marks)
     return failure

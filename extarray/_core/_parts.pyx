@@ -12,7 +12,7 @@ import numpy as np
 cimport numpy as cnp
 from libc.stdint cimport int32_t
 
-from ._copy cimport GAP_BYTES, GAP_FACTOR, copy_block, end_stream
+from ._copy cimport copy_block, end_stream, is_close
 from ._types cimport MAX_NDIM, index_t
 
 cnp.import_array()
@@ -105,7 +105,7 @@ cdef class Parts:
             else:
                 n_runs[0] *= count[j]
             size *= count[j]
-        if n_runs[0] > 1 and self.gaps and (span <= GAP_BYTES or span <= GAP_FACTOR * size):
+        if n_runs[0] > 1 and self.gaps and is_close(span, size):
             for j in range(self.ndim):
                 stride[j] = self.stride[j]
             run[0] = size = span

@@ -3,7 +3,6 @@
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from ._axial cimport Axial
