@@ -1,6 +1,6 @@
 """Draw what `compare.py` has stored: our times beside NumPy's, and beside those of each library.
 
-    python -m benchmarks.charts docs/explanation/performance.json docs/_static
+    python -m benchmarks.charts figures.json FOLDER
 
 writes ``performance-numpy.svg`` and ``performance-libraries.svg``.  Losses have a colour of their
 own in both.  Needs matplotlib.
