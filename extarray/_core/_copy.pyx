@@ -18,7 +18,7 @@ compiler inlines it.
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memchr, memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._file cimport ask_for, ask_for_block, lock_chunk, sieving_is_over, unlock_chunk
@@ -389,8 +389,8 @@ cdef int permuted_part(
     if job.sieves:
         gap = (SIEVE_BYTES - 1) // L.itemsize
         failure = move_marked(L, stage, marks, n, offset, gap, False, True)
-        permute(job, stage, user, first, count, NULL)
     if failure == 0:
+        permute(job, stage, user, first, count, NULL)
         failure = move_marked(L, stage, marks, n, offset, gap, True, False)
     free(marks)
     return failure
@@ -402,21 +402,20 @@ cdef int move_marked(
 ) noexcept nogil:
     """Read or write the runs of marked elements, of `n` that begin at an offset of the file; runs at
     most `gap` elements apart are one.  With `gaps_only` those are left out that have no gap."""
-    cdef index_t size = L.itemsize, first = 0, stop, i, most = max(PIECE // size, <index_t> 1)
+    cdef index_t size = L.itemsize, first = 0, stop, following, most = max(PIECE // size, <index_t> 1)
     cdef int failure = 0
     cdef bint has_gap
     while failure == 0:
-        while first < n and not marks[first]:
-            first += 1
+        first = place_of_mark(marks, 1, first, n)
         if first == n:
             break
-        stop = i = first + 1
         has_gap = False
-        while i < n and i - stop <= gap:
-            i += 1
-            if marks[i - 1]:
-                has_gap |= i - stop > 1
-                stop = i
+        stop = place_of_mark(marks, 0, first, n)
+        following = place_of_mark(marks, 1, stop, min(n, stop + gap + 1))
+        while following < min(n, stop + gap + 1):
+            has_gap = True
+            stop = place_of_mark(marks, 0, following, n)
+            following = place_of_mark(marks, 1, stop, min(n, stop + gap + 1))
         if write:
             stop = min(stop, first + most)
         if has_gap or not gaps_only:
@@ -424,6 +423,14 @@ cdef int move_marked(
                 L, memory + first * size, (stop - first) * size, offset + first * size, write)
         first = stop
     return failure
+
+
+cdef inline index_t place_of_mark(
+    const uint8_t *marks, int wanted, index_t first, index_t stop
+) noexcept nogil:
+    """Find the first mark of a kind from a place on; `stop` where there is none before."""
+    cdef const void *found = memchr(marks + first, wanted, stop - first)
+    return stop if found == NULL else <const uint8_t *> found - marks
 
 
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:

@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memset
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
-    READ_BYTES, STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run, saves_calls,
+    GAP_BYTES, STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run, saves_calls,
 )
 from ._gather cimport QueryTables
 from ._mapping cimport Region, touched_missed, touched_set, touched_take
@@ -381,7 +381,7 @@ cdef class Transfers(ArrayState):
         q.write = write
         q.sieves = False
         q.ahead = NULL
-        q.gap = READ_BYTES
+        q.gap = GAP_BYTES
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
             tables.add(factor, (<object> values).strides)
@@ -464,6 +464,7 @@ cdef class Transfers(ArrayState):
         ahead.fd = q.layout.fd
         ahead.start = ahead.stop = 0
         ahead.brings_blocks = False
+        q.gap = PAGE_BYTES
         if q.layout.base != NULL:
             q.layout.base = q.layout.pages
         for i in range(parts + 1):
