@@ -275,8 +275,15 @@ class Spectra:
         shape = (self.rows, self.columns, *tail)
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         if path is None and nbytes <= self.memory // 2:
-            parts = self.together(partial(self._mine, work, tail, dtype))
-            return (parts[0] if len(parts) == 1 else np.concatenate(parts)).reshape(shape)
+            values = np.empty((self.pixels, *tail), dtype)
+
+            def fill(run: Iterator[tuple[int, Block]]) -> None:
+                for _, block in run:
+                    values[block.first : block.first + block.pixels] = work(block)
+
+            self.together(partial(self.by_threads, fill))
+            self._exchange(values)
+            return values.reshape(shape)
         name = self.temporary_path() if path is None else path
         image = self.create(name, shape, dtype)
 
@@ -295,20 +302,19 @@ class Spectra:
             self.remove_with(image, Path(name))
         return image
 
-    def _mine(
-        self, work: Callable[[Block], NDArray[Any]], tail: tuple[int, ...], dtype: Any
-    ) -> NDArray[Any]:
-        """Return what the blocks of this rank give, in one array."""
-        blocks = self.share()
-        values = np.empty((sum(block.pixels for block in blocks), *tail), dtype)
+    def _exchange(self, values: NDArray[Any]) -> None:
+        """Send the pixels of each rank's zone to all others, from where they lie to the same place.
 
-        def fill(run: Iterator[tuple[int, Block]]) -> None:
-            for _, block in run:
-                start = block.first - blocks[0].first
-                values[start : start + block.pixels] = work(block)
-
-        self.by_threads(fill)
-        return values
+        As objects, they would be in memory four times: alone, pickled, unpickled and joined.
+        """
+        if self.comm is None or self.size == 1:
+            return
+        n = len(self.blocks)
+        firsts = [*(block.first for block in self.blocks), self.pixels]
+        edges = [firsts[n * rank // self.size] for rank in range(self.size + 1)]
+        for rank, (first, stop) in enumerate(itertools.pairwise(edges)):
+            if first < stop:
+                self.comm.Bcast(values[first:stop], root=rank)
 
     def create(self, path: str | Path, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
         """Make an array of all ranks, in chunks of whole spectra of about 1 MiB."""

@@ -17,8 +17,11 @@ __all__ = ["Fit", "abundances"]
 #: Bytes of a block: the more pixels, the more of them share the endmembers that they contain.
 LARGE = 16 * 2**20
 
-#: Sets of endmembers whose inverses are kept; those of a scene are far fewer as a rule.
-_KEPT = 10_000
+#: Bytes of the matrices that are kept; the sets of endmembers of a scene are far fewer as a rule.
+_KEPT = 16 * 2**20
+
+#: Bytes of systems that are solved together.
+_SYSTEMS = 2**20
 
 #: Pixels of a block with the same set of endmembers for which it has a matrix.
 _COMMON = 8
@@ -230,7 +233,7 @@ class _Maps:
             else:
                 rare.append(same)
         apart = np.concatenate(rare)
-        for part in batches(len(apart), 1024):
+        for part in batches(len(apart), max(1, _SYSTEMS // (8 * present.shape[1] ** 2))):
             some = apart[part]
             y[some] = self._solve(z[some], present[some])
         return y
@@ -239,9 +242,9 @@ class _Maps:
         """Return the matrix (k + 1, p) of a set, for z and a 1."""
         rows = self._kept.get(key)  # which another thread may be about to fill or clear
         if rows is None:
-            if len(self._kept) >= _KEPT:
+            k, p = self._r.shape
+            if (len(self._kept) + 1) * 8 * (k + 1) * p > _KEPT:
                 self._kept.clear()
-            k = len(self._r)
             rows = self._solve(np.vstack([np.eye(k), np.zeros(k)]), np.tile(present, (k + 1, 1)))
             rows[:-1] -= rows[-1]
             self._kept[key] = rows

@@ -23,3 +23,10 @@ def test_results_do_not_depend_on_the_ranks(mpirun, tmp_path):
         with xa.open(tmp_path / f"amounts-{ranks}") as amounts:
             assert amounts.shape == (31, 23, 4)
             np.testing.assert_allclose(amounts[...].sum(axis=2), 1)
+
+
+@pytest.mark.slow
+def test_ranks_keep_to_their_memory(mpirun, tmp_path):
+    made = hyperscenes.make(150, 130, 90, 4, noise=0.01)
+    xa.from_array(made.data.astype("f4"), tmp_path / "scene", chunks=(32, 32, 90)).close()
+    assert mpirun(2, "hyperspectral_memory.py", tmp_path / "scene") == "ok\n"
