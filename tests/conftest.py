@@ -17,7 +17,7 @@ import preload
 import pytest
 from factory import Factory
 from hypothesis import settings
-from mpirun import Launcher
+from mpirun import Teams
 
 # The same examples in every run, everywhere, but where others are asked for.
 settings.register_profile(
@@ -255,6 +255,15 @@ def mpiexec():
 
 
 @pytest.fixture(scope="session")
-def mpirun(mpiexec, script):
-    """Runs scripts of tests/mpi on several ranks."""
-    return Launcher(mpiexec, script.environment)
+def patience(tmp_path_factory):
+    """Libraries with which ranks that wait leave the processor to others: one, or none."""
+    library = preload.build(tmp_path_factory.mktemp("patience"), "patience")
+    return [] if library is None else [library]
+
+
+@pytest.fixture(scope="session")
+def mpirun(mpiexec, script, patience):
+    """Runs scripts of tests/mpi on several ranks, one after the other on the same."""
+    teams = Teams(mpiexec, {**script.environment, **preload.preloaded(*patience)})
+    yield teams
+    teams.close()

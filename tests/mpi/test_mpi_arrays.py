@@ -154,6 +154,5 @@ def test_two_hosts(private_network, mpirun, path):
 
 
 @pytest.mark.slow
-def test_each_rank_as_on_a_host_of_its_own(mpiexec, script, path):
-    mpirun = Launcher(mpiexec, {**script.environment, "MPIR_CVAR_NOLOCAL": "1"})
-    mpirun(3, "zones.py", path, "mpi-io")
+def test_each_rank_as_on_a_host_of_its_own(mpirun, path):
+    mpirun(3, "zones.py", path, "mpi-io", MPIR_CVAR_NOLOCAL="1")

@@ -34,9 +34,10 @@ def watched(shim, tmp_path):
 
 
 @pytest.fixture
-def run(mpiexec, script, shim, watched):
+def run(mpiexec, script, shim, patience, watched):
     """Runs scripts of tests/mpi whose calls for files of the folder are watched."""
     watch = preload.environment(shim, watched, watched.with_name("control"))
+    watch |= preload.preloaded(shim, *patience)
     # As if each rank had a host of its own: stores to a mapping would not be seen.
     alone = {"MPIR_CVAR_NOLOCAL": "1"}
     return Launcher(mpiexec, {**script.environment, **watch, **alone})

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpirun import Launcher
 from zoning import distributions
 
 from extarray.common.errors import SelectionError
@@ -22,31 +21,22 @@ from extarray.storage.filesystem import File
 HOSTS = {"one": {}, "each": {"MPIR_CVAR_NOLOCAL": "1"}, "two": {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}}
 
 
-@pytest.fixture
-def run(mpiexec, script):
-    def run(ranks, hosts, program, *args):
-        environment = {**script.environment, **HOSTS[hosts]}
-        return Launcher(mpiexec, environment)(ranks, program, *args)
-
-    return run
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "hosts", "near"), [(1, "one", 1), (3, "one", 3), (2, "each", 1)])
-def test_global_arrays(run, path, ranks, hosts, near):
-    run(ranks, hosts, "globals.py", path, near)
+def test_global_arrays(mpirun, path, ranks, hosts, near):
+    mpirun(ranks, "globals.py", path, near, **HOSTS[hosts])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, "one"), (4, "one"), (2, "each"), (3, "two")])
-def test_one_sided(run, ranks, hosts):
-    run(ranks, hosts, "onesided.py")
+def test_one_sided(mpirun, ranks, hosts):
+    mpirun(ranks, "onesided.py", **HOSTS[hosts])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, "one"), (2, "each"), (4, "two")])
-def test_operations_on_sections_and_products(run, path, ranks, hosts):
-    run(ranks, hosts, "operations.py", path)
+def test_operations_on_sections_and_products(mpirun, path, ranks, hosts):
+    mpirun(ranks, "operations.py", path, **HOSTS[hosts])
 
 
 @pytest.mark.slow

@@ -8,13 +8,16 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+from team import Team
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "mpi" / "programs"
 
 
 class Launcher:
-    """Runs scripts of tests/mpi on several ranks."""
+    """Runs scripts of tests/mpi on several ranks, which are started for each."""
 
     def __init__(self, mpiexec: Path, environment: dict[str, str], *options: str):
         self.mpiexec = mpiexec
@@ -75,6 +78,47 @@ class Launcher:
     def _finished(status: int, text: str) -> str:
         assert status == 0, f"exit status {status}\n{text}"
         return text
+
+
+class Teams(Launcher):
+    """The same, with ranks that stay for the next program.
+
+    Those whose program fails are ended: others may still wait in it.  `start` and `status` have
+    ranks of their own.
+    """
+
+    def __init__(self, mpiexec: Path, environment: dict[str, str]):
+        super().__init__(mpiexec, environment)
+        self._teams: dict[tuple, Team] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="extarray-teams-")
+
+    def __call__(self, ranks: int, program, *args, timeout=150, **environment: str) -> str:
+        """What a program prints; it has to end well."""
+        which = ranks, *sorted(environment.items())
+        team = self._teams.get(which)
+        if team is None:
+            team = self._teams[which] = self._started(ranks, environment)
+        well = False
+        try:
+            well, text = team.run(SCRIPTS / program, list(map(str, args)), timeout)
+        finally:
+            if not well:
+                del self._teams[which]
+                kill(team.process)
+                team.close()
+        assert well, text
+        return text
+
+    def _started(self, ranks: int, environment: dict[str, str]) -> Team:
+        launcher = Launcher(self.mpiexec, {**self.environment, **environment})
+        folder = tempfile.mkdtemp(dir=self._folder.name)
+        return Team(Path(folder), ranks, lambda args: launcher.start(ranks, *args))
+
+    def close(self) -> None:
+        """Let all ranks end."""
+        while self._teams:
+            self._teams.popitem()[1].close()
+        self._folder.cleanup()
 
 
 def kill(process: subprocess.Popen) -> None:

@@ -1,4 +1,4 @@
-"""The other side of preload.c, which stands between a process and the system.
+"""Libraries that stand between a process and the system, and the other side of preload.c.
 
 `python tests/support/preload.py SCRIPT [ARGUMENT ...]` runs a script in a process whose files in a
 temporary folder are watched.
@@ -31,6 +31,7 @@ __all__ = [
     "environment",
     "events",
     "mark",
+    "preloaded",
 ]
 
 #: What a call can meet and go on from.
@@ -53,25 +54,30 @@ _RECORD = np.dtype(
 )
 
 
-def build(folder: Path) -> Path | None:
-    """The library, compiled; None where that is not possible."""
+def build(folder: Path, name: str = "preload") -> Path | None:
+    """A library, compiled; None where that is not possible."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if not sys.platform.startswith("linux") or compiler is None:
         return None
-    library = folder / "preload.so"
-    source = Path(__file__).with_name("preload.c")
+    library = folder / f"{name}.so"
+    source = Path(__file__).with_name(f"{name}.c")
     command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"]
     subprocess.run(command, check=True, timeout=120)
     return library
+
+
+def preloaded(*libraries: Path) -> dict[str, str]:
+    """Environment of a process that loads libraries first, behind those that this one has."""
+    found = [os.environ.get("LD_PRELOAD"), *map(str, libraries)]
+    return {"LD_PRELOAD": ":".join(filter(None, found))}
 
 
 def environment(library: Path, folder: Path, control: Path) -> dict[str, str]:
     """Environment of a process whose calls for files in a folder are watched."""
     with control.open("wb") as file:
         file.truncate(4096)
-    before = os.environ.get("LD_PRELOAD")
     return {
-        "LD_PRELOAD": f"{before}:{library}" if before else str(library),
+        **preloaded(library),
         "PRELOAD_FOLDER": str(folder),
         "PRELOAD_CONTROL": str(control),
     }

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from mpi4py import MPI
+from patches import patch
 
 import extarray as xa
 from extarray.common.limits import limits
@@ -15,7 +16,7 @@ comm = MPI.COMM_WORLD
 path, engine = sys.argv[1:3]
 rank, size = comm.rank, comm.size
 
-limits.locked_bytes = 200  # so that there are many blocks
+patch.setattr(limits, "locked_bytes", 200)  # so that there are many blocks
 
 for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4", "C")]:
     with xa.create(

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from mpi4py import MPI
+from patches import patch
 
 import extarray as xa
 
@@ -140,7 +141,7 @@ def count(commits):
     sync(commits)
 
 
-type(a._store.commits).sync_elements = count
+patch.setattr(type(a._store.commits), "sync_elements", count)
 for write in (
     lambda: a.write(comm.rank % 4, comm.rank),
     lambda: a.write(comm.rank % 4, comm.rank, collective=False),

@@ -11,6 +11,7 @@ import numpy as np
 from format_reader import wrong_sums
 from mpi4py import MPI
 from mpierrors import raises
+from patches import patch
 
 import extarray as xa
 from extarray.array import rechunk
@@ -22,9 +23,10 @@ comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
 several = comm.size > 1
 # Small arrays go through as many templates and steps as large ones.
-limits.rechunk_step_bytes = limits.swept_bytes = 1
+patch.setattr(limits, "rechunk_step_bytes", 1)
+patch.setattr(limits, "swept_bytes", 1)
 # Two runs shall leave the same bytes, the mark at the end of the file among them.
-rechunk.uuid4 = lambda: uuid.UUID(int=1)
+patch.setattr(rechunk, "uuid4", lambda: uuid.UUID(int=1))
 names = (f"a{i}" for i in itertools.count())
 
 
@@ -150,7 +152,7 @@ def stop_after(n):
 
 path, values = make_source((64, 64), (1, 64))
 for interval, n in ((0, 3), (10, 1)):
-    limits.journal_interval = interval  # noted on the disk, or at the end only
+    patch.setattr(limits, "journal_interval", interval)  # noted on the disk, or at the end only
     place = next_path()
     stop_after(n)
     with raises(StoppedError):

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 from mpi4py import MPI
+from patches import patch
 
 import extarray as xa
 from extarray.common.limits import limits
@@ -13,8 +14,9 @@ from extarray.common.limits import limits
 comm = MPI.COMM_WORLD
 path, engine, stage = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if stage:  # small limits: many pieces, views and jobs
-    limits.parts_at_once, limits.elements_at_once = 30, 100
-    limits.view_bytes, limits.view_runs = 400, 40
+    few = {"parts_at_once": 30, "elements_at_once": 100, "view_bytes": 400, "view_runs": 40}
+    for name, limit in few.items():
+        patch.setattr(limits, name, limit)
 rng = np.random.default_rng(7)
 own = np.random.default_rng([7, comm.rank])
 
