@@ -9,16 +9,16 @@ disturbs least.  The first ratio is the time of the faster copy over ours, the s
 library's own copy: 1 is as fast, and less is slower.
 
 The four take turns and have the same conditions.  Each opens its source by name and closes it, so
-that the pages of a mapping are found anew; the source is in the page cache.  Each removes what the
-round before has made, and makes a file that was not there.  None waits for the disk, as `flush`
-would.  What they do not have in common is how they work.  Our copy, import and export reserve the
-whole file before the first element (the other libraries do not), and have as many threads as
-``config.threads``; HDF5, netCDF, SciPy and astropy copy by one, GDAL and zarr by what they choose.
-HDF5 and GDAL copy with their own calls, netCDF4, zarr, SciPy, spectral and NumPy through an array
-in memory, or a mapping, as their users do.  The file has chunks or tiles like the array's where it
-has any; a file in another order is a transposition beside our copy, which is none: ``.mat`` has
-Fortran's order, and those of ``.npy``, FITS and ENVI go through chunks that our copy moves as they
-are.
+that the pages of a mapping are found anew; the source is in the page cache.  Each makes a file that
+was not there: what the one before it has made is removed, without being timed.  None waits for the
+disk, as `flush` would.  What they do not have in common is how they work.  Our copy, import and
+export reserve the whole file before the first element (the other libraries do not), and have as
+many threads as ``config.threads``; HDF5, netCDF, SciPy and astropy copy by one, GDAL and zarr by
+what they choose.  HDF5 and GDAL copy with their own calls, netCDF4, zarr, SciPy, spectral and NumPy
+through an array in memory, or a mapping, as their users do.  The file has chunks or tiles like the
+array's where it has any; a file in another order is a transposition beside our copy, which is none:
+``.mat`` has Fortran's order, and those of ``.npy``, FITS and ENVI go through chunks that our copy
+moves as they are.
 """
 
 from __future__ import annotations
@@ -50,29 +50,24 @@ class Bench:
     """
 
     def __init__(self, folder: Path, mib: int) -> None:
-        self.folder = folder
+        self.folder, self.made = folder, folder / "made"
         side = 64 * max(1, round((mib << 17) ** (1 / 3) / 64))
         self.x = np.random.default_rng(0).random((side, side, side))
         self.path = folder / "array"
         with xa.create(self.path, self.x.shape, self.x.dtype, chunks=CHUNKS) as a:
             a[...] = self.x
 
-    def fresh(self, name: str) -> Path:
-        """Remove what has a name, and return its path."""
-        path = self.folder / name
-        for each in (path, path.with_suffix(".xmd"), path.with_suffix(".xta")):
-            if each.is_dir():
-                shutil.rmtree(each)
-            elif each.exists():
-                each.unlink()
-        return path
+    def clear(self) -> None:
+        """Remove what was made."""
+        shutil.rmtree(self.made, ignore_errors=True)
+        self.made.mkdir()
 
     def our_copy(self) -> None:
         with xa.open(self.path) as a:
-            a.copy(self.fresh("copy")).close()
+            a.copy(self.made / "copy").close()
 
     def read(self, load: Callable[..., Any], *names: Any, **options: Any) -> None:
-        load(*names, path=self.fresh("loaded"), progress=False, **options).close()
+        load(*names, path=self.made / "loaded", progress=False, **options).close()
 
     def write(self, save: Callable[..., Any], *names: Any, **options: Any) -> None:
         with xa.open(self.path) as a:
@@ -84,12 +79,12 @@ def _npy(b: Bench) -> tuple[Callable[[], Any], ...]:
     np.save(file, b.x)
 
     def copy() -> None:
-        np.save(b.fresh("copy.npy"), np.load(file, mmap_mode="r"))
+        np.save(b.made / "copy.npy", np.load(file, mmap_mode="r"))
 
     return (
         copy,
         lambda: b.read(xa.from_npy, file, chunks=CHUNKS),
-        lambda: b.write(xa.to_npy, b.fresh("saved.npy")),
+        lambda: b.write(xa.to_npy, b.made / "saved.npy"),
     )
 
 
@@ -101,13 +96,13 @@ def _hdf5(b: Bench, chunks: tuple[int, ...] | None) -> tuple[Callable[[], Any], 
         f.create_dataset("x", data=b.x, chunks=chunks)
 
     def copy() -> None:
-        with h5py.File(file) as f, h5py.File(b.fresh("copy.h5"), "w") as g:
+        with h5py.File(file) as f, h5py.File(b.made / "copy.h5", "w") as g:
             f.copy("x", g)
 
     return (
         copy,
         lambda: b.read(xa.from_hdf5, file, "x", chunks=CHUNKS),
-        lambda: b.write(xa.to_hdf5, b.fresh("saved.h5"), "x"),
+        lambda: b.write(xa.to_hdf5, b.made / "saved.h5", "x"),
     )
 
 
@@ -126,12 +121,12 @@ def _netcdf(b: Bench) -> tuple[Callable[[], Any], ...]:
 
     def copy() -> None:
         with netCDF4.Dataset(file) as d:
-            write(b.fresh("copy.nc"), d["v"][...])
+            write(b.made / "copy.nc", d["v"][...])
 
     return (
         copy,
         lambda: b.read(xa.from_netcdf, file, "v"),
-        lambda: b.write(xa.to_netcdf, b.fresh("saved.nc"), "v"),
+        lambda: b.write(xa.to_netcdf, b.made / "saved.nc", "v"),
     )
 
 
@@ -148,12 +143,12 @@ def _zarr(b: Bench) -> tuple[Callable[[], Any], ...]:
     write(file, b.x)
 
     def copy() -> None:
-        write(b.fresh("copy.zarr"), zarr.open(file)[...])
+        write(b.made / "copy.zarr", zarr.open(file)[...])
 
     return (
         copy,
         lambda: b.read(xa.from_zarr, file),
-        lambda: b.write(xa.to_zarr, b.fresh("saved.zarr"), compressors=None),
+        lambda: b.write(xa.to_zarr, b.made / "saved.zarr", compressors=None),
     )
 
 
@@ -165,12 +160,12 @@ def _fits(b: Bench) -> tuple[Callable[[], Any], ...]:
 
     def copy() -> None:
         with fits.open(file) as f:
-            f.writeto(b.fresh("copy.fits"))
+            f.writeto(b.made / "copy.fits")
 
     return (
         copy,
         lambda: b.read(xa.from_fits, file, chunks=CHUNKS),
-        lambda: b.write(xa.to_fits, b.fresh("saved.fits")),
+        lambda: b.write(xa.to_fits, b.made / "saved.fits"),
     )
 
 
@@ -181,16 +176,15 @@ def _envi(b: Bench) -> tuple[Callable[[], Any], ...]:
     b.write(xa.to_envi, file, interleave="bip")
 
     def copy() -> None:
-        b.fresh("copy.img")
         values = spectral.envi.open(file).open_memmap(interleave="bip")
-        target = b.fresh("copy.hdr")
+        target = b.made / "copy.hdr"
         spectral.envi.save_image(str(target), values, interleave="bip", dtype=values.dtype)
 
-    def save() -> None:
-        b.fresh("saved.img")
-        b.write(xa.to_envi, b.fresh("saved.hdr"), interleave="bip")
-
-    return copy, lambda: b.read(xa.from_envi, file, chunks=CHUNKS), save
+    return (
+        copy,
+        lambda: b.read(xa.from_envi, file, chunks=CHUNKS),
+        lambda: b.write(xa.to_envi, b.made / "saved.hdr", interleave="bip"),
+    )
 
 
 def _geotiff(b: Bench) -> tuple[Callable[[], Any], ...]:
@@ -204,12 +198,12 @@ def _geotiff(b: Bench) -> tuple[Callable[[], Any], ...]:
     options = {"tiled": True, "blockxsize": 64, "blockysize": 64, "interleave": "band"}
 
     def copy() -> None:
-        rasterio.shutil.copy(file, b.fresh("copy.tif"), driver="GTiff", **options)
+        rasterio.shutil.copy(file, b.made / "copy.tif", driver="GTiff", **options)
 
     return (
         copy,
         lambda: b.read(xa.from_geotiff, file, chunks=CHUNKS),
-        lambda: b.write(xa.to_geotiff, b.fresh("saved.tif")),
+        lambda: b.write(xa.to_geotiff, b.made / "saved.tif"),
     )
 
 
@@ -220,12 +214,12 @@ def _mat(b: Bench) -> tuple[Callable[[], Any], ...]:
     scipy.io.savemat(file, {"x": b.x})
 
     def copy() -> None:
-        scipy.io.savemat(b.fresh("copy.mat"), {"x": scipy.io.loadmat(file)["x"]})
+        scipy.io.savemat(b.made / "copy.mat", {"x": scipy.io.loadmat(file)["x"]})
 
     return (
         copy,
         lambda: b.read(xa.from_mat, file, chunks=CHUNKS),
-        lambda: b.write(xa.to_mat, b.fresh("saved.mat"), "x"),
+        lambda: b.write(xa.to_mat, b.made / "saved.mat", "x"),
     )
 
 
@@ -243,11 +237,12 @@ FORMATS: dict[str, tuple[str, Callable[[Bench], tuple[Callable[[], Any], ...]]]]
 }
 
 
-def measure(calls: tuple[Callable[[], Any], ...], rounds: int) -> list[float]:
+def measure(b: Bench, calls: tuple[Callable[[], Any], ...], rounds: int) -> list[float]:
     """Return the shortest time of each call, in seconds; they take turns."""
     times: list[list[float]] = [[] for _ in calls]
     for each in range(rounds + 1):
         for call, own in zip(calls, times, strict=True):
+            b.clear()
             start = time.perf_counter()
             call()
             if each:  # the first round warms the cache
@@ -279,7 +274,7 @@ def main(argv: list[str] | None = None) -> None:
             bench = Bench(Path(folder), asked.mib)
             copy, load, save = make(bench)
             theirs, ours, imports, exports = measure(
-                (copy, bench.our_copy, load, save), asked.rounds
+                bench, (copy, bench.our_copy, load, save), asked.rounds
             )
         best = min(theirs, ours)
         print(

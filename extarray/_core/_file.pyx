@@ -13,7 +13,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, EIO, errno as c_errno
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from posix.types cimport off_t
 from posix.unistd cimport close, ftruncate, pread, pwrite
 
@@ -169,6 +169,35 @@ cdef class FileCore:
                     PyErr_CheckSignals()
                 else:
                     raise OSError(failure, os.strerror(failure))
+        finally:
+            self.leave()
+        return done
+
+    def read_runs(self, target, const int64_t[::1] places, index_t length):
+        """Read runs of bytes, all of one length, to a target, one behind the other.
+
+        `places` says where they begin.  Returns how many bytes there were before the first that the
+        file does not have.
+        """
+        cdef uint8_t[::1] to = target
+        cdef index_t i = 0, done = 0, n = 0
+        cdef index_t n_runs = min(places.shape[0], to.shape[0] // max(length, 1))
+        cdef int fd = self.enter()
+        try:
+            while i < n_runs:
+                with nogil:
+                    while i < n_runs and self.size < 0:
+                        n = pread(fd, &to[done], length, self.start + places[i])
+                        if n != length:
+                            break
+                        done += n
+                        i += 1
+                if i < n_runs:  # in a part of a file, interrupted, or at its end
+                    n = self._read(<char *> &to[done], length, places[i])
+                    done += n
+                    if n < length:
+                        break
+                    i += 1
         finally:
             self.leave()
         return done

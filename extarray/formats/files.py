@@ -6,6 +6,7 @@ import contextlib
 import errno
 import math
 import os
+import threading
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from extarray.common.errors import (
     VariableError,
     storage_error,
 )
-from extarray.storage.filesystem import create_beside, family, fresh_name, publish, real_name
+from extarray.storage.filesystem import File, create_beside, family, fresh_name, publish, real_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from extarray.grid.tiles import Box
 
 __all__ = [
+    "Pieces",
     "beside",
     "check_free",
     "check_shape_is",
     "file_name",
     "flat_file",
     "mapped",
+    "memory_of",
     "of_library",
     "part_of",
     "read_all",
@@ -176,6 +179,53 @@ def beside(name: str, overwrite: bool) -> Iterator[str]:
         with contextlib.suppress(OSError):
             os.unlink(fresh)
         raise
+
+
+class Pieces:
+    """A file that threads read pieces of, each into memory of its own that it uses again.
+
+    Fresh memory would cost more than what it takes, and so would pages that are mapped and touched
+    once.
+
+    Parameters
+    ----------
+    where : str
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where, self._own = where, threading.local()
+        self._file = File.open(where, os.O_RDONLY)
+
+    def read(self, places: Sequence[int] | NDArray[np.int64], nbytes: int) -> NDArray[np.uint8]:
+        """Read pieces, one behind the other, into memory that the thread's next call takes again.
+
+        Parameters
+        ----------
+        places : sequence of int
+            First byte of each.
+        nbytes : int
+            Of each.
+
+        Raises
+        ------
+        FormatError
+            A ValueError: the file ends before one of them.
+        """
+        runs = np.ascontiguousarray(places, np.int64)
+        target = memory_of(self._own, len(runs) * nbytes)
+        if self._file.read_runs(target, np.ascontiguousarray(places, np.int64), nbytes) < len(
+            target
+        ):
+            raise FormatError(f"{self._where!r} became shorter while it was read")
+        return target
+
+
+def memory_of(own: threading.local, nbytes: int) -> NDArray[np.uint8]:
+    """Return memory of this thread, the same in each call."""
+    memory: NDArray[np.uint8] | None = getattr(own, "memory", None)
+    if memory is None or len(memory) < nbytes:
+        memory = own.memory = np.empty(nbytes, np.uint8)
+    return memory[:nbytes]
 
 
 def mapped(

@@ -21,7 +21,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ShapeError
 from extarray.common.extras import require
 from extarray.formats.description import Coordinate, Description, Packing
-from extarray.formats.files import beside, file_name, mapped, of_library, part_of, write_all
+from extarray.formats.files import Pieces, beside, file_name, mapped, of_library, part_of, write_all
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 
@@ -414,13 +414,13 @@ def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
             return None
         offsets, sizes = (np.array(tags[tag]).reshape(blocks.grid) for tag in blocks.tags)
         nbytes = blocks.sizes()
+        n, height, width = given.shape
         if (sizes < nbytes).any() or not offsets.all():  # what was never written has no place
             return None
         if (offsets + nbytes).max() > os.stat(where).st_size:
             return None
         flat = offsets.ravel()
         if not blocks.is_tiled and (np.diff(flat) == nbytes.ravel()[:-1]).all():
-            n, height, width = given.shape
             whole = (height, width, n) if blocks.is_pixel else given.shape
             elements = mapped(where, given.dtype, whole, int(flat[0]))
             if blocks.is_pixel:
@@ -433,51 +433,34 @@ def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
 def _of_blocks(
     where: str, given: Description, blocks: _Blocks, offsets: NDArray[np.int64]
 ) -> Source:
-    """Return a source of elements in blocks, which are mapped."""
-    dtype, n, size = given.dtype, given.shape[0], given.dtype.itemsize
-    file = np.memmap(where, np.uint8, "r").view(np.ndarray)
-    places, down = offsets.tolist(), blocks.grid[1]
+    """Return a source of elements in blocks."""
+    dtype, n = given.dtype, given.shape[0]
+    pieces, down = Pieces(where), blocks.grid[1]
     last = blocks.rows if blocks.is_tiled else blocks.height - (down - 1) * blocks.rows
-    row = blocks.columns * blocks.bands * size
-    steps = np.diff(offsets, axis=0)
-    # Bands whose blocks lie at one distance, the same at all places.
-    changes = np.flatnonzero((steps != steps[:1, :1, :1]).any(axis=(1, 2)))
-    together = n if not len(changes) else int(changes[0]) + 1
 
     def block(place: tuple[int, int], bands: slice) -> NDArray[Any]:
-        """Return a view of the blocks at a place: bands, rows, columns."""
+        """Return the blocks at a place: bands, rows, columns."""
         i, j = place
         height = blocks.rows if i < down - 1 else last
+        layers = slice(0, 1) if blocks.is_pixel else bands
+        nbytes = height * blocks.columns * blocks.bands * dtype.itemsize
+        found = pieces.read(offsets[layers, i, j], nbytes).view(dtype)
         if blocks.is_pixel:
-            start, extent = places[0][i][j] + bands.start * size, bands.stop - bands.start
-            strides = (size, row, n * size)
-        else:
-            start, extent = places[bands.start][i][j], bands.stop - bands.start
-            step = places[bands.start + 1][i][j] - start if extent > 1 else 0
-            strides = (step, row, size)
-        shape = (extent, height, blocks.columns)
-        return np.ndarray(shape, dtype, file.data, start, strides)
+            return found.reshape(height, blocks.columns, n).transpose(2, 0, 1)[bands]
+        return found.reshape(-1, height, blocks.columns)
 
     def read(box: Box) -> NDArray[Any]:
         bands, rows, columns = box
-        layers = [bands]
-        if not blocks.is_pixel:
-            between = steps[bands.start : bands.stop - 1]
-            if (between != between[:1]).any():
-                layers = [slice(b, b + 1) for b in range(bands.start, bands.stop)]
         parts = list(blocks.parts(rows, columns))
-        if len(parts) == len(layers) == 1:
+        if len(parts) == 1:
             ((place, own, _),) = parts
             return block(place, bands)[(slice(None), *own)]
         values = np.empty([b.stop - b.start for b in box], dtype)
         for place, own, to in parts:
-            for layer in layers:
-                mine = slice(layer.start - bands.start, layer.stop - bands.start)
-                values[(mine, *to)] = block(place, layer)[(slice(None), *own)]
+            values[(slice(None), *to)] = block(place, bands)[(slice(None), *own)]
         return values
 
-    piece = (together, blocks.rows, blocks.columns)
-    return Source(given, read, parallel=True, piece=piece)
+    return Source(given, read, parallel=True, piece=(n, blocks.rows, blocks.columns))
 
 
 def _overlap(wanted: slice, start: int, extent: int) -> tuple[slice, slice]:
@@ -630,7 +613,7 @@ def _by_calls(
                     return
 
         pieces = mine if single else (blocks.bands, rows, columns)
-        yield Sink(write, pieces[-given.ndim :], single=single, parallel=True, views=True)
+        yield Sink(write, pieces[-given.ndim :], single=single, parallel=True)
         with of_library(where, _TITLE):
             for found, (place, _, kind) in numbers:
                 write_all(fd, found.astype(kind).tobytes(), place)

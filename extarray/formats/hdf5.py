@@ -31,6 +31,7 @@ from extarray.formats.files import (
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
     ENUM,
+    chunk_writer,
     copy_attrs,
     encoded,
     fill_value,
@@ -47,7 +48,6 @@ from extarray.formats.hdf5_parts import (
     text_dtype,
     unsaid,
     write_attrs,
-    writes_chunks,
 )
 from extarray.formats.template import (
     WholeSink,
@@ -432,17 +432,11 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
             dataset[box] = values if stored.encode is None else stored.encode(values)
 
         single = stored.encode is None and takes_chunks(dataset, given.dtype)
-
-        sink = Made(
-            writes_chunks(dataset) if single else write,
-            chunks=dataset.chunks,
-            single=single,
-            views=True,
-            lost=lost,
-        )
-        sink.dataset = dataset
-        sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
-        yield sink
+        with chunk_writer(dataset) if single else contextlib.nullcontext(write) as each:
+            sink = Made(each, chunks=dataset.chunks, single=single, lost=lost)
+            sink.dataset = dataset
+            sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
+            yield sink
     except BaseException:
         with contextlib.suppress(Exception):
             del root[temporary]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +16,12 @@ from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate
-from extarray.formats.files import mapped, part_of
+from extarray.formats.files import Pieces, mapped, part_of
 from extarray.formats.transfer import Source
+from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -30,6 +33,7 @@ __all__ = [
     "ENUM",
     "INTERNAL",
     "Stored",
+    "chunk_writer",
     "copy_attrs",
     "encoded",
     "fill_value",
@@ -46,7 +50,6 @@ __all__ = [
     "text_dtype",
     "unsaid",
     "write_attrs",
-    "writes_chunks",
 ]
 
 #: The attribute that says which dtype elements have that are stored as another one.
@@ -428,23 +431,24 @@ def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
     return True
 
 
-def _contiguous(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
-    """Map the elements of a dataset that lie one behind the other in its file; None elsewhere."""
+def _contiguous(dataset: Any, given: Description) -> Source | None:
+    """Return a source of elements that lie one behind the other in a file; None: they do not."""
     offset = dataset.id.get_offset() if dataset.chunks is None else None
     where = dataset.file.filename
     if offset is None or os.stat(where).st_size < offset + dataset.nbytes:
         return None  # h5py says what is wrong
-    return mapped(where, kind, dataset.shape, offset)
+    elements = mapped(where, given.dtype, dataset.shape, offset)
+    return Source(given, partial(part_of, elements), mapped=True)
 
 
 def _chunked(
-    dataset: Any, kind: np.dtype[Any]
-) -> Callable[[Box, Callable[[Box], NDArray[Any]]], NDArray[Any]] | None:
-    """Map the chunks of a dataset without filters; None where they are small, or it has others.
+    dataset: Any, given: Description, read: Callable[[Box], NDArray[Any]]
+) -> Source | None:
+    """Return a source of chunks without filters; None where they are small, or it has others.
 
-    The library would copy every chunk once more.
+    The library would copy every chunk once more, and one at a time.
     """
-    chunks = dataset.chunks
+    chunks, kind = dataset.chunks, given.dtype
     nbytes = 0 if chunks is None else math.prod(chunks) * kind.itemsize
     if nbytes < _LEAST_MAPPED or dataset.id.get_create_plist().get_nfilters():
         return None
@@ -458,38 +462,47 @@ def _chunked(
     where = dataset.file.filename
     if not places or max(places.values()) + nbytes > os.stat(where).st_size:
         return None
-    file = np.memmap(where, np.uint8, "r").view(np.ndarray)
+    pieces, lock = Pieces(where), threading.Lock()
 
-    def whole(box: Box, other: Callable[[Box], NDArray[Any]]) -> NDArray[Any]:
-        """Return a view of a chunk; what is none, or was never written, the library reads."""
+    def whole(box: Box) -> NDArray[Any]:
+        """Read a chunk; what is none, or was never written, the library reads."""
         place = places.get(tuple(b.start for b in box))
         if place is None or any(
             b.stop != min(b.start + c, n)
             for b, c, n in zip(box, chunks, dataset.shape, strict=True)
         ):
-            return other(box)
-        chunk = file[place : place + nbytes].view(kind).reshape(chunks)
+            with lock:
+                return read(box)
+        chunk = pieces.read([place], nbytes).view(kind).reshape(chunks)
         return chunk[tuple(slice(0, b.stop - b.start) for b in box)]
 
-    return whole
+    return Source(given, whole, single=True, parallel=True)
 
 
 def in_place(
     dataset: Any, kind: np.dtype[Any], given: Description, read: Callable[[Box], NDArray[Any]]
 ) -> Source | None:
-    """Return a source of elements that are mapped where they lie; None: the library reads them."""
+    """Return a source of elements that are read where they lie; None: the library reads them."""
     if not _lies_open(dataset, kind):
         return None
-    elements, whole = _contiguous(dataset, kind), _chunked(dataset, kind)
-    if elements is not None:
-        return Source(given, partial(part_of, elements), mapped=True)
-    if whole is not None:
-        return Source(given, lambda box: whole(box, read), single=True)
-    return None
+    return _contiguous(dataset, given) or _chunked(dataset, given, read)
 
 
-def writes_chunks(dataset: Any) -> Callable[[Box, NDArray[Any]], None]:
-    """Return what writes boxes into a dataset that takes whole chunks as they are."""
+@contextlib.contextmanager
+def chunk_writer(dataset: Any) -> Iterator[Callable[[Box, NDArray[Any]], None]]:
+    """Give what writes boxes into a new dataset that takes whole chunks as they are.
+
+    Their space is reserved: so the file system finds it at once, and not page by page.
+    """
+    where = dataset.file.filename
+    if dataset.file.driver == "sec2":
+        grid = [-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)]
+        nbytes = math.prod(grid) * math.prod(dataset.chunks) * dataset.dtype.itemsize
+        file = File.open(where, os.O_RDWR)
+        try:
+            file.reserve(file.length, nbytes)
+        finally:
+            file.close()
 
     def write(box: Box, values: NDArray[Any]) -> None:
         if values.shape == dataset.chunks:  # what is cut off at the edge is not whole
@@ -497,7 +510,12 @@ def writes_chunks(dataset: Any) -> Callable[[Box, NDArray[Any]], None]:
         else:
             dataset[box] = values
 
-    return write
+    try:
+        yield write
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.truncate(where, os.path.getsize(where))  # what was reserved behind the end
+        raise
 
 
 def takes_chunks(dataset: Any, kind: np.dtype[Any]) -> bool:

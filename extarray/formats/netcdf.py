@@ -38,11 +38,11 @@ from extarray.formats.files import (
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
     ENUM,
+    chunk_writer,
     fixed_text,
     in_place,
     takes_chunks,
     text_dtype,
-    writes_chunks,
 )
 from extarray.formats.netcdf_parts import (
     as_it_is,
@@ -478,8 +478,9 @@ def _by_h5py(fresh: str, name: str, given: Description, sink: Sink) -> Iterator[
     with file:
         dataset = file[name]
         single = takes_chunks(dataset, given.dtype)
-        write = writes_chunks(dataset) if single else dataset.__setitem__
-        yield replace(sink, write=write, single=single, views=True)
+        own = contextlib.nullcontext(dataset.__setitem__)
+        with chunk_writer(dataset) if single else own as write:
+            yield replace(sink, write=write, single=single)
 
 
 def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:

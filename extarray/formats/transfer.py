@@ -12,6 +12,7 @@ More than 600 lines, as both ways go through the same boxes and threads.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,12 +32,11 @@ from extarray.formats.description import attrs_for, described
 from extarray.formats.files import of_library
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
-from extarray.streaming.blocks import view_of
 from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Edit", "Format", "Sink", "Source", "boxes_of", "cut", "inverse", "load", "runs", "save"]
 
 #: Bytes of a box, where memory allows: a call of a library costs little beside it.
-_STEP_BYTES = 1 << 23
+_STEP_BYTES = 1 << 22
 #: Bytes of a box of a file that is mapped: nothing is copied twice.
 _MAPPED_BYTES = 1 << 26
 #: Chunks of fewer bytes are not taken over: an array would have too many.
@@ -109,8 +109,6 @@ class Sink:
     parallel : bool
         Whether several threads may call `write` at the same time, for boxes in any order.  If these
         are `sequential`, it takes a third argument: how many elements come before the box.
-    views : bool
-        Whether it takes chunks of the array where they lie, which it must not change.
     lost : list of str
         What of the array the file cannot hold, in words.
     """
@@ -120,7 +118,6 @@ class Sink:
     single: bool = False
     sequential: tuple[int, ...] | None = None
     parallel: bool = False
-    views: bool = False
     lost: list[str] = field(default_factory=list)
 
 
@@ -261,6 +258,20 @@ def _boxes(
     return boxes_of(shape, theirs, ours, itemsize, max(limit, min(piece, most)))
 
 
+def _steps(boxes: Iterable[Box], itemsize: int) -> Iterator[tuple[list[Box], int]]:
+    """Yield boxes together that are worth a call of a thread, and how many elements come before."""
+    some: list[Box] = []
+    first = stop = 0
+    for box in boxes:
+        some.append(box)
+        stop += math.prod(b.stop - b.start for b in box)
+        if (stop - first) * itemsize >= _STEP_BYTES:
+            yield some, first
+            some, first = [], stop
+    if some:
+        yield some, first
+
+
 def cut(box: Box, piece: tuple[int, ...]) -> Iterator[Box]:
     """Yield the parts of a box that lie in single pieces."""
     return product(
@@ -377,8 +388,8 @@ def load(
         ):
             piece = None  # chunks would be written in parts
 
-        def both(box: Box) -> int:
-            parts = (box,) if piece is None else cut(box, piece)
+        def both(boxes: Iterable[Box]) -> int:
+            parts = boxes if piece is None else itertools.chain(*(cut(b, piece) for b in boxes))
             return sum(put(part, get(part)) for part in parts)
 
         def count(ended: list[int]) -> None:
@@ -389,8 +400,13 @@ def load(
         is_free = source.mapped or source.parallel
         pool = ThreadPool(_threads(given, config.threads if is_free or source.single else 1))
         with Progress(max(1, given.nbytes), what, progress) as line, pool:
-            for box in _boxes(shape, extents, itemsize, source):
-                count(pool.call(partial(both, box) if is_free else partial(put, box, get(box))))
+            boxes = _boxes(shape, extents, itemsize, source)
+            if is_free:
+                for some, _ in _steps(boxes, itemsize):
+                    count(pool.call(partial(both, some)))
+            else:
+                for box in boxes:
+                    count(pool.call(partial(put, box, get(box))))
             count(pool.rest())
     return new
 
@@ -436,10 +452,7 @@ def save(
         passing = Passing()
         spare: list[NDArray[Any]] = []  # used again: fresh memory costs more than what it takes
 
-        def take(box: Box, first: int) -> tuple[Any, ...]:
-            found = view_of(view, box) if sink.views else None
-            if found is not None and found.flags.c_contiguous:
-                return box, found, first, None
+        def take(box: Box) -> tuple[Any, ...]:
             extents = tuple(b.stop - b.start for b in box)
             size = math.prod(extents)
             try:
@@ -450,18 +463,20 @@ def save(
                 buffer = np.empty(size, given.dtype)
             values = _shaped(buffer[:size], extents, sink.sequential)
             view.read((*box, ...), out=values)
-            return box, values, first, buffer
+            return box, values, buffer
 
-        def put(box: Box, values: NDArray[Any], first: int, buffer: NDArray[Any] | None) -> int:
-            place = [first] if sink.parallel and sink.sequential is not None else []
+        def put(box: Box, values: NDArray[Any], buffer: NDArray[Any], *place: int) -> int:
             with guard():
                 sink.write(box, values, *place)
-            if buffer is not None:
-                spare.append(buffer)
+            spare.append(buffer)
             return values.nbytes
 
-        def both(box: Box, first: int) -> int:
-            return put(*take(box, first))
+        def both(boxes: list[Box], first: int) -> int:
+            start = first
+            for box in boxes:
+                place = [] if sink.sequential is None else [first]
+                first += put(*take(box), *place) // itemsize
+            return (first - start) * itemsize
 
         def count(ended: list[Any]) -> None:
             for each in ended:
@@ -469,12 +484,14 @@ def save(
                 line.add(nbytes)
                 passing.add(nbytes)
 
-        job, first = (both if sink.parallel else take), 0
         pool = ThreadPool(_threads(given, config.threads if sink.parallel else 1))
         with Progress(max(1, given.nbytes), what, progress) as line, pool:
-            for box in boxes:
-                count(pool.call(partial(job, box, first)))
-                first += math.prod(b.stop - b.start for b in box)
+            if sink.parallel:
+                for some, first in _steps(boxes, itemsize):
+                    count(pool.call(partial(both, some, first)))
+            else:
+                for box in boxes:
+                    count(pool.call(partial(take, box)))
             count(pool.rest())
 
 

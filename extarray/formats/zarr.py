@@ -22,7 +22,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing
-from extarray.formats.files import of_library, read_all, unknown_part, write_all
+from extarray.formats.files import memory_of, of_library, read_all, unknown_part
 from extarray.formats.template import (
     WholeSink,
     WholeSource,
@@ -33,6 +33,7 @@ from extarray.formats.template import (
 from extarray.formats.transfer import Format, Sink, Source, cut
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import swap_folders
+from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -282,9 +283,7 @@ def _open_chunks(
     def whole(box: Box) -> NDArray[Any]:
         """Return the elements of a box in a chunk, in memory that is used again."""
         index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
-        buffer = getattr(own, "buffer", None)
-        if buffer is None:
-            buffer = own.buffer = np.empty(chunks, given.dtype)
+        buffer = memory_of(own, nbytes).view(given.dtype).reshape(chunks)
         try:
             fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -399,11 +398,16 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
             index = tuple((b.start + p.start) // c for b, p, c in places)
             name = os.path.join(where, *key_of(index).split("/"))
             os.makedirs(os.path.dirname(name), exist_ok=True)
-            with open(name, "wb") as stream:
-                write_all(stream.fileno(), part.reshape(-1).view(np.uint8).data, 0)
+            file = File.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                if is_large:  # the file system finds its space at once, not page by page
+                    file.reserve(0, part.nbytes)
+                file.write(part.reshape(-1).view(np.uint8), 0)
+            finally:
+                file.close()
 
     is_large = math.prod(chunks) * given.dtype.itemsize >= _LEAST_ALONE
-    return Sink(write, chunks=chunks, single=is_large, parallel=True, views=True, lost=lost)
+    return Sink(write, chunks=chunks, single=is_large, parallel=True, lost=lost)
 
 
 def _is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:

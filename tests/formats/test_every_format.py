@@ -39,8 +39,8 @@ def file(peer, tmp_path):
 @pytest.fixture
 def small_steps(monkeypatch):
     """Let a transfer of a few bytes go in many steps."""
-    monkeypatch.setattr(transfer, "_STEP_BYTES", 64)
-    monkeypatch.setattr(transfer, "_MAPPED_BYTES", 64)
+    monkeypatch.setattr(transfer, "_STEP_BYTES", 8)
+    monkeypatch.setattr(transfer, "_MAPPED_BYTES", 8)
     monkeypatch.setattr(transfer, "_LEAST_CHUNK", 1)
 
 

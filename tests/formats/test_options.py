@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
+from extarray.formats import transfer
 
 
 @pytest.fixture
@@ -91,6 +93,31 @@ def test_open_chunks_are_mapped_and_written_whole(file, tmp_path, shape, filled,
     with h5py.File(tmp_path / "copy.h5") as f:
         assert np.array_equal(f["x"][...], a[...])
         assert np.array_equal(f["y"][...], a[3:, ::2])
+
+
+def test_an_export_that_fails_gives_back_what_it_reserved(file, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    x = np.random.default_rng(0).random((256, 64, 64))
+    a = xa.from_array(x, chunks=(32, 32, 32))
+    with h5py.File(file, "w") as f:
+        f["small"] = x[:1]
+    before = file.stat()
+    seen = []
+
+    def add(self, nbytes):
+        seen.append(os.stat(file).st_blocks * 512)
+        raise RuntimeError
+
+    monkeypatch.setattr(transfer.Progress, "add", add)
+    with pytest.raises(RuntimeError):
+        xa.to_hdf5(a, file, "level")
+    monkeypatch.undo()
+    if seen[0] - before.st_blocks * 512 < x.nbytes:
+        pytest.skip("the file system reserves no space")
+    assert file.stat().st_blocks * 512 < before.st_blocks * 512 + x.nbytes // 2
+    xa.to_hdf5(a, file, "level")
+    with h5py.File(file) as f:
+        assert np.array_equal(f["level"][...], x) and np.array_equal(f["small"][...], x[:1])
 
 
 def test_elements_that_are_arrays(file):

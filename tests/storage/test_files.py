@@ -930,6 +930,25 @@ def test_the_size_of_a_disk(tmp_path):
         assert file.stat().st_blocks == 0
 
 
+def test_runs_of_bytes(tmp_path):
+    data = np.random.default_rng(0).integers(0, 256, 1000, np.uint8)
+    data.tofile(tmp_path / "file")
+
+    def read(places, **part):
+        target = np.zeros(10 * len(places), np.uint8)
+        file = File.open(str(tmp_path / "file"), os.O_RDONLY, **part)
+        with contextlib.closing(file):
+            done = file.read_runs(target, np.array(places, np.int64), 10)
+        return target[:done].tolist()
+
+    def expected(*runs):
+        return np.concatenate([data[low:high] for low, high in runs]).tolist()
+
+    assert read([700, 3, 990, 3]) == expected((700, 710), (3, 13), (990, 1000), (3, 13))
+    assert read([3, 995, 3]) == expected((3, 13), (995, 1000))
+    assert read([0, 45, 0], start=100, size=50) == expected((100, 110), (145, 150))
+
+
 READ_ONLY_FOLDER = """
 import os, subprocess, sys
 import numpy as np
