@@ -185,8 +185,9 @@ def length_of(array: Resizable, values: Any, axis: int) -> int:
     """Return the extent along an axis of what `as_source` gave, if it can be appended there."""
     shape = array.shape
     given = tuple(values.shape)
-    if len(given) != len(shape) or any(
-        n != m for i, (n, m) in enumerate(zip(given, shape, strict=True)) if i != axis
+    if len(given) != len(shape) or (*given[:axis], *given[axis + 1 :]) != (
+        *shape[:axis],
+        *shape[axis + 1 :],
     ):
         wanted = (*shape[:axis], "n", *shape[axis + 1 :])
         text = f"({', '.join(map(str, wanted))}{',' if array.ndim == 1 else ''})"

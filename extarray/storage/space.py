@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Allocator"]
 
 LONGEST_HOLE_AHEAD = 1 << 30
+# Larger files end, while they grow, where a huge page of the system's cache does: it makes none
+# that ends behind the file, and where there are small ones already, it makes no huge one later.
+_LARGE = 1 << 25
+_HUGE = 1 << 21
 
 
 class Allocator:
@@ -30,11 +34,14 @@ class Allocator:
     ----------
     length : int
         Of ``.xta``, where this writer has lengthened it.
+    reserved : int
+        Bytes of ``.xta`` that have their space, where this writer has taken more than asked.
     """
 
     def __init__(self, pair: Pair, commits: Committer) -> None:
         self.pair = pair
         self.length = 0
+        self.reserved = 0
         self._commits = commits
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
@@ -63,8 +70,8 @@ class Allocator:
             if sparse or not CAN_RESERVE or runs is not None:
                 self._lengthen(new, ahead=old > 0)
             for start, stop in parts:
-                if CAN_RESERVE and not sparse and stop > start:
-                    pair.data.extend(start, stop - start)
+                if CAN_RESERVE and not sparse and stop > start and not self._has_room(stop):
+                    self._extend(start, stop, ahead=old > 0 and runs is None)
                 if not is_zero:
                     pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
@@ -102,11 +109,26 @@ class Allocator:
         self._commits.safe_bytes = min(self._commits.safe_bytes, old)
         if pair.state.sealed:
             old += SEAL_BYTES
-        self.length = 0  # an interrupt must not leave more than there is
+        self.length = self.reserved = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
             if pair.data.length > old:  # what another program has cut off stays so
                 pair.data.truncate(old)
             self.length = old
+
+    def _has_room(self, stop: int) -> bool:
+        """Tell whether a growth before has reserved the space, and nobody has cut it off."""
+        return stop <= self.reserved <= self.pair.data.length
+
+    def _extend(self, start: int, stop: int, ahead: bool) -> None:
+        """Give bytes at the end of ``.xta`` their space; `ahead`: up to the end of a huge page."""
+        pair = self.pair
+        if ahead and stop >= _LARGE and stop % _HUGE and pair.others is None:
+            further = stop + _HUGE - stop % _HUGE
+            with contextlib.suppress(OSError):  # the disk has no room for more than is asked
+                pair.data.extend(start, further - start)
+                self.reserved = further
+                return
+        pair.data.extend(start, stop - start)
 
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
@@ -122,6 +144,7 @@ class Allocator:
                 length = least
                 pair.data.truncate(length)
             self.length = length
+            self.reserved = min(self.reserved, length)
 
     # -- inside the grid -------------------------------------------------------------------------
 

@@ -360,6 +360,41 @@ with xa.open(path) as a, xa.open(f"{folder}/b") as b:
     assert a.shape == (1006, 3) and b.shape == (10_006,) and b.attrs["text"] == "all is well"
 """
 
+# Chunks of one page each, in a file that counts as large: while it grows it ends with a huge page.
+LARGE = """
+from extarray.storage import space
+
+space._LARGE = 0  # so that this one is large
+fulldisk.mount(folder, "3m")
+names = f"{path}.xta", f"{path}.xmd"
+row = np.ones((1, 512))
+with xa.create(path, (1, 512), "f8", chunks=(1, 512), engine=engine) as array:
+    array[0] = 0
+    for i in range(1, 300):
+        array.append(i * row)
+        assert os.path.getsize(names[0]) == 2**21
+        if i == 200:  # by another program, which cuts off nothing that counts
+            os.truncate(names[0], 201 * 4096)
+            array.append(201 * row)
+            array.shrink(0, 1)
+    with xa.open(path) as reader:
+        assert (reader[:, 5] == np.arange(300)).all()
+    # Another huge page has no room, and what is asked for has.
+    for i in range(300, 600):
+        array.append(i * row)
+    assert os.path.getsize(names[0]) == 600 * 4096
+    fulldisk.fill(folder)
+    must_fail(lambda: array.append(row))
+    assert os.path.getsize(names[0]) == 600 * 4096
+    array[599] = 599
+    os.remove(f"{folder}/ballast")
+    array.append(600 * row)
+    array.extend(0, 1)
+with xa.open(path) as reader:
+    assert (reader[:601, 5] == np.arange(601)).all() and not reader[601].any()
+    assert os.path.getsize(names[0]) == 602 * 4096 + 32
+"""
+
 FILE_LIMIT = """
 import resource
 with xa.create(path, sparse={sparse}, **options) as array:
@@ -396,6 +431,10 @@ def test_full_disk_in_the_midst_of_an_append(private_mount, script, tmp_path, en
 
 def test_full_disk_for_metadata(private_mount, script, tmp_path, engine):
     script(PREAMBLE + METADATA, tmp_path, engine, prefix=private_mount)
+
+
+def test_room_up_to_the_end_of_a_huge_page(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + LARGE, tmp_path, engine, prefix=private_mount)
 
 
 def test_full_disk_in_a_commit_of_several_arrays(private_mount, script, tmp_path, engine):
