@@ -51,6 +51,8 @@ __all__ = ["Edit", "Format", "Sink", "Source", "boxes_of", "cut", "inverse", "lo
 _STEP_BYTES = 1 << 22
 #: Bytes of a box of a file that is mapped: nothing is copied twice.
 _MAPPED_BYTES = 1 << 26
+#: Bytes of a line of the processor's cache.
+_LINE_BYTES = 64
 #: Chunks of fewer bytes are not taken over: an array would have too many.
 _LEAST_CHUNK = 1 << 12
 
@@ -247,6 +249,11 @@ def _boxes(
     most = max(1, config.max_memory // 4)
     limit = _MAPPED_BYTES if is_mapped else min(_STEP_BYTES, most)
     if end.sequential is not None:
+        # A run across the array's own order has a line of the cache of each row: a row is read, or
+        # written, as often as there are runs along it.
+        across = math.prod(n for j, n in enumerate(shape) if j != end.sequential[0]) * _LINE_BYTES
+        if end.sequential[:1] == (len(shape) - 1,):
+            limit = max(limit, min(across, most))
         return runs(shape, itemsize, limit, end.sequential)
     if theirs is None:
         return boxes_of(shape, ours, ours, itemsize, limit)
