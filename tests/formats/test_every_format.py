@@ -41,6 +41,7 @@ def small_steps(monkeypatch):
     """Let a transfer of a few bytes go in many steps."""
     monkeypatch.setattr(transfer, "_STEP_BYTES", 8)
     monkeypatch.setattr(transfer, "_MAPPED_BYTES", 8)
+    monkeypatch.setattr(transfer, "_LINE_BYTES", 1)
     monkeypatch.setattr(transfer, "_LEAST_CHUNK", 1)
 
 
