@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from extarray import ArgumentError
 from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
@@ -25,6 +26,12 @@ __all__ = [
     "principal",
     "with_noise",
 ]
+
+#: Bytes of a block for differences of neighbours, which is to have some rows.
+_TALL = 8 * 2**20
+
+#: Pixels along diagonals whose differences are taken together: more would leave the caches.
+_DIAGONAL = 4
 
 
 @dataclass
@@ -47,6 +54,15 @@ class Moments:
         mean = spectra.mean(axis=0)
         spectra -= mean
         return cls(len(spectra), mean, spectra.T @ spectra)
+
+    @classmethod
+    def of_groups(cls, each: int, means: Floats, scatter: Floats) -> Moments:
+        """Take the moments of groups of as many spectra each, of their means and inner scatter.
+
+        The mean of all is subtracted from those of the groups in place.
+        """
+        among = cls.of(means)
+        return cls(each * among.count, among.mean, scatter + each * among.scatter)
 
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both (Chan, Golub and LeVeque 1983)."""
@@ -200,7 +216,7 @@ def mnf(
     >>> bool(found.variances[0] > 10), bool(found.variances[1] < 2)
     (True, True)
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory)
+    spectra = as_spectra(a, band_axis, comm, max_memory, _TALL)
     if n is not None:
         n = _number(n, spectra.bands, "bands")
     if min(spectra.rows, spectra.columns) < 2:
@@ -354,32 +370,68 @@ def _oriented(rows: Floats) -> Floats:
 
 
 def with_noise(spectra: Spectra, block: Block) -> tuple[Moments, Moments]:
-    """Return the moments of a block, and of its differences to the pixels to their lower right.
-
-    Two rows together cost three products of matrices for four: of diagonal neighbours x and y, with
-    the sum s and the difference d, ``xx' + yy'`` is ``(ss' + dd') / 2``.
-    """
+    """Return the moments of a block, and of its differences to the pixels to their lower right."""
     high, wide = block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
     box = spectra.box(
         slice(block.rows.start, min(block.rows.stop + 1, spectra.rows)),
         slice(block.columns.start, min(block.columns.stop + 1, spectra.columns)),
     )
-    even = high // 2 * 2 if wide == spectra.columns else 0  # a part of a row has no second one
+    step = min(_DIAGONAL, wide) if wide == spectra.columns else 1
+    strips = (
+        _of_strip(spectra, box[row : row + step + 1], min(step, high - row), wide)
+        for row in range(0, high, step)
+    )
+    return reduce(merge_both, strips)
 
-    def neighbours(operation: np.ufunc, rows: slice) -> Moments:
-        one, other = box[:-1, :-1][rows], box[1:, 1:][rows]
-        found = operation(one, other, out=spectra.buffer("neighbours", one.shape))
-        return Moments.of(found.reshape(-1, spectra.bands))
 
-    sums = neighbours(np.add, slice(0, even, 2))
-    differences = neighbours(np.subtract, slice(0, even, 2))
-    noise = differences.merge(neighbours(np.subtract, slice(1, even, 2)))
-    noise = noise.merge(neighbours(np.subtract, slice(even, None)))
-    count = differences.count
-    squares = count * differences.correlation if count else differences.scatter
-    pairs = Moments(2 * count, sums.mean / 2, (sums.scatter + squares) / 2)
-    alone = [box[0:even:2, wide - 1], box[1:even:2, 0], *box[even:high, :wide]]
-    return pairs.merge(Moments.of(np.concatenate(alone))), noise
+def _of_strip(spectra: Spectra, box: Floats, high: int, wide: int) -> tuple[Moments, Moments]:
+    """Return the moments of some rows of a box, and of the differences that begin in them.
+
+    Of n pixels x along a diagonal and their n - 1 differences d, the cosine transform z makes n
+    products for 2 n - 1: it is orthogonal, and what it transforms to are the eigenvectors of the
+    sum of squared differences.  So ``sum xx'`` is ``sum zz'``, and ``sum dd'`` is the same sum with
+    the eigenvalues as weights, of which none is negative.
+    """
+    columns, bands = box.shape[1:]
+    whole = wide - high + 1  # diagonals through all rows
+    pixel = bands * box.itemsize
+    diagonals = as_strided(box, (high, whole * bands), ((columns + 1) * pixel, box.itemsize))
+    cosines, eigenvalues = _cosines(high)
+    transformed = spectra.buffer("diagonals", (high, whole, bands))
+    np.matmul(cosines, diagonals, out=transformed.reshape(high, -1))
+    parts = [Moments.of(one) for one in transformed]
+    weights = np.stack([np.ones(high), eigenvalues])
+    scatters = np.tensordot(weights, np.stack([part.scatter for part in parts]), axes=1)
+    # Each place along the diagonals has a mean of its own.
+    means = cosines.T @ np.stack([part.mean for part in parts])
+    pixels = Moments.of_groups(whole, means.copy(), scatters[0])
+    noise = Moments.of_groups(whole, means[:-1] - means[1:], scatters[1])
+    # The corners, which other diagonals cross, and the step to the next row.
+    corners = [part for k in range(high) for part in (box[k, :k], box[k, k + whole : wide])]
+    steps = [
+        (box[k, part], box[k + 1, 1:][part])
+        for k in range(len(box) - 1)
+        for part in (
+            (slice(k), slice(k + whole, columns - 1)) if k + 1 < high else (slice(columns - 1),)
+        )
+    ]
+    differences = spectra.buffer("steps", (sum(len(one) for one, _ in steps), bands))
+    start = 0
+    for one, other in steps:
+        np.subtract(one, other, out=differences[start : start + len(one)])
+        start += len(one)
+    return (
+        pixels.merge(Moments.of(np.concatenate(corners))),
+        noise.merge(Moments.of(differences)),
+    )
+
+
+def _cosines(n: int) -> tuple[Floats, Floats]:
+    """Return the cosine transform of n terms in rows, and its eigenvalues of differences."""
+    angles = np.pi * np.arange(n)[:, None] / n
+    cosines = np.sqrt(2 / n) * np.cos(angles * (np.arange(n) + 0.5))
+    cosines[0] /= np.sqrt(2)
+    return cosines, 2 - 2 * np.cos(angles[:, 0])
 
 
 def merge_both(

@@ -244,7 +244,7 @@ class TestComponents:
         found = hs.mnf(scene, 3, max_memory=16 * 8 * 30 * 7)
         np.testing.assert_allclose(found.variances, hs.mnf(scene, 3).variances)
 
-    @pytest.mark.parametrize("shape", [(2, 2), (7, 5), (8, 5), (2, 9)])
+    @pytest.mark.parametrize("shape", [(2, 2), (7, 5), (8, 5), (2, 9), (9, 3), (23, 9)])
     @pytest.mark.parametrize("rows", [1, 2, 3, 4, 20])
     def test_noise_is_that_of_all_diagonal_neighbours(self, shape, rows):
         data = np.random.default_rng(0).normal(5, 1, (*shape, 3))
@@ -257,13 +257,24 @@ class TestComponents:
             deviations = x - x.mean(axis=0)
             np.testing.assert_allclose(moments.scatter, deviations.T @ deviations, atol=1e-12)
 
-    def test_a_mean_far_from_zero_costs_no_digits(self, scene):
+    @pytest.mark.parametrize("transform", [hs.pct, hs.mnf])
+    def test_a_mean_far_from_zero_costs_no_digits(self, scene, transform):
         # The sum of squares less the square of the sum would have none left.
         found, shifted = (
-            hs.pct(scene, 4, max_memory=LITTLE),
-            hs.pct(scene + 1e6, 4, max_memory=LITTLE),
+            transform(scene, 4, max_memory=LITTLE),
+            transform(scene + 1e6, 4, max_memory=LITTLE),
         )
         np.testing.assert_allclose(shifted.variances, found.variances, rtol=1e-6)
+
+    def test_a_slope_costs_the_noise_no_digits(self, scene):
+        # All differences are far from zero then, and their mean is no noise.
+        rows, columns, _ = scene.shape
+        slope = 1e5 * (np.arange(rows)[:, None, None] + np.arange(columns)[:, None])
+        spectra = Spectra(scene + slope, max_memory=LITTLE)
+        _, noise = spectra.fold(lambda block: with_noise(spectra, block), merge_both)
+        differences = (scene[:-1, :-1] - scene[1:, 1:]).reshape(-1, scene.shape[2])
+        np.testing.assert_allclose(noise.covariance, np.cov(differences.T), rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(noise.mean, differences.mean(axis=0) - 2e5)
 
     def test_moments_merge(self, scene):
         x = scene.reshape(-1, scene.shape[-1])
