@@ -40,7 +40,7 @@ from benchmarks.suites import GROUPS
 from benchmarks.timing import Candidate, Effort, Failure, Outcome, Worker, measure
 from benchmarks.workspace import make_source
 
-QUICK = Effort(rounds=2, turn=0.001, least=0.0, most=0.1)
+QUICK = Effort(rounds=1, turn=0.0, least=0.0, most=0.1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -92,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pictures = (options.pictures or page.with_suffix("")).resolve()
     names = [name for name in EXPERIMENTS if not options.only or name in options.only]
     reports = load(pictures) if options.only else {}
+    drawn: set[str] = set()
     failed = False
     for number, name in enumerate(names, 1):
         experiment = importlib.import_module(f"{__package__}.{name}")
@@ -107,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = True
         reports[name] = replace(report, scale=options.scale, seconds=time.monotonic() - start)
         print(f"{reports[name].seconds:.1f} s", flush=True)
-        write(page, pictures, described(options.scale, parent, reports), reports)
+        head = described(options.scale, parent, reports)
+        write(page, pictures, head, reports, drawn - {name})
+        drawn.update(reports)
     print(f"{page} ({sum(reports[name].seconds for name in names) / 60:.1f} minutes)")
     return int(failed)
 

@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -129,13 +129,12 @@ def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any
     return handles
 
 
-def section(name: str, report: Report, pictures: Path, link: str) -> list[str]:
+def section(name: str, report: Report, link: str) -> list[str]:
     """The Markdown of an experiment."""
     experiment = importlib.import_module(f"{__package__}.{name}")
     title = experiment.TITLE
     lines = [f"### {title}", "", f"**The papers.** {experiment.PAPER}", ""]
     if report.charts:
-        draw(report.charts, pictures / f"{name}.svg")
         lines += [f"![{title}]({link}{name}.svg)", ""]
     for chart in report.charts:
         about = f"{chart.title[:1].upper()}{chart.title[1:]}, {chart.unit}:"
@@ -190,8 +189,14 @@ def load(pictures: Path) -> dict[str, Report]:
     }
 
 
-def write(path: Path, pictures: Path, head: Sequence[str], reports: Mapping[str, Report]) -> None:
-    """Write the page, the pictures, and the figures that they were drawn from."""
+def write(
+    path: Path,
+    pictures: Path,
+    head: Sequence[str],
+    reports: Mapping[str, Report],
+    drawn: Container[str] = (),
+) -> None:
+    """Write the page, the figures, and their pictures, but for what is drawn already."""
     pictures.mkdir(parents=True, exist_ok=True)
     ordered = {name: reports[name] for name in EXPERIMENTS if name in reports}
     plain = {name: asdict(report) for name, report in ordered.items()}
@@ -200,5 +205,7 @@ def write(path: Path, pictures: Path, head: Sequence[str], reports: Mapping[str,
     link = f"{pictures.relative_to(path.parent).as_posix()}/"
     lines = [*head, "", "## The claims", "", *judged(ordered), "", "## The experiments", ""]
     for name, report in ordered.items():
-        lines += section(name, report, pictures, link)
+        if report.charts and name not in drawn:
+            draw(report.charts, pictures / f"{name}.svg")
+        lines += section(name, report, link)
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

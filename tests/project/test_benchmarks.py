@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from preload import preloaded
 
 # Last in the path: the extarray under test may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
@@ -230,14 +231,14 @@ def test_checksums():
     suite.teardown(actions[0], verifications[0])
 
 
-def test_one_sided_access(mpiexec, script, tmp_path):
+def test_one_sided_access(mpiexec, script, patience, tmp_path):
     figures = tmp_path / "figures.json"
     done = subprocess.run(
         [sys.executable, COMPARE.with_name("onesided.py"), "--quick", "--json", figures]
         + ["--peers"],
         capture_output=True,
         text=True,
-        env=script.environment,
+        env={**script.environment, **preloaded(*patience)},
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -303,7 +304,7 @@ def test_accesses_along_and_across_chunks(mpirun, tmp_path):
     assert [line.split()[1] for line in lines[4:]] == ["1", "2", "4", "8", "16", "32"]
 
 
-def test_parallel_runs_all_lines(mpiexec, script, tmp_path):
+def test_parallel_runs_all_lines(mpiexec, script, patience, tmp_path):
     figures = tmp_path / "figures.json"
     parallel = COMPARE.with_name("parallel.py")
     candidates = ["ours", "ours_mpi_io", "ours_pread", "plain", "conventional"]
@@ -312,7 +313,7 @@ def test_parallel_runs_all_lines(mpiexec, script, tmp_path):
         + ["--folder", tmp_path, "--json", figures, "--candidates", *candidates],
         capture_output=True,
         text=True,
-        env=script.environment,
+        env={**script.environment, **preloaded(*patience)},
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -124,6 +124,7 @@ if __name__ == "__main__":
 
 
 import pytest  # noqa: E402 (a page is run without it)
+from preload import preloaded  # noqa: E402
 
 import extarray as xa  # noqa: E402
 from extarray import pexta  # noqa: E402
@@ -139,13 +140,14 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("page", pages())
-def test_the_blocks_of_a_page_run(page, tmp_path):
+def test_the_blocks_of_a_page_run(page, patience, tmp_path):
     done = subprocess.run(
         # Warnings are errors also here: a page must leave no writer open.
         [sys.executable, "-W", "error", __file__, str(ROOT / page)],
         cwd=tmp_path,
         # The pages show the defaults.
-        env={name: text for name, text in os.environ.items() if name not in SETTINGS},
+        env={name: text for name, text in os.environ.items() if name not in SETTINGS}
+        | preloaded(*patience),
         capture_output=True,
         text=True,
         timeout=120,

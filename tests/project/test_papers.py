@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from preload import preloaded
 
 # Last in the path: the extarray under test may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
@@ -34,27 +35,37 @@ def title(name):
     return importlib.import_module(f"benchmarks.papers.{name}").TITLE
 
 
+def work(name):
+    """The work that an experiment is of, and the chapter: these run in one process."""
+    kind, *parts = name.split("_")
+    return f"{kind}-{next(filter(str.isdigit, parts))}" if kind == "thesis" else kind
+
+
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_runs(name, script, tmp_path):
+@pytest.mark.parametrize("which", dict.fromkeys(map(work, EXPERIMENTS)))
+def test_experiments_run(which, script, patience, tmp_path, subtests):
     page, files = tmp_path / "page.md", tmp_path / "files"
     files.mkdir()
+    names = [name for name in EXPERIMENTS if work(name) == which]
     done = subprocess.run(
-        [sys.executable, "-c", RUN, name, "--scale", "tiny"]
+        [sys.executable, "-c", RUN, *names, "--scale", "tiny"]
         + ["--page", os.fspath(page), "--folder", os.fspath(files)],
         capture_output=True,
         text=True,
-        env=script.environment,
+        env={**script.environment, **preloaded(*patience)},
         timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(files.iterdir())
-    text = page.read_text(encoding="utf-8")
-    assert f"### {title(name)}\n" in text
-    if "Not measured: " not in text:
-        assert (tmp_path / "page" / f"{name}.svg").exists()
-        assert re.search(r"^\*\*Claim \d+: ", text, re.MULTILINE)
+    _, *found = re.split(r"^### ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(found) == len(names)
+    for name, text in zip(names, found, strict=True):
+        with subtests.test(name):
+            assert text.startswith(f"{title(name)}\n")
+            if "Not measured: " not in text:
+                assert (tmp_path / "page" / f"{name}.svg").exists()
+                assert re.search(r"^\*\*Claim \d+: ", text, re.MULTILINE)
 
 
 def test_the_page_of_the_documentation_shows_every_experiment_and_claim():
