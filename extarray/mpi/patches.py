@@ -270,6 +270,7 @@ class Patch(NamedTuple):
     extents: Index  # of the memory of that rank
     remote: tuple[Any, ...]  # in that memory: slices, forwards, or arrays of points
     local: Any  # in the values of the selection: a tuple of slices, or an array
+    ways: dict[bool, Any]  # how MPI is told of it, as numbers or not: kept for the next transfer
 
 
 class Plan(NamedTuple):
@@ -427,7 +428,7 @@ class ZoneLayout:
             rank = 0
             for at, n in zip(places, grid, strict=True):
                 rank = rank * n + at
-            yield Patch(rank, extents, remote, local)
+            yield Patch(rank, extents, remote, local, {})
 
     def sides(self, box: Hyperslab, rank: int) -> list[list[tuple[slice, slice]]]:
         """Return a rank's part of a hyperslab: along each axis, slices of memory and of the slab.
@@ -487,7 +488,7 @@ class ZoneLayout:
         order = np.argsort(ranks, kind="stable")
         found, first = np.unique(ranks[order], return_index=True)
         for rank, local in zip(found.tolist(), np.split(order, first[1:]), strict=False):
-            yield Patch(rank, self.extents(rank), tuple(some[local] for some in places), local)
+            yield Patch(rank, self.extents(rank), tuple(some[local] for some in places), local, {})
 
     def displacements(self, patch: Patch) -> NDArray[np.int64]:
         """Return the bytes before each element of a patch of points."""

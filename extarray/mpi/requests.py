@@ -92,13 +92,17 @@ class ThreadRequest(Request):
 
 
 class WindowRequest(Request):
-    """A one-sided transfer, which MPI makes; `finish`, called once, gives the result."""
+    """A one-sided transfer, which MPI makes; `finish`, called once, gives the result.
+
+    None: it is over, and gives none.
+    """
 
     __slots__ = ("_finish", "_pending", "_result")
 
-    def __init__(self, pending: list[Any], finish: Callable[[], NDArray[Any] | None]) -> None:
-        self._pending = pending
-        self._finish: Callable[[], NDArray[Any] | None] | None = finish
+    def __init__(
+        self, pending: list[Any], finish: Callable[[], NDArray[Any] | None] | None
+    ) -> None:
+        self._pending, self._finish = pending, finish
         self._result: NDArray[Any] | None = None
 
     def test(self) -> bool:
@@ -198,6 +202,8 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """
     if dtype.kind not in "iufc":
         raise DTypeError(f"elements of {dtype} are not added; use integers, floats or complex")
+    if type(alpha) is int and alpha == 1 and type(values) is np.ndarray and values.dtype == dtype:
+        return values
     elements = _of_same_kind(values, dtype)
     if type(alpha) is int and alpha == 1:
         return elements

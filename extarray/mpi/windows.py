@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -80,6 +80,11 @@ class Window:
             return np.empty(extents, dtype)
         return np.frombuffer(memory, dtype, n).reshape(extents)
 
+    @cached_property
+    def number(self) -> Any:
+        """MPI's type of elements, by which they are added; see `number_of`."""
+        return number_of(self.layout.dtype)
+
     def sync(self) -> None:
         """Show all ranks what all have written; collective."""
         self.publish()
@@ -128,6 +133,9 @@ def _check_shared_memory(nbytes: int) -> None:
         )
 
 
+# A request of a transfer that is over, and gives nothing.
+_OVER = WindowRequest([], None)
+
 # Kinds of dtypes that MPI may have a type for.
 _NUMBERS = "iufc"
 # Half floats: where MPI has a type for them, it may add their bits as those of integers.
@@ -172,32 +180,50 @@ def get(
 def put(
     window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
 ) -> WindowRequest:
-    """Begin to write patches, from an array of the window's dtype."""
+    """Write patches, from an array of the window's dtype; if `testable`, begin to."""
     far = []
     for patch in patches:
         near = window.near.get(patch.rank)
         if near is None:
-            far.append((patch, np.ascontiguousarray(values[patch.local])))
+            far.append((patch, values[patch.local]))
         else:
             near[patch.remote] = values[patch.local]
-    requests = _start_all(window.rma.Rput if testable else window.rma.Put, window, far)
-    return WindowRequest(requests, lambda: _flush(window, far))
+    return _send(window.rma.Rput if testable else window.rma.Put, window, far, testable)
 
 
 def accumulate(
     window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
 ) -> WindowRequest:
-    """Begin to add to patches; each addition to an element is one step for all ranks."""
-    number = number_of(window.layout.dtype)
+    """Add to patches; each addition to an element is one step for all; if `testable`, begin to."""
     call = window.rma.Raccumulate if testable else window.rma.Accumulate
-    parts = [(patch, np.ascontiguousarray(values[patch.local])) for patch in patches]
+    parts = [(patch, values[patch.local]) for patch in patches]
+    return _send(call, window, parts, testable, window.number)
+
+
+def _send(
+    call: Callable[..., Any],
+    window: Window,
+    parts: list[tuple[Patch, NDArray[Any]]],
+    testable: bool,
+    number: Any = None,
+) -> WindowRequest:
+    """Let MPI move parts to where they belong; what is not testable is over at once."""
+    parts = [
+        each if each[1].flags.c_contiguous else (each[0], np.ascontiguousarray(each[1]))
+        for each in parts
+    ]
+    if not testable:
+        for patch, part in parts:
+            _start(call, window, patch, part, number)
+        _flush(window, parts)
+        return _OVER
     requests = _start_all(call, window, parts, number)
     return WindowRequest(requests, lambda: _flush(window, parts))
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
     """Add to one element, and return its old value: one step for all ranks."""
-    number = number_of(window.layout.dtype)
+    number = window.number
     old = np.empty((), window.layout.dtype)
     place = window.layout.runs(patch).place
     origin, result = [added, 1, number], [old, 1, number]
@@ -251,18 +277,45 @@ def _start_all(
 def _start(
     call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any
 ) -> Any:
-    base, unit = _words_of(part.itemsize) if number is None else (number, 1)
-    origin = [part, part.size * unit, base]
+    way = patch.ways.get(number is not None)
+    if way is None:
+        way = patch.ways[number is not None] = _way(window.layout, patch, number)
+    return call([part, part.size * way.unit, way.base], patch.rank, way.target)
+
+
+class _Way(NamedTuple):
+    """How elements of a patch are told to MPI.
+
+    Attributes
+    ----------
+    base : MPI.Datatype
+        Of the values.
+    unit : int
+        How many of those an element is.
+    target : tuple
+        Place, count, and type in the memory of the rank.
+    kept : _Committed or None
+        What that type lives in.
+    """
+
+    base: Any
+    unit: int
+    target: tuple[int, int, Any]
+    kept: _Committed | None
+
+
+def _way(layout: ZoneLayout, patch: Patch, number: Any) -> _Way:
+    """Return how a patch is told to MPI, as `_start_all` is."""
+    base, unit = _words_of(layout.dtype.itemsize) if number is None else (number, 1)
     if isinstance(patch.local, tuple):
-        place, length, loops = window.layout.runs(patch)
+        place, length, loops = layout.runs(patch)
         if not loops:
-            return call(origin, patch.rank, (place, length * unit, base))
-        target = _strided(window.layout.dtype, number is not None, length * unit, tuple(loops))
+            return _Way(base, unit, (place, length * unit, base), None)
+        kept = _strided(layout.dtype, number is not None, length * unit, tuple(loops))
     else:
         place = 0
-        places = window.layout.displacements(patch)
-        target = _Committed([base.Create_hindexed_block(unit, places)])
-    return call(origin, patch.rank, (place, 1, target.datatype))
+        kept = _Committed([base.Create_hindexed_block(unit, layout.displacements(patch))])
+    return _Way(base, unit, (place, 1, kept.datatype), kept)
 
 
 class _Committed:
@@ -300,5 +353,8 @@ def _strided(
 
 def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:
     """Wait until parts have arrived, which have to live until then."""
+    if len(parts) == 1:
+        window.rma.Flush(parts[0][0].rank)
+        return
     for rank in {patch.rank for patch, _ in parts}:
         window.rma.Flush(rank)
