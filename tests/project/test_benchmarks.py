@@ -22,6 +22,7 @@ from benchmarks import (
     formats,
     growing,
     hyperspectral,
+    larger,
     rechunk,
     schemes,
     suites,
@@ -375,6 +376,21 @@ def test_cold_reads_tell_what_the_disk_delivers(tmp_path, capsys):
     assert [len(times) for times in found.values()] == [3, 3]
     assert "Megabytes delivered" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == [figures]
+
+
+@pytest.mark.parametrize("name", larger.CANDIDATES)
+def test_work_on_larger_data_finds_the_same(tmp_path, name):
+    """In a folder that stands for a control group, which only root could make."""
+    pytest.importorskip({"h5py": "h5py", "dask on zarr": "dask"}.get(name, "numpy"))
+    data = cold.Data(32, 8, os.fspath(tmp_path), own=True)
+    used = tmp_path / "used"
+    used.write_bytes(bytes(1 << 16))
+    larger.written(name, data)
+    x = np.concatenate([block for _, block in data.slabs()])
+    expected = [x.sum(), np.median(x, axis=0).sum(), x[:, :, ::2].sum(), x[0, 0, 0]]
+    for work, value in zip(larger.WORK, expected, strict=True):
+        found = larger.measured(name, data, work, os.fspath(tmp_path), os.fspath(used))
+        assert np.isclose(found.value, value) and found.kept == 1 and found.seconds > 0
 
 
 @pytest.mark.slow
