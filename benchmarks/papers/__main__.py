@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -27,18 +26,17 @@ for variable in ("OMP", "OPENBLAS", "MKL", "BLOSC", "NUMEXPR", "EXTARRAY"):
 from ..compare import file_system, processor
 from ..sizes import Unsupported
 from . import EXPERIMENTS
-from .harness import SCALES, Report, Work
-from .page import load, write
+from .harness import GIB, SCALES, Report, Work
+from .page import load, title, write
 
-GIB = 2**30
-#: What an experiment's files take at most, in GiB, by scale.
-DISK = {"tiny": 0.1, "small": 3.0, "full": 200.0}
+NOT_MEASURED = "Not measured: "
 
 
-def measure(experiment: ModuleType, scale: str, parent: Path, data: Path | None) -> Report:
+def measure(experiment: ModuleType, options: argparse.Namespace, parent: Path) -> Report:
     """Run an experiment in a folder that is removed afterwards."""
+    disk = None if options.disk is None else options.disk * GIB
     with tempfile.TemporaryDirectory(prefix="extarray-papers-", dir=parent) as folder:
-        work = Work(scale, Path(folder), data)
+        work = Work(options.scale, Path(folder), options.data, disk)
         report: Report = experiment.run(work)
     return replace(report, notes=[*report.notes, *work.notes])
 
@@ -62,7 +60,15 @@ def described(scale: str, folder: Path, reports: Mapping[str, Report]) -> list[s
         "fsync, nothing is compressed, and everybody has one thread. "
         f"All took {minutes:.0f} minutes."
     )
-    return ["# The papers' experiments, run again", "", what, "", where]
+    head = ["# The papers' experiments, run again", "", what, "", where]
+    left = [
+        title(name).partition(":")[0]
+        for name, report in reports.items()
+        if any(note.startswith(NOT_MEASURED) for note in report.notes)
+    ]
+    if left:
+        head += ["", f"Not measured, for reasons that stand there: {'; '.join(left)}."]
+    return head
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add(
         "--folder", type=Path, help="where files go while measuring (default: the temporary folder)"
     )
+    add("--disk", type=float, metavar="GIB", help="room for files (default: what is free)")
     add("--data", type=Path, help="folder of scenes, as for benchmarks.hyperspectral")
     add("--page", type=Path, default=Path("papers.md"), help="to be written (default: %(default)s)")
     add("--pictures", type=Path, help="their folder (default: papers beside the page)")
@@ -85,9 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that files are removed
     parent = options.folder or Path(tempfile.gettempdir())
-    free = shutil.disk_usage(parent).free / GIB
-    if free < DISK[options.scale]:
-        parser.error(f"{parent} has {free:.1f} GiB free; {DISK[options.scale]} may be needed")
     page = options.page.resolve()
     pictures = (options.pictures or page.with_suffix("")).resolve()
     names = [name for name in EXPERIMENTS if not options.only or name in options.only]
@@ -99,9 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"[{number:2}/{len(names)}] {experiment.TITLE} ... ", end="", flush=True)
         start = time.monotonic()
         try:
-            report = measure(experiment, options.scale, parent, options.data)
+            report = measure(experiment, options, parent)
         except Unsupported as error:
-            report = Report(notes=[f"Not measured: {error}."])
+            report = Report(notes=[f"{NOT_MEASURED}{error}."])
+            print(f"not measured: {error}; ", end="")
         except Exception as error:
             traceback.print_exc()
             report = Report(notes=[f"It failed: {error}"])

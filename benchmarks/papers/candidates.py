@@ -29,6 +29,7 @@ HDF5 = "HDF5"
 HDF5_CACHE = "HDF5, large cache"
 NETCDF = "netCDF-4"
 ZARR = "zarr"
+IN_MEMORY = (OURS_MEMORY, ELEMENTS_MEMORY, MEMORY)
 
 
 class Reallocated(InMemory):

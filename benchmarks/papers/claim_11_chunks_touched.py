@@ -10,7 +10,7 @@ import numpy as np
 
 import extarray as xa
 
-from .harness import Chart, Report, Work, columns, each, generator, verdict
+from .harness import Chart, Report, Work, columns, each, generator, nbytes_of, verdict
 
 TITLE = "Claim 11: the chunks that queries touch, and the best chunk shape"
 PAPER = (
@@ -27,6 +27,7 @@ QUERIES = [((256, 16), 0.6), ((16, 64), 0.4)]
 
 def run(work: Work) -> Report:
     side = work.choose(SIDE)
+    work.need(nbytes_of((side, side), 1))
     scale = max(1, 2048 // side) if side < 2048 else 1
     shapes = [tuple(max(1, n // scale) for n in shape) for shape in SHAPES]
     queries = [(tuple(max(1, n // scale) for n in query), weight) for query, weight in QUERIES]
@@ -42,6 +43,7 @@ def run(work: Work) -> Report:
             array[...] = 1.0
             run = partial(each, [partial(array.read, box) for box in boxes])
             times.append({"a query": 1e6 * work.least({"": run}, 3 * work.rounds)[""] / len(boxes)})
+        work.clear()
     names = [" x ".join(map(str, shape)) for shape in shapes]
     counts = Chart("chunks that a query touches", "chunk", names, "chunks", columns(found))
     clock = Chart("by the clock, warm", "chunk", names, "µs a query", columns(times))

@@ -10,7 +10,7 @@ import extarray as xa
 from extarray.apps import hyperspectral
 
 from .harness import Chart, Report, Work, span, verdict
-from .spectral import made
+from .spectral import made, room
 
 TITLE = "Claim 24: from an arriving swath to updated results"
 PAPER = (
@@ -25,6 +25,7 @@ SWATH = 8
 
 def run(work: Work) -> Report:
     rows, across, bands, classes = work.choose(SIZES)
+    work.need(*room((rows, across, bands), classes))
     scene = made(rows, across, bands, classes).data
     first = rows // 4
     latency, anew, marks = [], [], []

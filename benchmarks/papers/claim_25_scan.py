@@ -23,6 +23,7 @@ CHUNK = 64
 
 def run(work: Work) -> Report:
     n = work.choose(SIDE)
+    work.need(2 * 8 * n * n, 2 * 8 * n * n)
     path = work.new() / "a"
     chunk = min(CHUNK, n // 4)
     with xa.create(path, (n // 2, n // 2), chunks=chunk) as array:

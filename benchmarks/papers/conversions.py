@@ -79,6 +79,7 @@ def break_even(rows: list[accesses.Row]) -> str:
 
 def report(work: Work, side: int, ranks: Sequence[int], with_squares: bool = False) -> Report:
     """Tables 2 to 4: a chart for each number of ranks, and what they say of the claims."""
+    work.need(2 * 8 * side**2)
     found = {n: measure(work.scale, work.folder.parent, n, side) for n in ranks}
     charts = [chart(rows, n) for n, rows in found.items()]
     spread = [_spread(row.conversion for row in rows) for rows in found.values()]

@@ -11,13 +11,14 @@ import extarray as xa
 
 from .candidates import HDF5, HDF5_CACHE, OURS
 from .harness import Chart, Report, Work, columns, seconds, span, verdict
-from .spectral import METHODS, judge, made
+from .spectral import METHODS, judge, made, room
 
 MEMORY = "NumPy, in memory"
 
 
 def measure(work: Work, shape: tuple[int, int, int], classes: int) -> Report:
     """The three methods on a made scene in our files, in HDF5 and in memory."""
+    work.need(*room(shape, classes))
     scene = made(*shape, classes)
     chunks = (32, 32, shape[2])
     with ExitStack() as stack:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +19,7 @@ from ..sizes import Unsupported
 Holds = Literal["yes", "in part", "no", "not measured"]
 Sizes = TypeVar("Sizes")
 SCALES = ("tiny", "small", "full")
+GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,15 @@ class Report:
 
 @dataclass
 class Work:
-    """The scale of a run, folders for files and of data, and what could not be measured."""
+    """The scale of a run, folders for files and of data, and what could not be measured.
+
+    `disk` is how many bytes the files may take at the same time; None: as many as are free.
+    """
 
     scale: str
     folder: Path
     data: Path | None = None
+    disk: float | None = None
     notes: list[str] = field(default_factory=list)
     _made: int = 0
 
@@ -83,6 +90,22 @@ class Work:
         path = self.folder / str(self._made)
         path.mkdir()
         return path
+
+    def clear(self) -> None:
+        """Remove the folders that were made, as soon as nobody needs their files."""
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def need(self, disk: float = 0.0, memory: float = 0.0) -> None:
+        """Refuse an experiment for which there is no room: the bytes that it takes at most."""
+        free = float(shutil.disk_usage(self.folder).free)
+        room = free if self.disk is None else min(free, self.disk)
+        for what, taken, there in (("disk", disk, room), ("memory", memory, free_memory())):
+            if taken > there:
+                raise Unsupported(
+                    f"at this scale it takes {taken / GIB:.1f} GiB of {what}, and there are "
+                    f"{there / GIB:.1f}"
+                )
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -106,6 +129,21 @@ class Work:
                     continue
                 found[name] = np.minimum(found[name], seconds) if name in found else seconds
         return {name: found[name] for name in runs if name in found}
+
+
+def free_memory() -> float:
+    """Bytes that the system can give to programs, or all that it has where it does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024.0 * int(line.split()[1])
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def nbytes_of(shape: Sequence[int], chunks: int | Sequence[int]) -> float:
+    """Bytes of float64 in whole chunks."""
+    sides = [chunks] * len(shape) if isinstance(chunks, int) else chunks
+    return 8.0 * math.prod(-(-n // c) * c for n, c in zip(shape, sides, strict=True))
 
 
 def seconds(call: Callable[[], object]) -> float:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..peers.base import Peer
-from .candidates import OURS_MEMORY, fill, make, places
-from .harness import Chart, Work, columns, generator
+from .candidates import IN_MEMORY, OURS_MEMORY, fill, make, places, side
+from .harness import Chart, Work, columns, generator, nbytes_of
 
 #: First bounds and number of growths of the thesis, by axes; each growth is by the first bound.
 THESIS = {2: (1976, 15), 3: (142, 7), 4: (44, 4)}
@@ -95,6 +95,10 @@ def living(
 def compare(work: Work, names: Sequence[str], ranks: Sequence[int] = (2, 3, 4)) -> list[Chart]:
     """Growth with accesses in between for each number of axes: together, and the accesses alone."""
     found, sizes = [], []
+    # Who reorganises has the old array and the new one for a while.
+    most = 2 * max(nbytes_of(History.of(work, ndim).final, side(ndim)) for ndim in ranks)
+    files = [name for name in names if name not in IN_MEMORY]
+    work.need(most * bool(files), most * (len(files) < len(names)))
     for ndim in ranks:
         history = History.of(work, ndim)
         found.append(work.least({name: living(work, name, history) for name in names}))

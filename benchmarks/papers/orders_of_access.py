@@ -14,7 +14,7 @@ import extarray as xa
 
 from ..peers import installed
 from .candidates import FILE, HDF5, OURS, side
-from .harness import Chart, Work, columns, drop, seconds
+from .harness import Chart, Work, columns, drop, nbytes_of, seconds
 
 SIDES = {
     "tiny": {2: 128, 3: 32},
@@ -76,6 +76,7 @@ def close(opened: Any) -> None:
 
 def compare(work: Work, ndim: int) -> list[Chart]:
     """Times of a scan across each axis, from the page cache and from the disk."""
+    work.need(3 * nbytes_of((work.choose(SIDES)[ndim],) * ndim, side(ndim)))
     folder = work.new()
     opening = make(work, ndim, folder)
     warm, cold = [], []

@@ -129,13 +129,18 @@ def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any
     return handles
 
 
+def title(name: str) -> str:
+    """The title of an experiment."""
+    found: str = importlib.import_module(f"{__package__}.{name}").TITLE
+    return found
+
+
 def section(name: str, report: Report, link: str) -> list[str]:
     """The Markdown of an experiment."""
     experiment = importlib.import_module(f"{__package__}.{name}")
-    title = experiment.TITLE
-    lines = [f"### {title}", "", f"**The papers.** {experiment.PAPER}", ""]
+    lines = [f"### {title(name)}", "", f"**The papers.** {experiment.PAPER}", ""]
     if report.charts:
-        lines += [f"![{title}]({link}{name}.svg)", ""]
+        lines += [f"![{title(name)}]({link}{name}.svg)", ""]
     for chart in report.charts:
         about = f"{chart.title[:1].upper()}{chart.title[1:]}, {chart.unit}:"
         lines += [about, "", *table(chart), ""]
@@ -154,12 +159,12 @@ def judged(reports: Mapping[str, Report]) -> list[str]:
     rows = ["| | claim | holds | where |", "| --- | --- | --- | --- |"]
     for number, claim in CLAIMS.items():
         found = [
-            (verdict.holds, importlib.import_module(f"{__package__}.{name}").TITLE)
+            (verdict.holds, title(name))
             for name, report in reports.items()
             for verdict in report.verdicts
             if verdict.claim == number
         ]
-        where = "; ".join(dict.fromkeys(title.partition(":")[0] for _, title in found)) or "–"
+        where = "; ".join(dict.fromkeys(one.partition(":")[0] for _, one in found)) or "–"
         rows.append(f"| {number} | {claim} | {joined([holds for holds, _ in found])} | {where} |")
     return rows
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from .. import parallel
 from ..launching import started
 from ..sizes import Unsupported
-from .harness import Chart, Work
+from .harness import Chart, Work, nbytes_of
 
 #: Candidates of `benchmarks.parallel`, and what they are called here.
 NAMES = {
@@ -65,10 +65,15 @@ def measure(kind: str, scale: str, folder: Path) -> Measured:
 
 
 def zones(work: Work) -> Measured:
+    work.need(len(NAMES) * SCALES[work.scale].nbytes)
     return _noted(work, measure("zones", work.scale, work.folder.parent))
 
 
 def growths(work: Work) -> Measured:
+    scale = SCALES[work.scale]
+    turns = -(-scale.times // 3)
+    finals = [[n + by * turns for n in shape] for shape, _, by in scale.growths]
+    work.need(2 * len(NAMES) * max(nbytes_of(final, 1) for final in finals))
     # Each run sums its growths; the least sum counts.
     return _noted(work, measure("growths", work.scale, work.folder.parent))
 

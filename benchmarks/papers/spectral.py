@@ -44,6 +44,14 @@ def made(rows: int, columns: int, bands: int, classes: int) -> Scene:
     return synthetic("made", nearest % classes + 1, bands)
 
 
+def room(shape: tuple[int, int, int], classes: int) -> tuple[int, int]:
+    """Bytes of disk and of memory that an experiment with such a scene takes."""
+    rows, columns, bands = shape
+    # The scene as u2 a few times, with scores; and as float64, with the distances to all centres.
+    pixels = rows * columns
+    return 4 * 2 * pixels * bands, 8 * pixels * (2 * bands + 16 * classes)
+
+
 class Found(NamedTuple):
     """How well a method has done: accuracies from 0 to 1, and the mean spectral angle."""
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from .candidates import FILE, MEMORY, OURS, fill, get_each, make, places
-from .harness import Chart, Report, Work, columns, generator, seconds, verdict
+from .candidates import (
+    ELEMENTS_MEMORY,
+    FILE,
+    IN_MEMORY,
+    MEMORY,
+    OURS,
+    fill,
+    get_each,
+    make,
+    places,
+    side,
+)
+from .harness import Chart, Report, Work, columns, generator, nbytes_of, seconds, verdict
 
 CELLS = {"tiny": 10_000, "small": 10_000_000, "full": 1_000_000_000}
 ACCESSES = 1000
@@ -18,8 +29,11 @@ RANKS = range(2, 8)
 def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
     """Times of elements one by one, and of the same in one selection."""
     single, together = [], []
-    for ndim in RANKS:
-        bounds = (round(work.choose(CELLS) ** (1 / ndim)),) * ndim
+    sizes = {ndim: (round(work.choose(CELLS) ** (1 / ndim)),) * ndim for ndim in RANKS}
+    work.need(
+        *(most(sizes, [n for n in names if (n in IN_MEMORY) == here]) for here in (False, True))
+    )
+    for ndim, bounds in sizes.items():
         keys = places(bounds, ACCESSES, generator(ndim))
         points = tuple(np.transpose(keys))
         arrays = {name: make(name, work.new(), bounds, growable=False) for name in names}
@@ -37,6 +51,8 @@ def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
         together.append(timed(lambda array, points=points: array.pick(points)))
         for array in arrays.values():
             array.close()
+        del arrays, array, timed  # whose files are free then
+        work.clear()
     charts = [
         Chart(title, "axes", list(RANKS), "ns an element", columns(found))
         for title, found in (("one by one", single), ("1000 in one selection", together))
@@ -60,6 +76,15 @@ def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
         "Python integers take most of the time."
     )
     return Report(charts, [verdict(1, [*dearer, rises > 1.1 * usual], why[:1].upper() + why[1:])])
+
+
+def most(sizes: Mapping[int, Sequence[int]], names: Sequence[str]) -> float:
+    """Bytes of all these candidates' arrays of as many axes, at most."""
+    plain = (FILE, MEMORY, ELEMENTS_MEMORY)
+    return max(
+        sum(nbytes_of(bounds, 1 if name in plain else side(ndim)) for name in names)
+        for ndim, bounds in sizes.items()
+    )
 
 
 def span_of(chart: Chart, ours: str, other: str) -> str:

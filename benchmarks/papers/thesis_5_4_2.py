@@ -11,7 +11,7 @@ import numpy as np
 
 import extarray as xa
 
-from .harness import Chart, Report, Work, columns, each, generator, verdict
+from .harness import Chart, Report, Work, columns, each, generator, nbytes_of, verdict
 
 TITLE = "Thesis, figure 5.4.2: orders of the elements in a chunk"
 PAPER = (
@@ -28,6 +28,8 @@ COUNT = {"tiny": 20, "small": 300, "full": 2000}
 
 def run(work: Work) -> Report:
     charts = []
+    sizes = work.choose(SIZES).items()
+    work.need(max(len(ORDERS) * nbytes_of((side,) * k, chunk) for k, (side, chunk) in sizes))
     for ndim in (2, 3):
         side, chunk = work.choose(SIZES)[ndim]
         loads = list(kinds(side, chunk, ndim, work.choose(COUNT)))
@@ -44,6 +46,7 @@ def run(work: Work) -> Report:
             found.append({word: 1e6 * time / len(keys) for word, time in times.items()})
         for array in arrays.values():
             array.close()
+        work.clear()
         names = [name for name, _ in loads]
         charts.append(Chart(f"{ndim} axes", "read", names, "µs a read", columns(found)))
     random = [chart.ratio("Hilbert", "row-major")[0] for chart in charts]

@@ -22,6 +22,7 @@ RANKS = (2, 3, 4)
 
 
 def run(work: Work) -> Report:
+    work.need(2 * 8 * work.choose(CELLS))  # with what the last growth exceeds, in whole chunks
     formula, disk = [], []
     for ndim in RANKS:
         used = [grow(work, ndim, seed) for seed in range(work.choose(HISTORIES))]

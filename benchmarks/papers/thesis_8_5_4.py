@@ -12,7 +12,7 @@ import extarray as xa
 from extarray.apps.matrix_product import multiply
 
 from .candidates import make
-from .harness import Report, Work, generator
+from .harness import Report, Work, generator, nbytes_of
 from .stages import INCREMENTAL, NAMES, Storage, increments, report, timed
 
 TITLE = "Thesis, figure 8.5.4: matrix product with growing factors"
@@ -44,6 +44,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
         finally:
             for array in arrays:
                 array.peer.close()
+            work.clear()
 
     def stages(left: Storage, right: Storage, product: Storage) -> Iterator[None]:
         rng = generator(2)
@@ -94,6 +95,9 @@ def incremental(work: Work) -> np.ndarray:
 
 
 def run(work: Work) -> Report:
+    n = work.choose(SIZES)[-1]
+    # The factors in memory, and in files with the product; one of the three is being rewritten.
+    work.need(4 * nbytes_of((n, n), 32), 4 * nbytes_of((n, n), 1))
     runs = {name: stored(work, name) for name in NAMES}
     runs[INCREMENTAL] = partial(incremental, work)
     return report(work, "rows and columns", work.choose(SIZES), runs, "a product")

@@ -10,7 +10,7 @@ import numpy as np
 from extarray.apps.lennard_jones import System, pair_forces
 
 from .candidates import make
-from .harness import Report, Work, generator
+from .harness import Report, Work, generator, nbytes_of
 from .stages import NAMES, Storage, increments, report, timed
 
 TITLE = "Thesis, figure 8.5.5: Lennard-Jones molecular dynamics with a growing matrix of forces"
@@ -39,6 +39,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
             return timed([forces], stages(forces))
         finally:
             forces.peer.close()
+            work.clear()
 
     def stages(forces: Any) -> Iterator[None]:
         rng = generator(2)
@@ -57,5 +58,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
 
 
 def run(work: Work) -> Report:
+    n = work.choose(SIZES)[-1]
+    work.need(2 * nbytes_of((n, n, 3), (32, 32, 3)))  # the old one and the new one
     runs = {name: stored(work, name) for name in NAMES}
     return report(work, "particles", work.choose(SIZES), runs, "the dynamics")

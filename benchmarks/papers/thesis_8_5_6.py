@@ -10,7 +10,7 @@ import numpy as np
 from extarray.apps.lattice_boltzmann import WEIGHTS, Cavity
 
 from .candidates import make
-from .harness import Report, Work, generator
+from .harness import Report, Work, generator, nbytes_of
 from .stages import NAMES, Storage, increments, report, timed
 
 TITLE = "Thesis, figure 8.5.6: Lattice-Boltzmann flow in a cavity on a growing grid"
@@ -40,6 +40,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
         finally:
             for array in arrays:
                 array.peer.close()
+            work.clear()
 
     def stages(now: Any, after: Any) -> Iterator[None]:
         rng = generator(2)
@@ -60,5 +61,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
 
 
 def run(work: Work) -> Report:
+    n = work.choose(SIZES)[-1]
+    work.need(3 * nbytes_of((9, n, n), (9, 32, 32)))  # two, of which one is being rewritten
     runs = {name: stored(work, name) for name in NAMES}
     return report(work, "nodes a side", work.choose(SIZES), runs, "the simulation")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .harness import Chart, Report, Work, verdict
-from .spectral import on_ranks
+from .spectral import on_ranks, room
 
 TITLE = "Thesis, figure 9.4.3: speed-up of the endmember methods"
 PAPER = (
@@ -18,6 +18,7 @@ RANKS = {"tiny": (1, 2), "small": (1, 2, 4), "full": (1, 2, 4)}
 
 def measured(work: Work) -> dict[int, dict[str, float]]:
     *shape, classes = work.choose(SIZES)
+    work.need(*room(tuple(shape), classes))
     rounds = 1 if work.scale == "tiny" else 2
     return {
         n: on_ranks(work.folder.parent, tuple(shape), classes, n, rounds)

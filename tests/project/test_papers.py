@@ -19,8 +19,9 @@ from benchmarks.papers import EXPERIMENTS
 from benchmarks.papers.accuracies import judged as accuracies_judged
 from benchmarks.papers.accuracies import sections
 from benchmarks.papers.claims import CLAIMS
-from benchmarks.papers.harness import Chart, Report, verdict
+from benchmarks.papers.harness import Chart, Report, Work, verdict
 from benchmarks.papers.page import judged, load, table, write
+from benchmarks.sizes import Unsupported
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = (
@@ -35,6 +36,23 @@ def title(name):
     return importlib.import_module(f"benchmarks.papers.{name}").TITLE
 
 
+def run(script, patience, folder, *arguments):
+    """Run the command in a folder; return what it prints, and the page."""
+    page, files = folder / "page.md", folder / "files"
+    files.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments, "--scale", "tiny"]
+        + ["--page", os.fspath(page), "--folder", os.fspath(files)],
+        capture_output=True,
+        text=True,
+        env={**script.environment, **preloaded(*patience)},
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(files.iterdir())
+    return done.stdout, page.read_text(encoding="utf-8")
+
+
 def work(name):
     """The work that an experiment is of, and the chapter: these run in one process."""
     kind, *parts = name.split("_")
@@ -45,20 +63,9 @@ def work(name):
 @pytest.mark.process
 @pytest.mark.parametrize("which", dict.fromkeys(map(work, EXPERIMENTS)))
 def test_experiments_run(which, script, patience, tmp_path, subtests):
-    page, files = tmp_path / "page.md", tmp_path / "files"
-    files.mkdir()
     names = [name for name in EXPERIMENTS if work(name) == which]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *names, "--scale", "tiny"]
-        + ["--page", os.fspath(page), "--folder", os.fspath(files)],
-        capture_output=True,
-        text=True,
-        env={**script.environment, **preloaded(*patience)},
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not list(files.iterdir())
-    _, *found = re.split(r"^### ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    _, page = run(script, patience, tmp_path, *names)
+    _, *found = re.split(r"^### ", page, flags=re.MULTILINE)
     assert len(found) == len(names)
     for name, text in zip(names, found, strict=True):
         with subtests.test(name):
@@ -66,6 +73,32 @@ def test_experiments_run(which, script, patience, tmp_path, subtests):
             if "Not measured: " not in text:
                 assert (tmp_path / "page" / f"{name}.svg").exists()
                 assert re.search(r"^\*\*Claim \d+: ", text, re.MULTILINE)
+
+
+@pytest.mark.process
+def test_what_has_no_room_on_the_disk_is_left_out_and_named(script, patience, tmp_path):
+    # One has files; the other has none to speak of.
+    names = ("thesis_5_4_2", "claim_12_cubical")
+    printed, text = run(script, patience, tmp_path, *names, "--disk", "0")
+    reason = "at this scale it takes 0.0 GiB of disk, and there are 0.0"
+    assert printed.count(f"not measured: {reason}") == 1
+    left = f"Not measured, for reasons that stand there: {title(names[0]).partition(':')[0]}."
+    assert left in text and f"Not measured: {reason}." in text
+    assert (tmp_path / "page" / f"{names[1]}.svg").exists()
+
+
+def test_experiments_say_what_they_need_and_remove_what_they_have_made(tmp_path):
+    work = Work("tiny", tmp_path, disk=1000.0)
+    work.need(1000.0)
+    with pytest.raises(Unsupported, match="of disk"):
+        work.need(1001.0)
+    with pytest.raises(Unsupported, match="of memory"):
+        work.need(0.0, 2.0**60)
+    with pytest.raises(Unsupported, match="of disk"):
+        Work("tiny", tmp_path).need(2.0**60)
+    (work.new() / "a").touch()
+    work.clear()
+    assert not list(tmp_path.iterdir()) and work.new().is_dir()
 
 
 def test_the_page_of_the_documentation_shows_every_experiment_and_claim():
