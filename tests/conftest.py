@@ -21,7 +21,7 @@ from mpirun import Teams
 
 # The same examples in every run, everywhere, but where others are asked for.
 settings.register_profile(
-    "fixed", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
+    "fixed", max_examples=30, deadline=None, derandomize=True, database=None, print_blob=True
 )
 settings.register_profile("few", settings.get_profile("fixed"), max_examples=15)
 settings.register_profile("seeded", settings.get_profile("fixed"), derandomize=False)
@@ -95,7 +95,7 @@ def long_ones_first(items, parts: int) -> list:
     """Tests in an order of which so many equal parts each begin with what takes long."""
     kinds = ([], [])
     for item in items:
-        long = any(item.get_closest_marker(name) for name in ("slow", "process"))
+        long = any(item.get_closest_marker(name) for name in ("slow", "process", "hypothesis"))
         kinds[not long].append(item)
     return [
         item

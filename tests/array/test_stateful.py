@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from model import Model, sample
+from scratch import new_folder
 from strategies import cases, selections, sides
 
 import extarray as xa
@@ -28,7 +27,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="extarray-"))
+        self.folder = new_folder()
         self.array = self.reader = None
         self.added = []  # positions of the axes that the reader does not know
         self.cut_behind = False  # whether elements were cut off since the first of them came

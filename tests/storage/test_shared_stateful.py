@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 from compare import assert_same
@@ -13,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from model import Model, sample
+from scratch import new_folder
 from strategies import cases, sides
 
 import extarray as xa
@@ -95,7 +94,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="extarray-"))
+        self.folder = new_folder()
         self.path = self.folder / "scene"
         self.arrays = {}  # by number; the reader is number -1
         self.seen = {}  # the bounds that each knows
