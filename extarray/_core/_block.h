@@ -73,6 +73,16 @@ static inline void xa_stream_end(void) {}
 static inline int xa_reads_by_rows(void) { return 0; }
 #endif
 
+/* Ask for the first lines of what is moved next. */
+static inline void xa_ask_lines(const char *first)
+{
+#if defined(__x86_64__)
+    for (int i = 0; i < 4; i++) _mm_prefetch(first + 64 * i, _MM_HINT_T0);
+#else
+    (void) first;
+#endif
+}
+
 /* A row that comes in pieces, one from each chunk of a row of chunks.  Lines at the joints are put
  * together first, so that every line inside the row is stored once and whole. */
 typedef struct {
@@ -173,15 +183,18 @@ typedef struct {
     xa_index span, step;    /* bytes of a row, and from one to ask for to the next */
     xa_index next;          /* bytes from row to row */
     xa_index ahead;         /* rows */
+    xa_index after;         /* bytes from a block of rows to the one after it, or 0 */
 } xa_asking;
 
-/* For rows of `n` elements, one at least. */
-static inline xa_asking xa_asking_for(xa_index stride, xa_index next, xa_index n)
+/* For blocks of `rows` rows of `n` elements, one at least. */
+static inline xa_asking xa_asking_for(xa_index stride, xa_index next, xa_index n, xa_index rows,
+                                      xa_index after)
 {
     const xa_index apart = stride < 0 ? -stride : stride, step = apart < 64 ? 64 : apart;
     const xa_index lines = apart * n / step + 1;
     xa_asking a = {stride < 0 ? stride * (n - 1) : 0, apart * n, step, next,
-                   XA_LINES / lines > 2 ? XA_LINES / lines : 2};
+                   XA_LINES / lines > 2 ? XA_LINES / lines : 2, after};
+    if (after && a.ahead > rows) a.ahead = rows;
     return a;
 }
 
@@ -200,6 +213,14 @@ static inline void xa_ask_rows(const xa_asking *a, const char *row, xa_index row
     for (xa_index i = 0; i < n; i++) xa_ask_row(a, row + i * a->next);
 }
 
+/* Ask for the row that is `ahead` rows behind one with `rows` rows to go in its block, itself counted:
+ * one at a time, as the processor keeps no more than some dozens of lines on their way. */
+static inline void xa_ask_ahead(const xa_asking *a, const char *row, xa_index rows, xa_index n_rows)
+{
+    if (rows > a->ahead) xa_ask_row(a, row + a->ahead * a->next);
+    else if (a->after) xa_ask_row(a, row + (a->ahead - n_rows) * a->next + a->after);
+}
+
 /* Loops for one size of element: rows of `n` elements, `rows` of them. */
 #define XA_DEFINE_LOOPS(NAME, T)                                                                  \
 static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,     \
@@ -207,8 +228,9 @@ static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s,
                            const char *ask)                                                       \
 {                                                                                                 \
     T v, v1, v2, v3;                                                                              \
+    const xa_index n_rows = rows;                                                                 \
     for (; rows > 0; rows--, d += d_next, s += s_next, ask += a->next) {                          \
-        if (rows > a->ahead) xa_ask_row(a, ask + a->ahead * a->next);                             \
+        xa_ask_ahead(a, ask, rows, n_rows);                                                       \
         char *to = d;                                                                             \
         const char *from = s;                                                                     \
         xa_index i = 0;                                                                           \
@@ -262,8 +284,9 @@ static void xa_rows_any(char *d, xa_index ds, xa_index d_next, const char *s, xa
                         xa_index s_next, xa_index n, xa_index rows, xa_index size, const xa_asking *a,
                         const char *ask)
 {
+    const xa_index n_rows = rows;
     for (; rows > 0; rows--, d += d_next, s += s_next, ask += a->next) {
-        if (rows > a->ahead) xa_ask_row(a, ask + a->ahead * a->next);
+        xa_ask_ahead(a, ask, rows, n_rows);
         for (xa_index i = 0; i < n; i++) xa_copy_element(d + i * ds, s + i * ss, size);
     }
 }
@@ -354,7 +377,8 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
     /* What is asked for is the side whose elements lie apart: the target, or else the source. */
     const int asks_target = ds[last] != size && (ss[last] == size || ss[last] == 0);
     const xa_index *as = asks_target ? ds : ss;
-    const xa_asking asking = xa_asking_for(as[last], last ? as[last - 1] : 0, n[last]);
+    const xa_asking asking = xa_asking_for(as[last], last ? as[last - 1] : 0, n[last], rows,
+                                           outer > 0 ? as[outer - 1] : 0);
     if (!whole_rows && turned < 0) xa_ask_rows(&asking, asks_target ? d : s, rows);
     for (;;) {
         if (whole_rows) {
@@ -364,7 +388,6 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
             xa_transpose(d, ds[last - 1], s, ss[last], n[last], n[last - 1], size);
         } else {
             const char *ask = asks_target ? d : s;
-            if (outer > 0) xa_ask_rows(&asking, ask + as[outer - 1], rows);
             xa_rows(d, ds[last], last ? ds[last - 1] : 0, s, ss[last], last ? ss[last - 1] : 0,
                     n[last], rows, size, &asking, ask);
         }
@@ -405,7 +428,7 @@ static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *c
         } else {
             for (p = 0; p < n_pieces; p++) {
                 char *c = chunk[p] + offset;
-                const xa_asking asking = xa_asking_for(step, next, length[p]);
+                const xa_asking asking = xa_asking_for(step, next, length[p], 1, 0);
                 xa_ask_row(&asking, c + asking.ahead * next);
                 if (write) xa_rows(c, step, 0, u, size, 0, length[p], 1, size, &asking, c);
                 else xa_rows(u, size, 0, c, step, 0, length[p], 1, size, &asking, c);

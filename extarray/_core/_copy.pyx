@@ -41,6 +41,7 @@ cdef extern from "_block.h":
         int n_pieces, const index_t *chunk_stride, index_t step, const index_t *count, int ndim,
         index_t size, int write) noexcept nogil
     void xa_stream_end() noexcept nogil
+    void xa_ask_lines(const char *first) noexcept nogil
     bint xa_reads_by_rows() noexcept nogil
 
 cdef enum:
@@ -55,6 +56,8 @@ cdef enum:
     FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
+    # A shorter run is copied before what is asked for meanwhile has come.
+    LEAST_ASKED = 1 << 12
     # So many runs that are written together are worth reading what lies between them.
     MANY_RUNS = 4
     # What the system is asked to read or write at once: some refuse 2 GiB.
@@ -754,6 +757,24 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
 
 # -- the whole transfer --------------------------------------------------------------------------
 
+cdef bint moves_runs(const job_t *job, const int *low) noexcept nogil:
+    """Tell whether parts of chunks are runs of mapped bytes, as the first one shows, that are worth being
+    asked for: the processor's own prefetching follows a run, and is lost from chunk to chunk."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t size = L.itemsize, count
+    cdef int i, j
+    if L.ndim == 0 or L.base == NULL or L.place != NULL or job.ahead != NULL:
+        return False
+    for i in range(L.ndim):
+        j = L.fast_to_slow[i]
+        count = job.pieces[j][low[j]].count
+        if count > 1:
+            if L.stride[j] * job.step[j] != size:
+                return False
+            size *= count
+    return size >= LEAST_ASKED
+
+
 cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
     """Do the part of a job that the pieces low ... high - 1 are, or (`low` NULL) all of it.
     Returns 0 or an errno."""
@@ -773,6 +794,8 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
     cdef const piece_t *piece
     cdef const index_t *coefficient
     cdef int32_t owner
+    cdef index_t following
+    cdef bint asks
     cdef worker_t w
     w.stage = NULL
     w.stage_bytes = 0
@@ -794,6 +817,7 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
         free(w.stage)
         xa_stream_end()
         return failure
+    asks = moves_runs(job, low)
     while True:
         # A box of chunks with one owner: addresses are affine in it.
         owner = 0
@@ -814,6 +838,13 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
                 count[j] = piece.count
                 start[j] = piece.first
                 j += 1
+            if asks and p[ndim - 1] + 1 < run_high[ndim - 1]:
+                piece = &job.pieces[ndim - 1][p[ndim - 1] + 1]
+                following = <index_t> (
+                    address[ndim - 1] + <uint64_t> coefficient[ndim - 1] * <uint64_t> piece.chunk)
+                xa_ask_lines(
+                    L.base + following * L.chunk_bytes + at[ndim - 1]
+                    + piece.first * L.stride[ndim - 1])
             failure = transfer_part(
                 job, &w, <index_t> address[ndim], at[ndim], job.user + user[ndim], stride, start, count)
             if failure:
