@@ -23,7 +23,9 @@ from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._file cimport ask_for, ask_for_block, lock_chunk, sieving_is_over, unlock_chunk
 from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
-from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
+from ._mapping cimport (
+    populate_alone, populate_ends, reserve_pages, touched_get, touched_set, touched_spare,
+)
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -647,6 +649,9 @@ cdef int transfer_part(
             return file_part(job, w, offset + at, user, stride, count)
         if LEAST_NEW <= span <= L.chunk_bytes // 2:
             base = L.pages
+    if (job.write and L.sparse and L.base != NULL and L.place == NULL
+            and size_of(count, L.ndim, L.itemsize) == L.itemsize and touched_spare(L.touched, address)):
+        return file_part(job, w, offset + at, user, stride, count)
     failure = reach(L, address, job.write)
     if failure == THROUGH_FILE:
         if job.write and L.sieve != NULL:

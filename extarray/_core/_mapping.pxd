@@ -18,6 +18,7 @@ cdef struct node_t:
 cdef struct touched_t:
     node_t *node[1 << ROOT_BITS]
     uint64_t missed             # not 0: chunks were to be set that could not be
+    uint64_t spared             # how often `touched_spare` was asked
 
 
 # Address space of a region, in a ring of all that there are; those of one file are neighbours.
@@ -93,6 +94,7 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef void touched_set(touched_t *root, index_t address) noexcept nogil
+cdef bint touched_spare(touched_t *root, index_t address) noexcept nogil
 cdef bint touched_missed(const touched_t *root) noexcept nogil
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil
 cdef bint is_shown(const char *first, const char *last) noexcept

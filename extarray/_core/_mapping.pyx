@@ -101,6 +101,7 @@ cdef extern from *:
     #define xa_load_pointer(slot) __atomic_load_n((slot), __ATOMIC_ACQUIRE)
     #define xa_load_bits(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
+    #define xa_count(p) __atomic_fetch_add((p), 1, __ATOMIC_RELAXED)
     #define xa_take_bits(p, bits) __atomic_fetch_and((p), ~(bits), __ATOMIC_ACQ_REL)
     #define xa_lowest_bit(bits) __builtin_ctzll(bits)
     /* A number of a file, where the lowest byte is the first, and as the processor has it. */
@@ -123,6 +124,7 @@ cdef extern from *:
     void *xa_load_pointer(void **slot) noexcept nogil
     uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
     void xa_or_bits(uint64_t *p, uint64_t bits) noexcept nogil
+    uint64_t xa_count(uint64_t *p) noexcept nogil
     void xa_after_loads() noexcept nogil
     uint64_t xa_take_bits(uint64_t *p, uint64_t bits) noexcept nogil
     int xa_lowest_bit(uint64_t bits) noexcept nogil
@@ -361,6 +363,15 @@ cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
         return
     address &= (1 << LEAF_BITS) - 1
     xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
+
+
+cdef bint touched_spare(touched_t *root, index_t address) noexcept nogil:
+    """Tell whether to write an element through the file, to a chunk that is not in the set.
+
+    To make the chunk ready for stores takes as long as some dozens of such writes.  So one in 16 does
+    it: chunks to which much is written are soon ready, and those that get few elements never.
+    """
+    return not touched_get(root, address) and xa_count(&root.spared) % 16 != 15
 
 
 cdef bint touched_missed(const touched_t *root) noexcept nogil:

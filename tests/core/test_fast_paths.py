@@ -280,6 +280,26 @@ def test_first_writes_of_neighbours_in_several_segments(path, engine):
         assert_same(a[...], values)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "i2"])
+@pytest.mark.parametrize("order", "CZ")
+def test_elements_and_boxes_in_holes(path, engine, dtype, order):
+    """Elements of a sparse array go to the same places through the file and the mapping."""
+    numbers = np.random.default_rng(7)
+    model = np.zeros((60, 300), dtype)
+    options = {"chunks": (8, 64), "sparse": True, "order": order, "engine": engine}
+    with xa.create(path, model.shape, dtype, **options) as array:
+        with xa.open(path, engine=engine) as reader:
+            for step in range(1, 600):
+                i, j = (int(numbers.integers(n)) for n in model.shape)
+                place = (i, j) if step % 5 else np.s_[i : i + 2, j : j + 70]
+                array[place] = model[place] = step
+                assert_same(reader[place], model[place])
+            assert_same(reader[...], model)
+        assert_same(array[...], model)
+    with xa.open(path) as array:
+        assert_same(array[...], model)
+
+
 @given(
     limit=st.sampled_from([1, 100, 4096, 10**6]),
     case=cases(dtypes=st.sampled_from([np.dtype("f8"), np.dtype("i4")]), max_ndim=3),
