@@ -154,8 +154,11 @@ def _read_envi(file, x):
 def _write_envi(file, x, interleave):
     import spectral
 
-    order = int(x.dtype.byteorder == ">")
-    spectral.envi.save_image(str(file), x, interleave=interleave, byteorder=order, dtype=x.dtype)
+    options = {"byteorder": int(x.dtype.byteorder == ">"), "dtype": x.dtype}
+    with warnings.catch_warnings():
+        # It asks for a buffer as large as a band: of one byte that means another thing.
+        warnings.filterwarnings("ignore", "line buffering", RuntimeWarning)
+        spectral.envi.save_image(str(file), x, interleave=interleave, **options)
 
 
 def _write_geotiff(file, x, **options):
