@@ -1,11 +1,15 @@
 /* What threads change beside each other.
  *
- * With the GIL only one of them is between two calls of Python, so nothing here costs anything: locks
+ * With the GIL only one of them is between two calls of Python, so most of this costs nothing: locks
  * are none, and numbers are plain.  Without it (Py_GIL_DISABLED) they are locks and atomics.
  */
 
 #ifndef EXTARRAY_SHARED_H
 #define EXTARRAY_SHARED_H
+
+/* Of threads that have let go of the GIL: what a counter was, and a number that the last one notes. */
+#define xa_take_next(p) __atomic_fetch_add((p), 1, __ATOMIC_SEQ_CST)
+#define xa_note(p, n) __atomic_store_n((p), (n), __ATOMIC_SEQ_CST)
 
 #ifdef Py_GIL_DISABLED
 
@@ -24,8 +28,6 @@ typedef PyMutex xa_lock_t;
 /* A hint, which may be an older one. */
 #define xa_hint(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define xa_set_hint(p, n) __atomic_store_n((p), (n), __ATOMIC_RELAXED)
-/* Set a flag; returns what it was. */
-#define xa_take(p) __atomic_exchange_n((p), 1, __ATOMIC_SEQ_CST)
 /* What was stored before is seen by who is past his own fence, or his is by what is loaded behind. */
 #define xa_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define xa_shown(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
@@ -45,7 +47,6 @@ typedef char xa_lock_t;
 #define xa_less_one(p) (--*(p))
 #define xa_hint(p) (*(p))
 #define xa_set_hint(p, n) ((void) (*(p) = (n)))
-static inline int xa_take(int *flag) { int was = *flag; *flag = 1; return was; }
 #define xa_fence() ((void) 0)
 #define xa_shown(p) (*(p))
 #define xa_show(p, address) ((void) (*(p) = (address)))

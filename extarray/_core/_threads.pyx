@@ -9,20 +9,28 @@ from cpython.pythread cimport (
 
 from ._copy cimport job_t, run
 from ._gather cimport QueryTables
-from ._types cimport MAX_NDIM, index_t, take_flag
+from ._types cimport MAX_NDIM, index_t
 from ._visits cimport run_visits
 
 from extarray.common.config import config
 
-cdef index_t THREAD_BYTES = 1 << 23         # the least share of a thread
+cdef extern from "_shared.h":
+    # Of threads that run without the GIL.
+    index_t take_next "xa_take_next"(index_t *p) noexcept nogil
+    void note "xa_note"(int *p, int n) noexcept nogil
+
+cdef index_t THREAD_BYTES = 1 << 23         # for each thread at least
+cdef index_t SHARES = 4                     # for each thread: whoever is ready takes the next one
 
 
-cdef class Share:
-    """The share of one thread in a large transfer, which is run once, by whoever comes first."""
+cdef class Work:
+    """The shares of a large transfer: whoever of its threads is ready takes the next one."""
 
+    cdef index_t n_shares
+    cdef index_t n_taken
+    cdef index_t n_over
     cdef int failure
-    cdef int is_taken
-    cdef PyThread_type_lock ended       # held until the share has been run
+    cdef PyThread_type_lock ended       # held until all shares have been run
 
     def __cinit__(self):
         self.ended = PyThread_allocate_lock()
@@ -34,43 +42,65 @@ cdef class Share:
         if self.ended != NULL:
             PyThread_free_lock(self.ended)
 
-    cdef int move(self) noexcept nogil:
+    cdef int move(self, index_t i) noexcept nogil:
         return 0
 
     def run(self):
-        """Run the share, if nobody has begun."""
-        if take_flag(&self.is_taken):
-            return
+        """Run shares until all have been taken."""
+        cdef index_t i
+        cdef int failure
         with nogil:
-            self.failure = self.move()
-            PyThread_release_lock(self.ended)
+            while True:
+                i = take_next(&self.n_taken)
+                if i >= self.n_shares:
+                    break
+                failure = self.move(i)
+                if failure:
+                    note(&self.failure, failure)
+                if take_next(&self.n_over) + 1 == self.n_shares:
+                    PyThread_release_lock(self.ended)
 
     cdef void wait(self) noexcept:
-        """Wait until a share that somebody has begun has been run."""
+        """Wait until all shares have been run, once none is left to be taken."""
         with nogil:
-            PyThread_acquire_lock(self.ended, WAIT_LOCK)
-            PyThread_release_lock(self.ended)
+            if self.n_shares:
+                PyThread_acquire_lock(self.ended, WAIT_LOCK)
+                PyThread_release_lock(self.ended)
 
 
-cdef class BoxShare(Share):
-    """Some pieces of a box."""
+cdef class BoxWork(Work):
+    """The pieces low ... high - 1 of a box; along each axis they are in so many parts."""
 
     cdef const job_t *job
-    cdef int low[MAX_NDIM]
-    cdef int high[MAX_NDIM]
+    cdef const int *low
+    cdef const int *high
+    cdef int parts[MAX_NDIM]
 
-    cdef int move(self) noexcept nogil:
-        return run(self.job, self.low, self.high)
+    cdef int move(self, index_t i) noexcept nogil:
+        cdef int low[MAX_NDIM]
+        cdef int high[MAX_NDIM]
+        cdef int j
+        cdef index_t n, part
+        for j in range(self.job.layout.ndim - 1, -1, -1):
+            n = self.high[j] - self.low[j]
+            part = i % self.parts[j]
+            i //= self.parts[j]
+            low[j] = self.low[j] + <int> (part * n // self.parts[j])
+            high[j] = self.low[j] + <int> ((part + 1) * n // self.parts[j])
+        return run(self.job, low, high)
 
 
-cdef class VisitShare(Share):
-    """Some visits of a query."""
+cdef class VisitWork(Work):
+    """The visits first ... stop - 1 of a query."""
 
     cdef QueryTables tables
     cdef index_t first, stop
 
-    cdef int move(self) noexcept nogil:
-        return run_visits(&self.tables.query, self.first, self.stop)
+    cdef int move(self, index_t i) noexcept nogil:
+        cdef index_t n = self.stop - self.first
+        return run_visits(
+            &self.tables.query, self.first + i * n // self.n_shares,
+            self.first + (i + 1) * n // self.n_shares)
 
 
 cdef index_t worth_threads(index_t size) except -1:
@@ -78,67 +108,42 @@ cdef index_t worth_threads(index_t size) except -1:
     return min(<index_t> config.threads, size // THREAD_BYTES) if size >= 2 * THREAD_BYTES else 1
 
 
-cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t shares) except -1:
-    """Move the pieces low ... high - 1 of a box, on as many threads as there are shares, or fewer."""
-    cdef BoxShare share
-    cdef index_t n, i
-    cdef int axis = 0, j
-    # Along the first axis with pieces enough, or the one with the most.
+cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t n_threads) except -1:
+    """Move the pieces low ... high - 1 of a box, on so many threads, or fewer."""
+    cdef BoxWork work = BoxWork()
+    cdef index_t wanted = SHARES * n_threads
+    cdef int j
+    work.job, work.low, work.high = job, low, high
+    work.n_shares = 1
     for j in range(job.layout.ndim):
-        if high[j] - low[j] > high[axis] - low[axis]:
-            axis = j
-        if high[axis] - low[axis] >= shares:
-            break
-    n = high[axis] - low[axis]
-    shares = min(shares, n)
-    work = []
-    for i in range(shares):
-        share = BoxShare()
-        share.job = job
-        for j in range(job.layout.ndim):
-            share.low[j] = low[j]
-            share.high[j] = high[j]
-        share.low[axis] = low[axis] + <int> (i * n // shares)
-        share.high[axis] = low[axis] + <int> ((i + 1) * n // shares)
-        work.append(share)
-    return run_shares(work)
+        work.parts[j] = <int> min(
+            <index_t> (high[j] - low[j]), (wanted + work.n_shares - 1) // work.n_shares)
+        work.n_shares *= work.parts[j]
+    return run_work(work, n_threads)
 
 
-cdef int run_tables(QueryTables tables, index_t first, index_t stop, index_t shares) except -1:
-    """Make some of the visits that were looked up, on as many threads as there are shares."""
-    cdef VisitShare share
-    cdef index_t n = stop - first, i
-    shares = max(1, min(shares, n))
-    work = []
-    for i in range(shares):
-        share = VisitShare()
-        share.tables = tables
-        share.first = first + i * n // shares
-        share.stop = first + (i + 1) * n // shares
-        work.append(share)
-    return run_shares(work)
+cdef int run_tables(QueryTables tables, index_t first, index_t stop, index_t n_threads) except -1:
+    """Make some of the visits that were looked up, on so many threads, or fewer."""
+    cdef VisitWork work = VisitWork()
+    work.tables, work.first, work.stop = tables, first, stop
+    work.n_shares = min(SHARES * n_threads, stop - first)
+    return run_work(work, n_threads)
 
 
-cdef int run_shares(list work) except -1:
-    """Run shares, all but the first on threads of their own.  Returns 0 or an errno."""
-    cdef Share share
+cdef int run_work(Work work, index_t n_threads) except -1:
+    """Run all shares, on this thread and others.  Returns 0 or an errno."""
     interrupt = None
-    # Nobody leaves before all shares are done: they use the caller's frame.  What no thread has begun,
-    # because there are no more of them or no memory for one, is done here.
+    # Nobody leaves before all shares are done: they use the caller's frame.  Where there are no more
+    # threads, or no memory for one, this one runs what they would have.
     try:
-        for share in work[1:]:
-            _thread.start_new_thread(share.run, ())
+        for _ in range(1, min(n_threads, work.n_shares)):
+            _thread.start_new_thread(work.run, ())
     except Exception:
         pass
     except BaseException as error:      # Ctrl-C
         interrupt = error
-    for share in work:
-        share.run()
-    for share in work:
-        share.wait()
+    work.run()
+    work.wait()
     if interrupt is not None:
         raise interrupt
-    for share in work:
-        if share.failure:
-            return share.failure
-    return 0
+    return work.failure

@@ -37,7 +37,6 @@ cdef extern from "_shared.h":
     void show_at "xa_show"(void **p, void *what) noexcept
     int hint_of "xa_hint"(const int *p) noexcept
     void set_hint "xa_set_hint"(int *p, int n) noexcept
-    bint take_flag "xa_take"(int *p) noexcept
     void fence "xa_fence"() noexcept
 
 
