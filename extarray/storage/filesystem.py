@@ -324,9 +324,15 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
     except FileExistsError as error:
         raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no hard links here, or none that help
-        if os.path.lexists(name):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-        os.rename(temporary, name)
+        # One alone can make the name: of an empty file, for the moment until the other has it.
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        try:
+            os.rename(temporary, name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                if os.stat(name).st_size == 0:
+                    os.unlink(name)
+            raise
     else:
         os.unlink(temporary)
 

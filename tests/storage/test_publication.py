@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -215,6 +216,39 @@ def test_a_name_is_no_second_link_where_that_would_be_another_file(path, monkeyp
         make(path, VALUES + 1)
     with xa.open(path) as array:
         assert (array[...] == VALUES).all()
+
+
+def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(path, monkeypatch):
+    plain = os.rename
+
+    def link(*names):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def rename(*names):
+        monkeypatch.setattr(os, "rename", plain)
+        with pytest.raises(xa.errors.ExistsError):
+            make(path, VALUES + 1)
+        rename.tried = True
+        plain(*names)
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(os, "rename", rename)
+    make(path)
+    assert rename.tried
+    assert sorted(os.listdir(path.parent)) == ["scene.xmd", "scene.xta"]
+    with xa.open(path) as array:
+        assert (array[...] == VALUES).all()
+
+
+def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(path, monkeypatch):
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        make(path)
+    assert os.listdir(path.parent) == []
 
 
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="no FUSE here")
