@@ -19,7 +19,6 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.string cimport memcpy
 
 from ._vectors cimport address_of, as_chunk_index
 from ._copy cimport layout_t
@@ -31,7 +30,7 @@ from ._selection cimport (
 )
 from ._state cimport Frame, begin_look, end_look, frame_of, frame_t
 from ._transfers cimport Transfers, block_limit
-from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, index_t, release, set_hint
+from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
 from extarray._core._transfers import note_written
 from extarray.common.errors import (
@@ -60,6 +59,7 @@ cdef extern from "numpy/arrayobject.h":
 
 cdef extern from *:
     """
+    #include <string.h>
     #include <numpy/arrayscalars.h>
 
     /* Doubles are read most: PyArray_Scalar looks anew at each what kind it is. */
@@ -69,6 +69,23 @@ cdef extern from *:
         if (scalar != NULL)
             PyArrayScalar_VAL(scalar, Double) = number;
         return scalar;
+    }
+
+    /* One element.  A thread may store what another one loads, as with NumPy's arrays; who looks for
+     * races leaves these functions out. */
+    static inline double xa_load_double(const char *place)
+    {
+        double number;
+        memcpy(&number, place, sizeof(number));
+        return number;
+    }
+    static inline void xa_store_double(char *place, double number)
+    {
+        memcpy(place, &number, sizeof(number));
+    }
+    static inline void xa_move_item(char *to, const char *from, size_t itemsize)
+    {
+        memcpy(to, from, itemsize);
     }
 
     /* Take a plain int; returns 0 where it is none, or is beyond 2**63. */
@@ -85,6 +102,9 @@ cdef extern from *:
     }
     """
     object xa_double_scalar(double number)
+    double xa_load_double(const char *place) noexcept
+    void xa_store_double(char *place, double number) noexcept
+    void xa_move_item(char *to, const char *from_, size_t itemsize) noexcept
     bint xa_as_index(PyObject *item, Py_ssize_t *index) noexcept
 
 cdef enum:
@@ -148,16 +168,16 @@ cdef class ArrayCore(Transfers):
         cdef double number
         # Doubles are read most.  They are loaded without a reference to the frame.
         cdef const frame_t *now = begin_look(self)
-        if now.reads_direct and now.is_double and not now.is_watched and self.log is None:
+        if now.reads_direct and now.is_double and not now.is_watched and not hint_of(&self.tells):
             place = self._locate(now, key)
             if place != NULL:
-                memcpy(&number, place, sizeof(number))
+                number = xa_load_double(place)
         end_look()
         if place != NULL:
             return xa_double_scalar(number)
         frame = frame_of(self)
         if (frame.now.reads_direct and (not frame.now.is_double or frame.now.is_watched)
-                and self.log is None):
+                and not hint_of(&self.tells)):
             place = self._locate(&frame.now, key)
             if place != NULL:
                 value = PyArray_Scalar(place, frame.kind, NULL)
@@ -179,7 +199,7 @@ cdef class ArrayCore(Transfers):
             if now.writes_direct and now.is_double:
                 place = self._locate(now, key)
                 if place != NULL:
-                    memcpy(place, &number, sizeof(number))
+                    xa_store_double(place, number)
             end_look()
             if place != NULL:
                 return
@@ -190,7 +210,7 @@ cdef class ArrayCore(Transfers):
             if place != NULL:
                 # Converting a value may run any code, also code that closes this array: convert
                 # first, then store.
-                memcpy(item, place, frame.now.layout.itemsize)
+                xa_move_item(item, place, frame.now.layout.itemsize)
                 try:
                     PyArray_Pack(frame.kind, item, value)
                 except (TypeError, ValueError):
@@ -202,7 +222,7 @@ cdef class ArrayCore(Transfers):
                 now = begin_look(self)
                 is_direct = now.writes_direct
                 if is_direct:
-                    memcpy(place, item, frame.now.layout.itemsize)
+                    xa_move_item(place, item, frame.now.layout.itemsize)
                 end_look()
                 if is_direct:
                     return
@@ -312,7 +332,7 @@ cdef class ArrayCore(Transfers):
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
             return self.host.read_index(self, key, out, order, frame)
         self._opened()      # an index may run any code, also code that closes this array
-        if self.log is not None:
+        if hint_of(&self.tells):
             self._tell(&s)
         if out is None:
             target = new_of(frame, &s, order == "F")
@@ -555,7 +575,7 @@ cdef class ArrayCore(Transfers):
             strides[j] = layout.stride[j]
             at += first * strides[j]
             chunk[j] += layout.low[j]
-        address = address_of(&frame.vectors.state, chunk)
+        address = address_of(frame.now.axial, chunk)
         if layout.place != NULL:
             # What is written outside the bounds would show when they grow.
             writable &= whole
@@ -646,7 +666,7 @@ cdef class ArrayCore(Transfers):
             chunk[j] = c + layout.low[j]
             at += start * layout.stride[j]
             strides[j] = layout.stride[j]
-        at += address_of(&frame.vectors.state, chunk) * layout.chunk_bytes
+        at += address_of(frame.now.axial, chunk) * layout.chunk_bytes
         view = new_array(frame.kind, n, dims, strides, layout.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, lease(frame.region, frame.epoch))

@@ -261,13 +261,13 @@ cdef class Axial(History):
         cdef int ndim = self.state.ndim
         cdef index_t size, nothing
         cdef axial_t state
-        size = product(look(self, &state))
         out = np.empty((n, ndim), np.int64)
         cdef index_t[:, ::1] result = out
         if n == 0:
             return out
         self.pin(&state)
         try:
+            size = product(&state)
             with nogil:
                 done = indices_of(&state, size, &asked[0], n, &result[0, 0] if ndim else &nothing)
         finally:
@@ -315,11 +315,12 @@ cdef class Axial(History):
         cdef index_t chunk[MAX_NDIM]
         cdef axial_t state
         cdef int ndim = self.state.ndim, j
-        cdef index_t own = as_address(look(self, &state), address), n = 1, reach
+        cdef index_t own, n = 1, reach
         cdef const index_t[::1] reaches = _radii(radius, self.grid)
         cdef index_t[::1] found
         self.pin(&state)
         try:
+            own = as_address(&state, address)
             index_at(&state, own, chunk)
             for j in range(ndim):
                 reach = reaches[j]

@@ -209,11 +209,11 @@ cdef void enter(window_t *window) noexcept:
 
 cdef void leave(window_t *window) noexcept:
     """Take a window out of the ring, if it is there."""
+    acquire(&turning)
     if window.next != NULL:
-        acquire(&turning)
         window.next.previous = window.previous
         window.previous.next = window.next
-        release(&turning)
+    release(&turning)
 
 
 cdef bint is_one_file(const window_t *a, const window_t *b) noexcept:

@@ -101,6 +101,7 @@ cdef class ArrayState:
     cdef int lent                   # a view for writing is out: elements may change unseen
     cdef Writes writes              # where chunks have checksums; else None
     cdef object log                 # told of what is read; None: nobody asks
+    cdef int tells                  # there is a log: a hint, looked at before each read
     # What has the array: it is asked what messages call it, where its elements are in doubt, and
     # how indices beyond boxes are read and written (`Host` in the .pyi).  None: nobody has it.
     cdef object host

@@ -669,6 +669,7 @@ def hold(ArrayState self not None, ArrayState array not None):
     self.changes = count_of(&array.changes)
     self.lent = hint_of(&array.lent)
     self.log = array.log
+    self.tells = hint_of(&array.tells)
     release(&array.changing)
     if FREE_THREADS:
         self.now = &self.frame.now

@@ -45,9 +45,9 @@ static inline int xa_is_cached(int fd, off_t offset) {
     struct { uint64_t offset, length; } range = {(uint64_t) offset, 1};
     struct { uint64_t n_cached, n_dirty, n_in_writeback, n_evicted, n_recently_evicted; } pages;
     static int is_told = 1;     /* 0: the system has no such call */
-    if (is_told) {
+    if (__atomic_load_n(&is_told, __ATOMIC_RELAXED)) {
         if (syscall(__NR_cachestat, fd, &range, &pages, 0) == 0) return pages.n_cached != 0;
-        if (errno == ENOSYS) is_told = 0;
+        if (errno == ENOSYS) __atomic_store_n(&is_told, 0, __ATOMIC_RELAXED);
     }
 #if defined(RWF_NOWAIT)
     char byte;

@@ -318,11 +318,11 @@ cdef class Transfers(ArrayState):
             if write:
                 self._store(frame, &s, values)
             else:
-                if self.log is not None:
+                if hint_of(&self.tells):
                     self._tell(&s)
                 self._transfer(frame, &s, values, False)
         else:
-            if self.log is not None and not write:
+            if hint_of(&self.tells) and not write:
                 log = self.listening()
                 if log is not None:
                     log.note_query(query, frame.shape)
@@ -763,6 +763,7 @@ cdef class Transfers(ArrayState):
         acquire(&self.changing)
         before = self.log
         self.log = log
+        set_hint(&self.tells, log is not None)
         release(&self.changing)
         return before
 

@@ -7,7 +7,6 @@ held is never let go, and what that was about stays half done.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,9 +18,8 @@ __all__ = ["heirs", "in_children"]
 
 _T = TypeVar("_T")
 
-_numbers = itertools.count()
 # In the order in which they came: a store before its array, and that before a block that it is in.
-_heirs: dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]] = {}
+_heirs: dict[object, tuple[weakref.ref[Any], Callable[[Any], None]]] = {}
 
 
 def in_children(heir: _T, method: Callable[[_T], None]) -> None:
@@ -29,8 +27,8 @@ def in_children(heir: _T, method: Callable[[_T], None]) -> None:
 
     Objects that were given before come before.
     """
-    number = next(_numbers)
-    _heirs[number] = weakref.ref(heir, lambda _: _heirs.pop(number, None)), method
+    entry = object()  # a number that is counted could be that of two threads
+    _heirs[entry] = weakref.ref(heir, lambda _: _heirs.pop(entry, None)), method
 
 
 def heirs(method: Callable[[Any], None]) -> list[Any]:

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from extarray.common.forks import in_children
 from extarray.common.lazy import LazyImports
 from extarray.selection.factors import Progression
 
@@ -53,6 +54,12 @@ class AccessLog:
         self.count = 0
         self._sample: list[tuple[tuple[int, ...], int]] = []
         self._random = _later.Random(0)
+        self._renew_lock()
+        in_children(self, AccessLog._renew_lock)
+
+    def _renew_lock(self) -> None:
+        """Take a lock that no other thread holds."""
+        self._noting = threading.Lock()
 
     @property
     def access(self) -> list[tuple[tuple[int, ...], int]]:
@@ -75,14 +82,15 @@ class AccessLog:
 
         Its weight is the number of such requests that it stands for.
         """
-        self.count += 1
-        if len(self._sample) < _SAMPLE:
-            self._sample.append((extents, weight))
-            return
-        # Each of all selections stays with the same probability.
-        place = self._random.randrange(self.count)
-        if place < _SAMPLE:
-            self._sample[place] = (extents, weight)
+        with self._noting:
+            self.count += 1
+            if len(self._sample) < _SAMPLE:
+                self._sample.append((extents, weight))
+                return
+            # Each of all selections stays with the same probability.
+            place = self._random.randrange(self.count)
+            if place < _SAMPLE:
+                self._sample[place] = (extents, weight)
 
     def note_query(self, query: Any, shape: tuple[int, ...]) -> None:
         """Note a request by masks or arrays of indices: as many single points."""
