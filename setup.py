@@ -30,6 +30,8 @@ directives = {
     "embedsignature.format": "python",
     # Classes of the core hold pointers and mappings, which the generated pickling would copy.
     "auto_pickle": False,
+    # Importing leaves the GIL off: what threads share has a lock or an atomic (docs/design.md).
+    "freethreading_compatible": True,
     # Docstrings are found by doctest itself; a second table of them is dead weight.
     "autotestdict": False,
     # Every index that reaches a kernel lies in a range that the caller has proved once, outside the

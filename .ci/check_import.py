@@ -1,10 +1,13 @@
 """Import every module of the installed package and use an array, with NumPy alone.
 
-A bridge to another library says which extra it lacks.
+A bridge to another library says which extra it lacks.  Where Python can do without the GIL, it is
+off in the end.
 """
 
 import importlib
 import pkgutil
+import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -18,6 +21,9 @@ for name in names:
         importlib.import_module(name)
     except xa.MissingExtraError:
         assert name.startswith(BRIDGES)
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    assert not sys._is_gil_enabled()
 
 with tempfile.TemporaryDirectory() as folder:
     with xa.create(Path(folder, "a"), shape=(2, 3), dtype="i4", fill_value=7) as a:

@@ -1,6 +1,6 @@
 """Readers of one array in two threads: how many times as much as one thread they read together.
 
-    PYTHON_GIL=0 python benchmarks/free_threads.py [--rounds N] [--seconds S]
+    python benchmarks/free_threads.py [--rounds N] [--seconds S]
 
 With the GIL the figure is about 1, whatever the machine: one thread waits for the other.  Without
 it two cores that nobody else uses give up to 2.  NumPy's own array is measured beside ours, as what

@@ -38,6 +38,7 @@ def test_calls_see_the_settings_of_the_owner():
         assert pool.rest() == [3]
 
 
+@pytest.mark.thread_unsafe  # all threads of the process are counted
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_what_fails_is_raised_and_all_threads_end(threads):
     before = threading.active_count()

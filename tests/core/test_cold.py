@@ -80,6 +80,7 @@ def test_the_elements(stored, model, name, engine):
             np.testing.assert_array_equal(array[selection], model[selection])
 
 
+@pytest.mark.thread_unsafe  # what the process reads is counted
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts what is read")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -102,6 +103,7 @@ def test_nothing_else_is_brought(tmp_path, model, name, engine):
         assert brought() - before <= 1.5 * needed + (1 << 18)
 
 
+@pytest.mark.thread_unsafe  # faults of the process are counted
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count page faults otherwise")
 def test_pages_of_small_boxes_are_asked_for_together(tmp_path, model):
     with xa.create(tmp_path / "a", SHAPE, "f4", chunks=CHUNKS) as array:

@@ -141,6 +141,7 @@ def test_scalar_writes(factory, dtype, value, order):
         assert_same(array[...], expected if done else before)
 
 
+@pytest.mark.thread_unsafe  # examples write to one array, and look at all of it
 @given(
     dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16", "V3", "V24"]),
     start=st.tuples(*[st.integers(0, 12)] * 3),

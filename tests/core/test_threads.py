@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sysconfig
 import threading
 from functools import partial
 
@@ -48,6 +49,29 @@ def repeat(work, times=40):
             work()
 
     return repeated
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has the GIL"
+)
+def test_importing_leaves_the_gil_off(script):
+    """All modules that need no other library, in a process that has imported nothing else."""
+    found = script("""
+import importlib, pkgutil, sys
+
+import extarray
+
+assert not sys._is_gil_enabled()
+for module in pkgutil.walk_packages(extarray.__path__, "extarray."):
+    try:
+        importlib.import_module(module.name)
+    except extarray.MissingExtraError:
+        continue
+    if sys._is_gil_enabled():
+        print(module.name)
+        break
+""")
+    assert found == ""
 
 
 def test_many_readers(factory):
@@ -319,6 +343,7 @@ def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
     assert len(threads) == 1
 
 
+@pytest.mark.thread_unsafe  # all threads of the process are looked at
 @injected.needs_no_tracing
 def test_an_interrupt_at_every_place_of_shared_work():
     """Whenever it comes, nothing goes on behind the call, and nothing is lost without one."""

@@ -41,6 +41,8 @@ OTHERS = [
     ALIGNED,
 ]
 
+pytestmark = pytest.mark.thread_unsafe  # examples write to the same files again and again
+
 # Examples write to one folder again and again; the names are new ones.
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

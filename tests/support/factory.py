@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import uuid
 from pathlib import Path
 
 import extarray as xa
@@ -15,7 +15,6 @@ class Factory:
     def __init__(self, engine: str, folder: Path):
         self.engine = engine
         self.folder = folder
-        self._numbers = itertools.count()
 
     @property
     def on_disk(self) -> bool:
@@ -24,7 +23,7 @@ class Factory:
     def create(self, shape, dtype="f8", **options):
         if not self.on_disk:
             return xa.create(None, shape=shape, dtype=dtype, **options)
-        path = self.folder / f"a{next(self._numbers)}"
+        path = self.folder / uuid.uuid4().hex  # tests may run in several threads
         return xa.create(path, shape=shape, dtype=dtype, engine=self.engine, **options)
 
     def open(self, array, mode="r", **options):
