@@ -108,8 +108,9 @@ def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
     """Its bytes mean something else, though NumPy calls it by the same name."""
     with xa.create(path, (2,), [("z", "G")], fill_value=(1.5,)) as array:
         assert array[0]["z"] == 1.5
-    monkeypatch.setattr("extarray.format.dtypes._long_digits", lambda: 113)
-    with pytest.raises(xa.FormatError, match="113 binary digits here"):
+    there = 64 if np.finfo(np.longdouble).nmant == 112 else 113
+    monkeypatch.setattr("extarray.format.dtypes._long_digits", lambda: there)
+    with pytest.raises(xa.FormatError, match=f"{there} binary digits here"):
         xa.open(path)
 
 
