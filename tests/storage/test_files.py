@@ -902,8 +902,8 @@ calls = [
     lambda: xa.create(f"{folder}/filled", 2**31, "u1", sparse=True, fill_value=7, engine=engine),
 ]
 sparse = xa.create(f"{folder}/sparse", 2**31, "u1", chunks=2**31, sparse=True, engine=engine)
-if engine == "mmap":  # a store needs the space of its chunk first
-    calls.append(lambda: sparse.write(0, 1))
+if engine == "mmap":  # a store needs the space of its chunk first, but for single elements
+    calls.append(lambda: sparse.write(slice(2), 1))
 for call in calls:
     try:
         call()
