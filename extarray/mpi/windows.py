@@ -284,7 +284,7 @@ def _start(
 
 
 class _Way(NamedTuple):
-    """How elements of a patch are told to MPI.
+    """The types, counts and place by which MPI is told of a patch.
 
     Attributes
     ----------

@@ -480,7 +480,8 @@ def test_a_late_task_does_not_write_into_the_next_attempt(cluster, tmp_path, sid
         messages.append(pickle.dumps(xarray_tasks._Target(parts[0].array, parts[0].token)))
         with xa.open(path) as a:  # as readers see it
             seen.append((a.shape, xarray_tasks.BEING_FILLED in a.attrs))
-        seen.append(xr.open_dataarray(path).attrs)
+        with xr.open_dataarray(path) as shown:
+            seen.append(shown.attrs)
         if len(messages) == 1:
             raise RuntimeError("no more")
         # Here the second attempt is under way, in the place that the first one had.
