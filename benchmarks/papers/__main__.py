@@ -41,7 +41,7 @@ def measure(experiment: ModuleType, options: argparse.Namespace, parent: Path) -
     return replace(report, notes=[*report.notes, *work.notes])
 
 
-def described(scale: str, folder: Path, reports: Mapping[str, Report]) -> list[str]:
+def described(scale: str, folder: Path, busy: float, reports: Mapping[str, Report]) -> list[str]:
     """The head of the page: what the figures depend on."""
     minutes = sum(report.seconds for report in reports.values()) / 60
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
@@ -53,8 +53,8 @@ def described(scale: str, folder: Path, reports: Mapping[str, Report]) -> list[s
     )
     where = (
         f"Measured on {os.cpu_count()} cores of {processor()}, {memory:.0f} GiB of memory, "
-        f"{file_system(folder)}, Python {sys.version.split()[0]}, which others used at the same "
-        f"time (load {os.getloadavg()[0]:.1f}). Compare the lines of a plot with each other, and "
+        f"{file_system(folder)}, Python {sys.version.split()[0]}; when it began, the load was "
+        f"{busy:.1f}. Compare the lines of a plot with each other, and "
         "trust neither absolute times nor the second digit of a ratio. Candidates take turns, and "
         "the least time of each counts; the page cache is warm unless it is said, nothing calls "
         "fsync, nothing is compressed, and everybody has one thread. "
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in EXPERIMENTS if not options.only or name in options.only]
     reports = load(pictures) if options.only else {}
     drawn: set[str] = set()
-    failed = False
+    failed, busy = False, os.getloadavg()[0]
     for number, name in enumerate(names, 1):
         experiment = importlib.import_module(f"{__package__}.{name}")
         print(f"[{number:2}/{len(names)}] {experiment.TITLE} ... ", end="", flush=True)
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = True
         reports[name] = replace(report, scale=options.scale, seconds=time.monotonic() - start)
         print(f"{reports[name].seconds:.1f} s", flush=True)
-        head = described(options.scale, parent, reports)
+        head = described(options.scale, parent, busy, reports)
         write(page, pictures, head, reports, drawn - {name})
         drawn.update(reports)
     print(f"{page} ({sum(reports[name].seconds for name in names) / 60:.1f} minutes)")
