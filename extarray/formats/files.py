@@ -213,9 +213,7 @@ class Pieces:
         """
         runs = np.ascontiguousarray(places, np.int64)
         target = memory_of(self._own, len(runs) * nbytes)
-        if self._file.read_runs(target, np.ascontiguousarray(places, np.int64), nbytes) < len(
-            target
-        ):
+        if self._file.read_runs(target, runs, nbytes) < len(target):
             raise FormatError(f"{self._where!r} became shorter while it was read")
         return target
 

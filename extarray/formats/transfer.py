@@ -75,7 +75,8 @@ class Source:
     single : bool
         Whether boxes are best single pieces: `read` gives a view of a piece, and copies others.
     piece : tuple of int, optional
-        Extents of larger boxes, beginning with the first element, of which `read` gives views, too.
+        Extents of larger boxes, beginning with the first element, of which `read` copies no part
+        together with others.
     sequential : tuple of int, optional
         Axes, from the slowest to the fastest: boxes are asked for one behind the other, each a run
         of elements in this order.  None: in any order.
