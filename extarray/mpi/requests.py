@@ -202,10 +202,11 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """
     if dtype.kind not in "iufc":
         raise DTypeError(f"elements of {dtype} are not added; use integers, floats or complex")
-    if type(alpha) is int and alpha == 1 and type(values) is np.ndarray and values.dtype == dtype:
+    is_one = type(alpha) is int and alpha == 1
+    if is_one and type(values) is np.ndarray and values.dtype == dtype:  # as most are
         return values
     elements = _of_same_kind(values, dtype)
-    if type(alpha) is int and alpha == 1:
+    if is_one:
         return elements
     factor = np.asarray(alpha)
     if factor.ndim or factor.dtype.kind not in _SIMPLER[dtype.kind]:
