@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
@@ -109,8 +110,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--case", action="append", metavar="TEXT", help="cases so named; may be repeated")
     add("--peers", nargs="*", choices=LIBRARIES, default=LIBRARIES, help="default: all installed")
     add("--beside", type=built_checkout, metavar="CHECKOUT", help="our engines there, too")
-    add("--least", type=float, default=0.2, help="seconds a case and candidate (%(default)s)")
-    add("--most", type=float, default=10.0, help="seconds after which to stop (%(default)s)")
+    add(
+        "--least",
+        type=float,
+        default=Effort.least,
+        help="seconds a case and candidate (%(default)s)",
+    )
+    add("--most", type=float, default=Effort.most, help="seconds after which to stop (%(default)s)")
     add("--folder", type=Path, help="where to put files (default: the temporary folder)")
     add("--disk", type=float, default=3.0, help="GiB of files at a time (%(default)s)")
     add("--markdown", type=Path, metavar="FILE", help="write the tables to FILE, for the docs")
@@ -147,6 +153,7 @@ def run(
         sys.exit(f"group {group.name} needs {group.disk / 2**30:.2g} GiB of disk space")
     at_a_time = int(space // group.disk) if group.disk else len(names)
     results: dict[str, dict[str, Outcome]] = {case.name: {} for case in group.cases}
+    started = time.monotonic()
     others = [name for name in names if name != NUMPY]
     for first in range(0, len(others), at_a_time):
         with tempfile.TemporaryDirectory(dir=folder) as place, ExitStack() as stack:
@@ -158,6 +165,8 @@ def run(
                 stack.callback(workers[name].close)
                 workers[name].ask("load")
             for number, case in enumerate(group.cases):
+                seconds = time.monotonic() - started
+                print(f"{group.name}, {seconds:.0f} s: {case.name}", file=sys.stderr, flush=True)
                 measured = measure(workers, number, case.per, effort)
                 # NumPy's own time is that of the first batch; ratios are those of each.
                 results[case.name] = measured | results[case.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing as mp
+import os
 import signal
 import time
 import traceback
@@ -36,9 +37,9 @@ class Effort:
     """
 
     rounds: int = 5
-    turn: float = 0.05
-    least: float = 0.5
-    most: float = 10.0
+    turn: float = 0.02
+    least: float = 0.1
+    most: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,11 @@ def _serve(candidate: Candidate, connection: Connection) -> None:
     # A signal from the terminal is for the parent, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    while True:
-        connection.send(candidate.ask(*connection.recv()))
+    # The other workers hold the parent's end of the pipe, too: no end of file tells that it died.
+    parent = os.getppid()
+    while os.getppid() == parent:
+        if connection.poll(1.0):
+            connection.send(candidate.ask(*connection.recv()))
 
 
 @dataclass
