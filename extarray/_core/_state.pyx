@@ -228,7 +228,7 @@ cdef class ArrayState:
         cdef layout_t layout
         cdef index_t bounds[MAX_NDIM]
         cdef Frame frame, past
-        cdef Touched fresh = Touched()
+        cdef Touched fresh = Touched() if frame_of(self).touched is not None else None
         cdef int j, i, ndim = len(chunks)
         cdef index_t stride = dtype.itemsize
         cdef const index_t[::1] table
@@ -253,7 +253,7 @@ cdef class ArrayState:
         try:
             past = self.frame         # goes when the lock is free again
             frame = past.copied()
-            if frame.touched is not None and stride != frame.now.layout.chunk_bytes:
+            if fresh is not None and stride != frame.now.layout.chunk_bytes:
                 frame.touched = fresh       # a larger chunk has parts without space
             layout.touched = frame.touched.root if frame.touched is not None else NULL
             layout.base = frame.now.layout.base
@@ -307,13 +307,13 @@ cdef class ArrayState:
         `trust` does not know are verified before they are written to in part; if it `verifies`, also
         before they are read.  `sieve` is that of the one writer, if there is one.
         """
-        cdef Touched touched = Touched()
-        cdef Writes writes = Writes()
+        cdef bint is_open = region is not None
+        cdef Touched touched = Touched() if is_open and writable and region.fd >= 0 else None
+        cdef Writes writes = Writes() if sums is not None else None
         cdef Users own = Users() if users is None else users
         cdef Users _users
         cdef Region _view
         cdef Frame frame, past
-        cdef bint is_open = region is not None
         acquire(&self.changing)
         try:
             # What is replaced goes when it is let go of, below.
@@ -330,7 +330,7 @@ cdef class ArrayState:
             # Memory has no holes.
             frame.now.layout.sparse = sparse and frame.now.layout.fd >= 0
             frame.now.layout.hollow = hollow
-            if frame.now.is_writable and region.fd >= 0 and frame.touched is None:
+            if touched is not None and frame.touched is None:
                 frame.touched = touched
             frame.now.layout.touched = frame.touched.root if frame.touched is not None else NULL
             frame.sieve = sieve if frame.now.is_writable and frame.now.layout.base == NULL else None

@@ -56,11 +56,13 @@ cdef tuple grid_of(const axial_t *s):
 
 
 cdef inline bint describe_for(
-    axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+    axial_t *s, int ndim, bint at_starts, int32_t n, int axis, int side, const index_t *grid,
+    const index_t *starts
 ) noexcept nogil:
     """Describe a segment on a side of `axis`, which found a grid with so much of it at the starts.
 
-    There is room for it.  Made once for each `ndim` that is a constant.  Returns whether the grid has
+    There is room for it.  Made once for each `ndim` and `at_starts` that are constants; without
+    `at_starts` there is nothing at the starts, nor in this segment.  Returns whether the grid has
     fewer than 2**63 chunks.
     """
     cdef int j
@@ -69,24 +71,29 @@ cdef inline bint describe_for(
     cdef index_t total = 0, run = 1
     cdef uint64_t constant = 0
     cdef bint overflow = False
-    if s.starts != NULL:
+    if at_starts and s.starts != NULL:
         memcpy(s.starts + <size_t> n * ndim, starts, ndim * sizeof(index_t))
     for j in range(ndim - 1, -1, -1):
         if j != axis:
             coefficient[j] = run
-            constant += <uint64_t> run * <uint64_t> starts[j]
+            if at_starts:
+                constant += <uint64_t> run * <uint64_t> starts[j]
             # Beside an axis of length 0 the product may overflow though there is no chunk yet; such
             # a grid could never be filled.
             overflow |= xa_mul_overflows(run, grid[j], &run)
     record.first = 0
     if ndim:
-        record.first = grid[axis] - starts[axis] if side == END else starts[axis]
         overflow |= xa_mul_overflows(run, grid[axis], &total)
         # The row of chunks that is added first stands at the start address.
-        if side == END:
+        if not at_starts:
+            record.first = grid[axis]
+            coefficient[axis] = run     # and the constant is 0
+        elif side == END:
+            record.first = grid[axis] - starts[axis]
             coefficient[axis] = run
             constant += <uint64_t> total - <uint64_t> run * <uint64_t> record.first
         else:
+            record.first = starts[axis]
             coefficient[axis] = -run
             constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~record.first
     record.axis = axis
@@ -100,7 +107,7 @@ cdef bint describe(
     axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
 ) noexcept nogil:
     """Describe a segment as `describe_for` does, for any number of axes."""
-    return describe_for(s, ndim, n, axis, side, grid, starts)
+    return describe_for(s, ndim, True, n, axis, side, grid, starts)
 
 
 cdef object too_many():
@@ -108,14 +115,16 @@ cdef object too_many():
 
 
 cdef inline replay_t replay_for(
-    axial_t *s, int ndim, const log_t *log, const index_t *grid, index_t *starts
+    axial_t *s, int ndim, bint at_starts, const log_t *log, const index_t *grid, index_t *starts
 ) noexcept nogil:
-    """Do `replay` for `ndim` axes; made once for each constant."""
+    """Do `replay` for `ndim` axes, some of them (or not) grown `at_starts`; made once for each."""
     cdef const index_t *before = grid
     cdef const index_t *after
-    cdef int axis = record_of(s, s.n_segments - 1).axis, side = record_of(s, s.n_segments - 1).side
+    cdef int32_t n = s.n_segments
+    cdef int axis = record_of(s, n - 1).axis, side = record_of(s, n - 1).side
     cdef int next_axis, next_side, j
     cdef bint fits = True
+    cdef replay_t outcome = HISTORY
     cdef Py_ssize_t i
     for i in range(log.n + 1):
         after = <const index_t *> (log.grids + i * log.grids_step) if i < log.n else log.grid
@@ -123,8 +132,9 @@ cdef inline replay_t replay_for(
         for j in range(ndim):
             fits &= (after[j] == before[j]) | ((j == axis) & (after[j] > before[j]))
         if not fits:
-            return NO_HISTORY
-        if side == START:
+            outcome = NO_HISTORY
+            break
+        if at_starts and side == START:
             starts[axis] += after[axis] - before[axis]
         before = after
         if i == log.n:
@@ -132,14 +142,17 @@ cdef inline replay_t replay_for(
         next_axis = (<const uint8_t *> (log.axes + i * log.axes_step))[0]
         next_side = (<const uint8_t *> (log.sides + i * log.sides_step))[0]
         if next_axis >= ndim or next_side > START or (next_axis == axis and next_side == side):
-            return NO_HISTORY
+            outcome = NO_HISTORY
+            break
         axis = next_axis
         side = next_side
-        if not describe_for(s, ndim, s.n_segments, axis, side, before, starts):
-            return TOO_MANY
-        note_owner(s, axis, side, s.n_segments)
-        s.n_segments += 1
-    return HISTORY
+        if not describe_for(s, ndim, at_starts, n, axis, side, before, starts):
+            outcome = TOO_MANY
+            break
+        note_owner(s, axis, side, n)
+        n += 1
+    s.n_segments = n
+    return outcome
 
 
 cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t *starts) noexcept nogil:
@@ -147,13 +160,16 @@ cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t 
 
     Goes as far as the log is a history of growth; then `starts` is what there is at its end.
     """
+    # Where a segment of the log is at a start, `History._note_starts` was called for it.
+    if s.starts != NULL:
+        return replay_for(s, s.ndim, True, log, grid, starts)
     if s.ndim == 2:
-        return replay_for(s, 2, log, grid, starts)
+        return replay_for(s, 2, False, log, grid, starts)
     if s.ndim == 3:
-        return replay_for(s, 3, log, grid, starts)
+        return replay_for(s, 3, False, log, grid, starts)
     if s.ndim == 4:
-        return replay_for(s, 4, log, grid, starts)
-    return replay_for(s, s.ndim, log, grid, starts)
+        return replay_for(s, 4, False, log, grid, starts)
+    return replay_for(s, s.ndim, False, log, grid, starts)
 
 
 cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:
