@@ -212,15 +212,14 @@ class OneSidedAccess:
         >>> g.get((slice(None), 0))  # doctest: +SKIP
         """
         plan = self._plan(selection)
-        if plan.is_plain and len(plan.patches) == 1:
-            (patch,) = plan.patches
-            near = self._window.near.get(patch.rank)
-            if near is not None:  # what most small patches are: there is nothing to wait for
-                if out is None:
-                    found: NDArray[Any] = near[patch.remote].copy()
-                    return found
-                np.copyto(self._as_out(out, plan.box.shape), near[patch.remote], "same_kind")
-                return out
+        patch = plan.only
+        near = self._window.near.get(patch.rank) if patch else None
+        if patch and near is not None:  # there is nothing to wait for
+            if out is None:
+                found: NDArray[Any] = near[patch.remote].copy()
+                return found
+            np.copyto(self._as_out(out, plan.box.shape), near[patch.remote], "same_kind")
+            return out
         result = self._get(plan, out).wait()
         assert result is not None
         return result
@@ -313,10 +312,10 @@ class OneSidedAccess:
         >>> g.put((slice(0, 2), 3), 5)  # doctest: +SKIP
         """
         plan = self._plan(selection)
-        if plan.is_plain and len(plan.patches) == 1 and type(values) is np.ndarray:
-            (patch,) = plan.patches
+        patch = plan.only
+        if patch and type(values) is np.ndarray and values.shape == plan.box.shape:
             near = self._window.near.get(patch.rank)
-            if near is not None and values.shape == plan.box.shape:  # as in `get`
+            if near is not None:  # as in `get`
                 near[patch.remote] = values
                 return
         self._put(plan, values).wait()
@@ -370,7 +369,18 @@ class OneSidedAccess:
         --------
         >>> g.accumulate(..., 1, alpha=0.5)  # doctest: +SKIP
         """
-        self._accumulate(selection, values, alpha).wait()
+        plan = self._plan(selection)
+        if plan.only and type(alpha) is int and alpha == 1 and type(values) is np.ndarray:
+            flags = values.flags
+            if (
+                values.shape == plan.box.shape
+                and values.dtype == self.dtype
+                and flags.c_contiguous
+                and flags.owndata  # none of it is in the window
+            ):
+                windows.add(self._window, plan.only, values)
+                return
+        self._accumulate(plan, values, alpha).wait()
 
     def iaccumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> Request:
         """Begin to add to a selection, one-sided.
@@ -388,12 +398,11 @@ class OneSidedAccess:
         --------
         >>> g.iaccumulate(..., 1, alpha=0.5).wait()  # doctest: +SKIP
         """
-        return self._accumulate(selection, values, alpha, testable=True)
+        return self._accumulate(self._plan(selection), values, alpha, testable=True)
 
     def _accumulate(
-        self, selection: Any, values: ArrayLike, alpha: Any, testable: bool = False
+        self, plan: Plan, values: ArrayLike, alpha: Any, testable: bool = False
     ) -> Request:
-        plan = self._plan(selection)
         block = plan.view(self._values(scaled(values, alpha, self.dtype), plan.box.shape))
         return windows.accumulate(self._window, plan.patches, block, testable)
 

@@ -279,6 +279,7 @@ class Plan(NamedTuple):
     box: Hyperslab
     patches: list[Patch]
     is_plain: bool  # values of its shape have an axis for each of the array, forwards
+    only: Patch | None  # all of it, and plain: most selections that are small
 
     def view(self, values: NDArray[Any]) -> NDArray[Any]:
         """View values of the shape of the selection with one axis for each of the array."""
@@ -412,8 +413,10 @@ class ZoneLayout:
         if plan is None:
             box = Hyperslab.of(selection, self.shape, self.dtype)
             is_plain = box.shape == box.extents and _BACKWARDS not in box.flips
-            plan = Plan(box, list(self.patches(box)), is_plain)
-            if key is not None and len(plan.patches) <= _MOST_PATCHES:
+            patches = list(self.patches(box))
+            only = patches[0] if is_plain and len(patches) == 1 else None
+            plan = Plan(box, patches, is_plain, only)
+            if key is not None and len(patches) <= _MOST_PATCHES:
                 if len(self._plans) >= _MOST_PLANS:
                     self._plans.clear()
                 self._plans[key] = plan

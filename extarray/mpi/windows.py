@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from extarray.mpi.runtime import Agreement
 
 
-__all__ = ["Window", "accumulate", "fetch_and_add", "get", "number_of", "put"]
+__all__ = ["Window", "accumulate", "add", "fetch_and_add", "get", "number_of", "put"]
 
 # Where memory lives that the ranks of a host share.
 _SHARED_MEMORY = "/dev/shm"
@@ -200,6 +200,12 @@ def accumulate(
     return _send(call, window, parts, testable, window.number)
 
 
+def add(window: Window, patch: Patch, values: NDArray[Any]) -> None:
+    """Do `accumulate` for one patch, of values in C order."""
+    _start(window.rma.Accumulate, window, patch, values, window.number)
+    window.rma.Flush(patch.rank)
+
+
 def _send(
     call: Callable[..., Any],
     window: Window,
@@ -277,10 +283,11 @@ def _start_all(
 def _start(
     call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any
 ) -> Any:
-    way = patch.ways.get(number is not None)
+    is_number = number is not None
+    way = patch.ways.get(is_number)
     if way is None:
-        way = patch.ways[number is not None] = _way(window.layout, patch, number)
-    return call([part, part.size * way.unit, way.base], patch.rank, way.target)
+        way = patch.ways[is_number] = _way(window.layout, patch, part.size, number)
+    return call([part, way.size, way.base], patch.rank, way.target)
 
 
 class _Way(NamedTuple):
@@ -290,8 +297,8 @@ class _Way(NamedTuple):
     ----------
     base : MPI.Datatype
         Of the values.
-    unit : int
-        How many of those an element is.
+    size : int
+        How many of those the values are.
     target : tuple
         Place, count, and type in the memory of the rank.
     kept : _Committed or None
@@ -299,23 +306,23 @@ class _Way(NamedTuple):
     """
 
     base: Any
-    unit: int
+    size: int
     target: tuple[int, int, Any]
     kept: _Committed | None
 
 
-def _way(layout: ZoneLayout, patch: Patch, number: Any) -> _Way:
-    """Return how a patch is told to MPI, as `_start_all` is."""
+def _way(layout: ZoneLayout, patch: Patch, size: int, number: Any) -> _Way:
+    """Return how a patch of so many elements is told to MPI, as `_start_all` is."""
     base, unit = _words_of(layout.dtype.itemsize) if number is None else (number, 1)
     if isinstance(patch.local, tuple):
         place, length, loops = layout.runs(patch)
         if not loops:
-            return _Way(base, unit, (place, length * unit, base), None)
+            return _Way(base, size * unit, (place, length * unit, base), None)
         kept = _strided(layout.dtype, number is not None, length * unit, tuple(loops))
     else:
         place = 0
         kept = _Committed([base.Create_hindexed_block(unit, layout.displacements(patch))])
-    return _Way(base, unit, (place, 1, kept.datatype), kept)
+    return _Way(base, size * unit, (place, 1, kept.datatype), kept)
 
 
 class _Committed:
