@@ -73,20 +73,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             taking_part = [n for n in names if n in wanted]
             results[group.name] = run(group, taking_part, folder, scale, source, effort, options)
             print("", table(group, results[group.name]), sep="\n", flush=True)
+            store(head, groups, results, scale, options)  # what there is, if it is ended early
     if options.beside:
         print("", beside(results), sep="\n")
     judged = [v for group in groups for v in verdicts(group, results[group.name])]
     print(f"\n{sum(v.held for v in judged)} of {len(judged)} comparisons with a target hold")
+    failed = any(isinstance(o, Failure) and not o.expected for o in outcomes(results))
+    return int(failed)
+
+
+def store(
+    head: Mapping[str, Any],
+    groups: Sequence[Group],
+    results: Mapping[str, Results],
+    scale: Scale,
+    options: argparse.Namespace,
+) -> None:
+    """Write the groups that have results to the files that are asked for."""
     if options.markdown:
         settings = [f"- {name}: {text}" for name, text in head["candidates"].items()]
-        sections = [markdown(group, results[group.name]) for group in groups]
+        there = [group for group in groups if group.name in results]
+        sections = [markdown(group, results[group.name]) for group in there]
         options.markdown.write_text("\n".join([*settings, "", *sections]), encoding="utf-8")
     if options.json:
         options.json.write_text(
             json.dumps({**head, "scale": asdict(scale), "results": plain(results)}, indent=1)
         )
-    failed = any(isinstance(o, Failure) and not o.expected for o in outcomes(results))
-    return int(failed)
 
 
 def named(group: Group, texts: Sequence[str] | None) -> Group:

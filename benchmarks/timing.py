@@ -39,7 +39,7 @@ class Effort:
     rounds: int = 5
     turn: float = 0.02
     least: float = 0.1
-    most: float = 1.0
+    most: float = 0.5
 
 
 @dataclass(frozen=True)
