@@ -35,8 +35,8 @@ default_role = "code"
 # A paper of the list need not be cited by a docstring.
 suppress_warnings = ["ref.citation"]
 
-# MyST: formulas between dollars; anchors down to ### for links between pages.
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+# MyST: formulas between dollars, lists of definitions; anchors for links between pages.
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 html_math_renderer = "mathml"
 

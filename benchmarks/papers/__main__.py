@@ -48,17 +48,16 @@ def described(scale: str, folder: Path, busy: float, reports: Mapping[str, Repor
     what = (
         "The experiments of the works on extendible arrays ([references](references.md)), with "
         "extarray in place of theirs, beside what they were compared with. `python -m "
-        f"benchmarks.papers --scale {scale}` has written this page: it measures, draws and "
-        "judges; no figure is typed in."
+        f"benchmarks.papers --scale {scale}` measures, draws, judges, and writes this page; "
+        f"behind it, names such as `{next(iter(reports))}` run these experiments alone."
     )
     where = (
         f"Measured on {os.cpu_count()} cores of {processor()}, {memory:.0f} GiB of memory, "
-        f"{file_system(folder)}, Python {sys.version.split()[0]}; when it began, the load was "
-        f"{busy:.1f}. Compare the lines of a plot with each other, and "
-        "trust neither absolute times nor the second digit of a ratio. Candidates take turns, and "
-        "the least time of each counts; the page cache is warm unless it is said, nothing calls "
-        "fsync, nothing is compressed, and everybody has one thread. "
-        f"All took {minutes:.0f} minutes."
+        f"{file_system(folder)}, Python {sys.version.split()[0]}, in {minutes:.0f} minutes; when "
+        f"it began, the load was {busy:.1f}. Compare the lines of a plot with each other; trust "
+        "neither absolute times nor the second digit of a ratio. Candidates take turns, and the "
+        "least time of each counts. Unless it is said, the page cache is warm; nothing calls "
+        "fsync, nothing is compressed, and each has one thread."
     )
     head = ["# The papers' experiments, run again", "", what, "", where]
     left = [

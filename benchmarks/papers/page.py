@@ -148,10 +148,7 @@ def section(name: str, report: Report, link: str) -> list[str]:
         lines += [note, ""]
     for found in report.verdicts:
         lines += [f"**Claim {found.claim}: {found.holds}.** {found.why}", ""]
-    took = (
-        f"`python -m benchmarks.papers --scale {report.scale} {name}` took {report.seconds:.0f} s."
-    )
-    return [*lines, took, ""]
+    return lines
 
 
 def judged(reports: Mapping[str, Report]) -> list[str]:
