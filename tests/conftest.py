@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,11 @@ from pathlib import Path
 import preload
 import pytest
 from factory import Factory
+from forked import Nursery
 from hypothesis import settings
 from mpirun import Teams
+from peaks import FREED_AT_ONCE
+from scratch import MEMORY, new_folder
 
 # The same examples in every run, everywhere, but where others are asked for.
 settings.register_profile(
@@ -30,6 +34,9 @@ settings.register_profile("nightly", settings.get_profile("seeded"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 ENGINES = ["mmap", "pread"]
+
+#: Fixtures of tests that start processes.
+PROCESSES = {"mpiexec", "script", "forked", "freeing", "shim", "private_mount", "private_network"}
 
 #: Cases of a test in the fast half.
 FEW_CASES = 4
@@ -90,7 +97,7 @@ def pytest_collection_modifyitems(config, items):
         fixtures = set(getattr(item, "fixturenames", ()))
         if "mpiexec" in fixtures:
             item.add_marker("mpi")
-        if fixtures & {"mpiexec", "script", "shim", "private_mount", "private_network"}:
+        if fixtures & PROCESSES:
             item.add_marker("process")
         if shares_a_folder(item):
             item.add_marker("thread_unsafe")
@@ -207,6 +214,20 @@ def script():
 
 
 @pytest.fixture(scope="session")
+def forked(script):
+    """Runs code as `script` does, in a process that is forked and not started."""
+    with Nursery(script.environment) as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="session")
+def freeing(script):
+    """The same where freed memory goes back to the system at once."""
+    with Nursery({**script.environment, **FREED_AT_ONCE}) as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="session")
 def shim(tmp_path_factory):
     """The library that stands between a process and the system."""
     library = preload.build(tmp_path_factory.mktemp("preload"))
@@ -249,15 +270,20 @@ def place(request, tmp_path):
     if request.param == "folder":
         yield tmp_path
         return
-    shared = Path("/dev/shm")
-    if not os.access(shared, os.W_OK):
+    if not os.access(MEMORY, os.W_OK):
         pytest.skip("no tmpfs to write to")
-    folder = shared / f"extarray-{os.getpid()}-{tmp_path.name}"
+    folder = MEMORY / f"extarray-{os.getpid()}-{tmp_path.name}"
     folder.mkdir()
     yield folder
-    for file in folder.iterdir():
-        file.unlink()
-    folder.rmdir()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def scratch():
+    """A folder in memory, where there is room: where a disk has no part in a test."""
+    folder = new_folder()
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

@@ -507,7 +507,7 @@ def test_a_reader_of_an_array_that_was_replaced_keeps_it(disk):
 
 
 @pytest.mark.sampled(1)
-def test_a_forked_child_learns_of_it(disk, script):
+def test_a_forked_child_learns_of_it(disk, forked):
     code = """
 import os, sys
 import extarray as xa
@@ -526,7 +526,7 @@ assert os.waitpid(pid, 0)[1] == 0
 array.extend(0, 1)
 array.close()
 """
-    script(code, disk.folder / "forked", disk.engine)
+    forked(code, disk.folder / "forked", disk.engine)
     with xa.open(disk.folder / "forked") as array:
         assert array.shape == (2, 2, 3)
 
@@ -736,7 +736,7 @@ while array.ndim < 32:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment(script, path, engine):
+def test_killed_at_any_moment(forked, path, engine):
     """Whenever it is killed: it opens, its elements are there, and the next one goes on."""
     xa.create(path, (1, 2), chunks=(2, 2), attrs={"ndim": 2}, engine=engine).close()
     for number in range(4):
@@ -744,7 +744,7 @@ def test_killed_at_any_moment(script, path, engine):
             ndim = reader.ndim
             if ndim > 24:
                 break
-            with script.start(KILLED, path, engine, number % 2) as process:
+            with forked.start(KILLED, path, engine, number % 2) as process:
                 try:
                     assert process.stdout.readline() == "ready\n"
                     while reader.ndim < ndim + 1 + number % 3 and process.poll() is None:

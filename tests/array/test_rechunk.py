@@ -441,12 +441,12 @@ xa.rechunk(sys.argv[1], sys.argv[2] or None, chunks=(64, 1), max_memory=4096,
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("in_place", [False, True])
-def test_killed_work_goes_on(tmp_path, script, monkeypatch, capsys, in_place):
+def test_killed_work_goes_on(tmp_path, forked, monkeypatch, capsys, in_place):
     monkeypatch.setattr(limits, "rechunk_step_bytes", 1 << 23)
     values = np.arange(64 * 64).reshape(64, 64)
     xa.from_array(values, tmp_path / "old", chunks=(1, 64)).close()
     path = "" if in_place else str(tmp_path / "new")
-    process = script.start(KILLED, tmp_path / "old", path)
+    process = forked.start(KILLED, tmp_path / "old", path)
     with process:
         process.stdin.close()
         assert process.wait(timeout=60) == -signal.SIGKILL
@@ -717,7 +717,7 @@ run("rows", "64 MiB", chunks=(300, 300))
 
 
 @pytest.mark.slow
-def test_the_memory_bound_holds(script):
+def test_the_memory_bound_holds(freeing):
     calls = {
         'run("rows", "8 MiB", chunks=(2048, 8))': 8,
         'run("squares", "10 MiB", chunks=(300, 128))': 10,
@@ -726,7 +726,7 @@ def test_the_memory_bound_holds(script):
         'run("squares", "6 MiB", chunks=(300, 128), verify=True)': 6,
         'run("rows", "32 MiB", chunks=(1024, 1024), order="H")': 32,
     }
-    grown = peaks(script, SETUP, list(calls))
+    grown = peaks(freeing, SETUP, list(calls))
     # Besides: the interpreter's own, and what the kernels stage for each thread.
     assert {call: mib for call, mib in grown.items() if mib > calls[call] + 5} == {}
 

@@ -811,7 +811,7 @@ class TestWork:
     ],
     ids=" ".join,
 )
-def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
+def test_ctrl_c_leaves_nothing_half_done(forked, tmp_path, words):
     """The signal comes while elements are copied; nothing has the name, and nothing is left."""
     big = np.ones((1 << 11, 1 << 13), "u1")
     np.save(tmp_path / "big.npy", big)
@@ -831,14 +831,14 @@ def test_ctrl_c_leaves_nothing_half_done(script, tmp_path, words):
         f"status = cli.main({words!r})\n"
         "assert status == 130, status\n"
     )
-    script(code)
+    forked(code)
     assert set(os.listdir(tmp_path)) == before
     with xa.open(tmp_path / "grown") as a:
         assert a.shape[0] == 0
 
 
 @pytest.mark.slow
-def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(script, tmp_path):
+def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(forked, tmp_path):
     xa.from_array(np.arange(1 << 16).reshape(256, 256), path=tmp_path / "a", chunks=16).close()
     words = ["rechunk", str(tmp_path / "a"), str(tmp_path / "b"), "--chunks", "64"]
     code = (
@@ -850,7 +850,7 @@ def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(script, tmp_path
         f"    assert cli.main({words!r}) == 130\n"
         "assert '--resume goes on' in err.getvalue()\n"
     )
-    script(code)
+    forked(code)
     assert not (tmp_path / "b.xmd").exists()
     assert any("rechunk" in name for name in os.listdir(tmp_path))
     cli.main([*words, "--resume"])

@@ -153,12 +153,12 @@ def test_ml_dtypes_whose_parts_have_names(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ML_DTYPES)
-def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
+def test_ml_dtypes_files_without_ml_dtypes(forked, path, kind):
     """Whoever opens the file later gets the dtype, or is told which package defines it."""
     ml_dtypes = pytest.importorskip("ml_dtypes", exc_type=ImportError)
     with xa.create(path, shape=(3,), dtype=getattr(ml_dtypes, kind)) as array:
         array[...] = 1
-    script(
+    forked(
         "import sys\n"
         "import extarray as xa\n"
         "assert 'ml_dtypes' not in sys.modules\n"
@@ -168,7 +168,7 @@ def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
         path,
         kind,
     )
-    text = script(
+    text = forked(
         "import sys\n"
         "sys.modules['ml_dtypes'] = None\n"
         "import extarray as xa\n"
@@ -184,17 +184,17 @@ def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["'bfloat16'", "[('a', 'bfloat16'), ('b', 'i4')]"])
-def test_ml_dtypes_by_name(script, dtype):
+def test_ml_dtypes_by_name(forked, dtype):
     """Whether somebody has imported the package before does not matter."""
     pytest.importorskip("ml_dtypes", exc_type=ImportError)
-    text = script(
+    text = forked(
         "import sys\n"
         "import extarray as xa\n"
         "assert 'ml_dtypes' not in sys.modules\n"
         f"print(xa.zeros(2, {dtype}).dtype)\n"
     )
     assert "bfloat16" in text
-    text = script(
+    text = forked(
         "import sys\n"
         "sys.modules['ml_dtypes'] = None\n"
         "import extarray as xa\n"

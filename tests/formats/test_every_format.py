@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import warnings
@@ -313,12 +312,11 @@ def test_a_closed_array_is_not_saved(peer, file):
 
 
 @pytest.mark.slow
-def test_memory_is_bounded(peer, file, tmp_path, script):
+def test_memory_is_bounded(peer, file, tmp_path, freeing):
     index = PEERS.index(peer)
+    imports = ["peers", *filter(None, [peer.needs])]
     kind = next(k for k in peer.dtypes if np.dtype(k).str[1:] == "f4")
     setup = f"""
-import sys
-sys.path.insert(0, {os.path.dirname(peers_file)!r})
 from peers import PEERS
 peer, file = PEERS[{index}], {str(file)!r}
 xa.config.max_memory = "8 MiB"
@@ -333,5 +331,5 @@ peer.load(file + {peer.suffix!r}, np.zeros((4, 4, 4), {kind!r}))
         "peer.save(a, file)",
         f"peer.load(file, x, path={str(tmp_path / 'target')!r}).close()",
     ]
-    for call, peak in peaks(script, setup, calls).items():
+    for call, peak in peaks(freeing, setup, calls, imports).items():
         assert peak < 24, call  # of 40 MiB

@@ -173,7 +173,7 @@ def test_what_writers_leave_behind_is_whole(
 
 
 @pytest.mark.slow
-def test_a_writer_at_work_is_no_problem(path, script):
+def test_a_writer_at_work_is_no_problem(path, forked):
     """Whatever it does, and though nobody waits for it."""
     code = """
 import sys, numpy as np, extarray as xa
@@ -191,7 +191,7 @@ for n in range(10**9):
         a.close()
         a = xa.open(sys.argv[1], "r+")
 """
-    with script.start(code, path) as writer:
+    with forked.start(code, path) as writer:
         try:
             assert writer.stdout.readline() == "ready\n"
             for number in range(60):
@@ -839,7 +839,7 @@ def test_a_damaged_chunk(pair):
     repaired(pair, lossless=False)
 
 
-def test_chunks_in_doubt(pair, script):
+def test_chunks_in_doubt(pair, forked):
     code = """
 import os, signal, sys, extarray as xa
 a = xa.open(sys.argv[1], "r+")
@@ -847,7 +847,7 @@ a[0, 0] = 77
 os.kill(os.getpid(), signal.SIGKILL)
 """
     with pytest.raises(AssertionError, match="exit status -9"):
-        script(code, pair.path)
+        forked(code, pair.path)
     report = pair.check(data=True)
     assert report.ok
     assert kinds(report, "warning") == ["chunk"]
@@ -861,7 +861,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_doubt_without_a_reason_goes(pair, script):
+def test_doubt_without_a_reason_goes(pair, forked):
     code = """
 import os, signal, sys, extarray as xa
 a = xa.open(sys.argv[1], "r+")
@@ -869,7 +869,7 @@ a[0, 0] = a[0, 0]
 os.kill(os.getpid(), signal.SIGKILL)
 """
     with pytest.raises(AssertionError, match="exit status -9"):
-        script(code, pair.path)
+        forked(code, pair.path)
     assert kinds(pair.check(data=True), "note") == ["sums"]
     assert kinds(pair.check(repair=True), "note") == ["sums"]
     assert pair.check(data=True, repair=True).problems == []
@@ -957,7 +957,7 @@ def test_left_overs_of_who_is_at_work_stay(pair):
     assert young.exists()
 
 
-def test_left_overs_of_a_creation_that_has_the_lock_stay(pair, script):
+def test_left_overs_of_a_creation_that_has_the_lock_stay(pair, forked):
     file = left_over(pair, ".xmd")
     code = """
 import os, sys
@@ -969,7 +969,7 @@ lock.acquire(file, Path(sys.argv[1]), 0)
 print("ready", flush=True)
 sys.stdin.read()
 """
-    with script.start(code, file) as holder:
+    with forked.start(code, file) as holder:
         assert holder.stdout.readline() == "ready\n"
         pair.check(repair=True)
         assert file.exists()

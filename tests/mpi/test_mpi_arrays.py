@@ -47,10 +47,10 @@ def test_zones_where_mpi_allows_one_thread(mpiexec, script, path):
     ("ranks", "engine", "seed"),
     [(2, "mpi-io", 1), (4, "mpi-io", 3), (2, "mmap", 4)],
 )
-def test_growth_leaves_the_bytes_of_a_serial_run(mpirun, script, tmp_path, ranks, engine, seed):
+def test_growth_leaves_the_bytes_of_a_serial_run(mpirun, forked, tmp_path, ranks, engine, seed):
     serial, parallel = tmp_path / "serial", tmp_path / "parallel"
     mpirun(ranks, "growth.py", parallel, engine, seed, 25)
-    script((SCRIPTS / "growth.py").read_text(), serial, "serial", seed, 25)
+    forked((SCRIPTS / "growth.py").read_text(), serial, "serial", seed, 25)
     for suffix in (".xmd", ".xta"):
         names = [path.with_name(path.name + suffix) for path in (serial, parallel)]
         assert names[0].read_bytes() == names[1].read_bytes()
@@ -136,11 +136,11 @@ def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
     ("ranks", "engine", "seed"),
     [(1, "mpi-io", 0), (2, "mpi-io", 1), (3, "mpi-io", 2), (4, "mpi-io", 3), (2, "pread", 5)],
 )
-def test_interleavings(mpirun, script, tmp_path, ranks, engine, seed):
+def test_interleavings(mpirun, forked, tmp_path, ranks, engine, seed):
     """Growth, writes, refreshes and reads are those of NumPy, and the bytes of a serial run."""
     serial, parallel = tmp_path / "serial", tmp_path / "parallel"
     mpirun(ranks, "interleaved.py", parallel, engine, seed)
-    script((SCRIPTS / "interleaved.py").read_text(), serial, "serial", seed)
+    forked((SCRIPTS / "interleaved.py").read_text(), serial, "serial", seed)
     for suffix in (".xmd", ".xta"):
         names = [path.with_name(path.name + suffix) for path in (serial, parallel)]
         assert names[0].read_bytes() == names[1].read_bytes()

@@ -115,8 +115,8 @@ def test_without_a_session():
 
 
 @pytest.mark.slow
-def test_without_mpi(script):
-    said = script(
+def test_without_mpi(forked):
+    said = forked(
         "import sys\n"
         "sys.modules['mpi4py'] = None\n"
         "from extarray import pexta\n"

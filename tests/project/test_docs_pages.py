@@ -1,134 +1,31 @@
-"""Every code block of README.md and docs/ runs, or says why not.
-
-A page is run in an interpreter of its own, in an empty folder, from the first block to the last in
-one namespace:
-
-- ``python`` and ``pycon`` blocks with ``>>>`` are doctests; other ``python`` blocks are executed;
-- ``sh`` blocks are run by ``sh -eu``;
-- other languages (``text``, ``console``, ...) show something and are not run.
-
-A HTML comment on the line before the fence changes that:
-
-- ``<!-- not run: REASON -->``        the block is left out;
-- ``<!-- needs: MODULE ... -->``      it is left out where a module is not installed;
-- ``<!-- file: NAME -->``             it is written to that file instead.
-
-`python tests/project/test_docs_pages.py PAGE` runs one page in the current folder.
-"""
+"""Every code block of README.md and docs/ runs, or says why not (tests/support/pages.py)."""
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import importlib.util
 import os
 import re
-import shlex
-import subprocess
 import sys
-import sysconfig
-from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-# The commands of this very interpreter, whether or not its environment is active.
-SHELL = f"PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH\n"
-SHELL += f'extarray() {{ {shlex.quote(sys.executable)} -m extarray "$@"; }}\n'
+import nursery
+import pytest
+from forked import Nursery
+from pages import ROOT, RUN, SHOWN, blocks, is_run, page_blocks, pages
+from preload import preloaded
+
+import extarray as xa
+from extarray import pexta
+from extarray.cli import COMMANDS, command_line
+
 SETTINGS = {"EXTARRAY_ENGINE", "EXTARRAY_MAX_MEMORY", "EXTARRAY_NUM_THREADS"}
 SETTINGS |= {"EXTARRAY_MAX_RESULT", "EXTARRAY_WARN_RESULT"}
-RUN = {"python", "pycon", "sh"}
-SHOWN = {"text", "console", "c", "toml", "ini", "json", "yaml", "css", "html", "bibtex"}
-
-_FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<info>[^`]*)$")
-_NOTE = re.compile(r"^\s*<!-- *(?P<key>not run|needs|file): *(?P<value>.+?) *-->\s*$")
-
-
-@dataclass
-class Block:
-    """A fenced block of a page; `line` is that of its first line of text, counted from 1."""
-
-    language: str
-    text: str
-    line: int
-    note: str | None = None
-    value: str = ""
-
-
-def blocks(text):
-    """Yield the fenced blocks of a Markdown text."""
-    lines = iter(enumerate(text.splitlines(), 1))
-    note = None
-    for _number, line in lines:
-        opening = _FENCE.match(line)
-        if not opening:
-            # Blank lines may stand between the comment and the fence.
-            note = _NOTE.match(line) or (note if not line.strip() else None)
-            continue
-        indent, fence = len(opening["indent"]), opening["fence"]
-        body, first = [], None
-        for number, inner in lines:
-            first = first or number
-            if inner.strip().startswith(fence) and not inner.strip().strip(fence[0]):
-                break
-            body.append(inner[indent:] if not inner[:indent].strip() else inner)
-        key, value = (note["key"], note["value"]) if note else (None, "")
-        yield Block(opening["info"].strip(), "\n".join(body) + "\n", first or 0, key, value)
-        note = None
-
-
-def pages():
-    """Return the pages, as paths below the root of the project."""
-    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    found = [p.relative_to(ROOT) for p in found if p.is_file() and "_build" not in p.parts]
-    return sorted(map(str, found))
-
-
-def page_blocks(page):
-    """Return the blocks of a page."""
-    return list(blocks((ROOT / page).read_text(encoding="utf-8")))
-
-
-def run_page(path):
-    """Run the blocks of one page in the current folder; exit with what failed."""
-    runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    parser = doctest.DocTestParser()
-    namespace = {"__name__": "__main__"}
-    for block in blocks(Path(path).read_text(encoding="utf-8")):
-        name = f"{Path(path).name}, line {block.line}"
-        if block.language not in RUN or block.note == "not run":
-            continue
-        if block.note == "needs" and not all(map(importlib.util.find_spec, block.value.split())):
-            continue
-        if block.note == "file":
-            Path(block.value).write_text(block.text, encoding="utf-8")
-        elif block.language == "sh":
-            script = SHELL + block.text
-            if subprocess.run(["sh", "-eu", "-c", script], stdin=subprocess.DEVNULL).returncode:
-                sys.exit(f"{name}: the shell commands failed:\n{block.text}")
-        elif ">>>" in block.text:
-            test = parser.get_doctest(block.text, namespace, name, str(path), block.line - 1)
-            # Names must survive into the next block of the page.
-            runner.run(test, clear_globs=False)
-            namespace = test.globs
-        else:
-            # Blank lines put the lines of a traceback at those of the page.
-            exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), namespace)
-    if runner.failures:
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    run_page(Path(sys.argv[1]).resolve())
-    sys.exit()
-
-
-import pytest  # noqa: E402 (a page is run without it)
-from preload import preloaded  # noqa: E402
-
-import extarray as xa  # noqa: E402
-from extarray import pexta  # noqa: E402
-from extarray.cli import COMMANDS, command_line  # noqa: E402
+#: What is imported once for all pages, by the first word of a line that needs it.
+SHARED = {
+    "dask": ["dask.array"],
+    "extarray": ["rich.console", "rich.table", "click"],
+    "h5py": ["h5py"],
+    "xarray": ["xarray"],
+}
 
 pytestmark = [
     pytest.mark.slow,
@@ -139,24 +36,42 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("page", pages())
-def test_the_blocks_of_a_page_run(page, patience, tmp_path):
-    done = subprocess.run(
-        # Warnings are errors also here: a page must leave no writer open.
-        [sys.executable, "-W", "error", __file__, str(ROOT / page)],
+@pytest.fixture(scope="module")
+def forked(patience):
+    """A process that is forked to run pages, which show the defaults."""
+    environment = {name: text for name, text in os.environ.items() if name not in SETTINGS}
+    # Warnings are errors also here: a page must leave no writer open.
+    with Nursery(environment | preloaded(*patience)) as forked:
+        yield forked
+
+
+def shared_modules(found):
+    """What blocks import that takes long and others import, too."""
+    text = "\n".join(block.text for block in found)
+    names = set(re.findall(r"^\W*(?:import |from )?(\w+)", text, re.MULTILINE))
+    return [
+        module
+        for name, modules in SHARED.items()
+        if name in names and importlib.util.find_spec(name) is not None
+        for module in modules
+    ]
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if any(map(is_run, page_blocks(page)))])
+def test_the_blocks_of_a_page_run(page, forked, tmp_path):
+    command = [sys.executable, "-I", "-S", nursery.__file__, forked.path, "extarray"]
+    status, out, err = forked.run(
+        "import pages, sys; pages.run_page(sys.argv[1], sys.argv[2:])",
+        ROOT / page,
+        *command,
+        imports=["pages", *shared_modules(page_blocks(page))],
         cwd=tmp_path,
-        # The pages show the defaults.
-        env={name: text for name, text in os.environ.items() if name not in SETTINGS}
-        | preloaded(*patience),
-        capture_output=True,
-        text=True,
-        timeout=120,
     )
-    report = f"{page}:\n{done.stdout}\n{done.stderr}"
-    assert done.returncode == 0, report
+    report = f"{page}:\n{out}\n{err}"
+    assert status == 0, report
     # What goes wrong while an interpreter shuts down changes no exit status.
-    assert "Warning" not in done.stderr, report
-    assert "Exception ignored" not in done.stderr, report
+    assert "Warning" not in err, report
+    assert "Exception ignored" not in err, report
 
 
 @pytest.mark.parametrize("page", pages())

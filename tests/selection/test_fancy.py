@@ -577,7 +577,7 @@ def test_a_mask_that_is_true_at_one_end(count):
 
 
 @pytest.mark.slow
-def test_a_mask_that_another_thread_changes(script):
+def test_a_mask_that_another_thread_changes(forked):
     """Memory stays whole: this is about crashes."""
     code = """
 import threading, time
@@ -607,7 +607,7 @@ finally:
     thread.join()
 print("whole")
 """
-    assert script(code).strip() == "whole"
+    assert forked(code).strip() == "whole"
 
 
 # -- indices that share elements with what is written --------------------------------------------

@@ -135,7 +135,7 @@ def test_the_table_grows(path):
 
 
 @pytest.mark.slow
-def test_a_killed_writer_leaves_doubt(path, script):
+def test_a_killed_writer_leaves_doubt(path, forked):
     code = """
 import os, signal, sys
 import extarray as xa
@@ -146,7 +146,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     with create(path) as a:
         a[...] = 1
     with pytest.raises(AssertionError, match="exit status -9"):
-        script(code, path)
+        forked(code, path)
     assert format_reader.wrong_sums(path) == ([0], True)
     with xa.open(path, "r+") as a:
         a[5, 6] = 8
@@ -156,7 +156,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_sums_of_what_a_dead_writer_appended_do_not_come_back(path, script):
+def test_sums_of_what_a_dead_writer_appended_do_not_come_back(path, forked):
     code = """
 import os, signal, sys
 import extarray as xa, numpy as np
@@ -173,7 +173,7 @@ with open(sys.argv[1] + ".xmd", "r+b") as file:
 os.kill(os.getpid(), signal.SIGKILL)
 """
     with pytest.raises(AssertionError, match="exit status -9"):
-        script(code, path)
+        forked(code, path)
     with xa.open(path, "r+") as a:
         assert a.shape == (2,)
         a.extend(0, 9)

@@ -120,14 +120,14 @@ with xa.open(sys.argv[1], mode="r+", engine=sys.argv[2]) as array:
 
 
 @pytest.mark.slow
-def test_killed_while_it_grows(script, path, engine):
+def test_killed_while_it_grows(forked, path, engine):
     """After each kill the array opens, holds whole appends only, and grows on."""
     xa.create(path, shape=(1, 1), dtype="i4", chunks=(4, 3), fill_value=-1).close()
     with xa.open(path, mode="r+") as array:
         array[...] = 0
     for _ in range(4):
         rows = xa.open(path).shape[0]
-        with script.start(KILLED, path, engine) as process:
+        with forked.start(KILLED, path, engine) as process:
             try:
                 assert process.stdout.readline() == "ready\n"
                 with xa.open(path) as reader:

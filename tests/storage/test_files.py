@@ -229,7 +229,7 @@ def test_overwriting_while_a_reader_opens(path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_opening_while_a_writer_comes_and_goes(script, path):
+def test_opening_while_a_writer_comes_and_goes(forked, path):
     """Open, grow, close, again and again: a reader always finds a whole pair."""
     xa.full((1, 2), 5, path=path, chunks=(2, 2)).close()
     code = """
@@ -240,7 +240,7 @@ for step in range(150):
         array.extend(step % 2, 1 + step % 3)
         array.attrs["text"] = "x" * 3 * step
 """
-    with script.start(code, path) as writer:
+    with forked.start(code, path) as writer:
         seen = []
         while writer.poll() is None:
             with xa.open(path) as reader:
@@ -524,7 +524,7 @@ def test_one_writer_in_a_process(disk):
 
 
 @pytest.mark.slow
-def test_a_writer_of_this_process_is_told_apart(scene, script):
+def test_a_writer_of_this_process_is_told_apart(scene, forked):
     """As where a cell of a notebook runs once more."""
     path, _ = scene
     mine = rf"this process has it open already \(process {os.getpid()} on .*\); close that array"
@@ -533,11 +533,11 @@ def test_a_writer_of_this_process_is_told_apart(scene, script):
             xa.create(path, (2, 3), overwrite=True)
         with pytest.raises(xa.LockedError, match=mine):
             xa.open(path, mode="r+")
-        assert "another writer" in script(OPEN_FOR_WRITING, path)
+        assert "another writer" in forked(OPEN_FOR_WRITING, path)
 
 
 @pytest.mark.slow
-def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
+def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
     """As macOS: its locks of ranges have another form."""
     path, values = scene
     monkeypatch.setattr(limits, "has_range_locks", False)
@@ -547,7 +547,7 @@ def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
             xa.open(path, mode="r+", timeout=timeout)
     with pytest.raises(xa.LockedError):
         xa.create(path, (1,), overwrite=True)
-    assert "locked" in script(WITHOUT_RANGES + OPEN_FOR_WRITING, path)
+    assert "locked" in forked(WITHOUT_RANGES + OPEN_FOR_WRITING, path)
     with xa.open(path) as reader:
         assert_same(reader[...], values)
         writer.extend(0, 1)
@@ -569,11 +569,11 @@ def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_writer_among_processes(scene, script):
+def test_one_writer_among_processes(scene, forked):
     path, _ = scene
     with xa.open(path, mode="r+"):
-        assert str(os.getpid()) in script(OPEN_FOR_WRITING, path), "the holder's pid is named"
-    assert script(OPEN_FOR_WRITING, path).strip() == "opened"
+        assert str(os.getpid()) in forked(OPEN_FOR_WRITING, path), "the holder's pid is named"
+    assert forked(OPEN_FOR_WRITING, path).strip() == "opened"
 
 
 # Each waits, with the lock, for a line.
@@ -633,9 +633,9 @@ def wait(*progress):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", HOLDERS)
-def test_whoever_has_the_lock_is_named(path, script, what):
+def test_whoever_has_the_lock_is_named(path, forked, what):
     xa.ones((4, 4), "i4", path=path, chunks=(2, 2), checksum=what != "share").close()
-    with script.start(HOLD + HOLDERS[what], path) as holder:
+    with forked.start(HOLD + HOLDERS[what], path) as holder:
         try:
             assert holder.stdout.readline() == "ready\n"
             who = re.escape(f"(process {holder.pid} on {socket.gethostname()})")
@@ -700,14 +700,14 @@ def test_who_has_just_taken_the_lock_is_about_to_say_so(scene, monkeypatch, shar
 
 
 @pytest.mark.slow
-def test_closing_a_reader_does_not_drop_the_lock(scene, script):
+def test_closing_a_reader_does_not_drop_the_lock(scene, forked):
     path, _ = scene
     with xa.open(path, mode="r+") as writer:
         xa.open(path).close()
         with pytest.raises(xa.LockedError):
             xa.open(path, mode="r+")
         Path(f"{path}.xmd").read_bytes()  # nor does anybody who closes the file
-        assert script(OPEN_FOR_WRITING, path).startswith("locked")
+        assert forked(OPEN_FOR_WRITING, path).startswith("locked")
         writer.extend(0, 1)
 
 
@@ -776,9 +776,9 @@ def test_timeouts_that_cannot_be(scene, timeout):
         xa.open(scene[0], mode="r+", timeout=timeout)
 
 
-def test_a_writer_that_was_killed_holds_nothing(scene, script):
+def test_a_writer_that_was_killed_holds_nothing(scene, forked):
     path, values = scene
-    killed = script.start(
+    killed = forked.start(
         "import sys, extarray as xa\n"
         "array = xa.open(sys.argv[1], mode='r+')\n"
         "array[0, 0] = 77\n"
@@ -827,13 +827,13 @@ os._exit(0)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize("how", ["close", "exit"])
-def test_a_forked_child_does_not_hold_the_lock(scene, script, engine, how, has_ranges, monkeypatch):
+def test_a_forked_child_does_not_hold_the_lock(scene, forked, engine, how, has_ranges, monkeypatch):
     path, _ = scene
     code = FORK
     if not has_ranges:
         monkeypatch.setattr(limits, "has_range_locks", False)
         code = WITHOUT_RANGES + FORK
-    with script.start(code, path, engine, how) as parent:
+    with forked.start(code, path, engine, how) as parent:
         lines = [parent.stdout.readline()]
         if how == "close":
             lines.append(parent.stdout.readline())

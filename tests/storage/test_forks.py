@@ -89,9 +89,9 @@ assert a.shape != before.shape
         (9, "lambda: a.add_axis()", "add_axis", "before"),
     ],
 )
-def test_a_change_in_memory(script, path, fill, call, method, when):
+def test_a_change_in_memory(forked, path, fill, call, method, when):
     """In the child the array is as before."""
-    script(STOP + IN_MEMORY, path, "mmap", fill, call, method, when, "before")
+    forked(STOP + IN_MEMORY, path, "mmap", fill, call, method, when, "before")
 
 
 @pytest.mark.sampled(1)
@@ -103,9 +103,9 @@ def test_a_change_in_memory(script, path, fill, call, method, when):
         "lambda: a.shrink(0, 3)",
     ],
 )
-def test_a_change_in_memory_that_is_committed(script, path, call):
+def test_a_change_in_memory_that_is_committed(forked, path, call):
     """But not shown yet."""
-    script(STOP + IN_MEMORY, path, "mmap", 9, call, "commit", "behind", "behind")
+    forked(STOP + IN_MEMORY, path, "mmap", 9, call, "commit", "behind", "behind")
 
 
 AXIS_IN_MEMORY = """
@@ -118,8 +118,8 @@ assert a.shape == (1, 4, 3)
 """
 
 
-def test_an_axis_in_memory_that_is_half_added(script, path):
-    script(STOP + AXIS_IN_MEMORY, path, "mmap")
+def test_an_axis_in_memory_that_is_half_added(forked, path):
+    forked(STOP + AXIS_IN_MEMORY, path, "mmap")
 
 
 READER = """
@@ -152,8 +152,8 @@ w.close()
         ("following.adopt", "behind"),
     ],
 )
-def test_a_reader_that_refreshes(script, path, engine, method, when):
-    script(STOP + READER, path, engine, method, when)
+def test_a_reader_that_refreshes(forked, path, engine, method, when):
+    forked(STOP + READER, path, engine, method, when)
 
 
 WRITER = """
@@ -193,9 +193,9 @@ assert xa.open(path).shape == shape
         ("lambda: w.add_axis()", "add_axis", "behind", "behind"),
     ],
 )
-def test_a_writer(script, path, engine, call, method, when, then):
+def test_a_writer(forked, path, engine, call, method, when, then):
     """In the child the array is as committed, and only read."""
-    script(STOP + WRITER, path, engine, call, method, when, then)
+    forked(STOP + WRITER, path, engine, call, method, when, then)
 
 
 SHARED = """
@@ -219,8 +219,8 @@ with xa.open(path) as r:
 @pytest.mark.parametrize(
     "method", ["commits.begin_append", "writers.begin_turn", "commit", "writers.end_turn"]
 )
-def test_one_of_several_writers(script, path, method):
-    script(STOP + SHARED, path, "mmap", method)
+def test_one_of_several_writers(forked, path, method):
+    forked(STOP + SHARED, path, "mmap", method)
 
 
 BLOCK = """
@@ -248,8 +248,8 @@ assert xa.open(path).shape == (8, 3)
 
 
 @pytest.mark.slow
-def test_a_commit_of_several(script, path):
-    script(STOP + BLOCK, path, "mmap")
+def test_a_commit_of_several(forked, path):
+    forked(STOP + BLOCK, path, "mmap")
 
 
 OWN = """
@@ -282,9 +282,9 @@ a.close()
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["file", "memory"])
-def test_what_is_appended_forks(script, path, kind):
+def test_what_is_appended_forks(forked, path, kind):
     """The child cannot go on with an append to a file, and does not take its room back."""
-    script(STOP + OWN, path, "mmap", kind)
+    forked(STOP + OWN, path, "mmap", kind)
 
 
 TOLD = """
@@ -305,5 +305,5 @@ a.close()
 
 
 @pytest.mark.slow
-def test_a_child_is_told_who_writes(script, path):
-    script(STOP + TOLD, path, "mmap")
+def test_a_child_is_told_who_writes(forked, path):
+    forked(STOP + TOLD, path, "mmap")

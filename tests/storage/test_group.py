@@ -336,8 +336,8 @@ b.close()
 
 
 @pytest.mark.slow
-def test_a_forked_child_is_in_no_block(tmp_path, script):
-    assert script(FORKED, tmp_path / "a", tmp_path / "b") == "(32, 2) (32,)\n"
+def test_a_forked_child_is_in_no_block(tmp_path, forked):
+    assert forked(FORKED, tmp_path / "a", tmp_path / "b") == "(32, 2) (32,)\n"
 
 
 def test_places(tmp_path, monkeypatch):

@@ -668,8 +668,8 @@ print(rows)
 
 
 @pytest.mark.slow
-def test_killed_with_readers_at_work(tmp_path, script):
-    assert int(script(KILLED, tmp_path, 25, 0)) > 25
+def test_killed_with_readers_at_work(tmp_path, forked):
+    assert int(forked(KILLED, tmp_path, 25, 0)) > 25
 
 
 READ = """

@@ -234,9 +234,9 @@ def test_queries_whose_threads_cannot_be_started(monkeypatch):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["...", "[0, 1]"], ids=["box", "list"])
 @pytest.mark.parametrize("way", ["read", "write"])
-def test_an_interrupt_ends_a_large_transfer_between_two_parts(script, key, way):
+def test_an_interrupt_ends_a_large_transfer_between_two_parts(forked, key, way):
     """It does not wait for the rest; the first part is done, and nothing of the next one."""
-    script(
+    forked(
         """
 import _thread, functools, os, signal, sys
 import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import stat
 import subprocess
 from pathlib import Path
@@ -319,7 +320,7 @@ def test_a_source_that_fails_leaves_what_was_there(path, small_blocks, overwrite
     xa.from_array(VALUES, path, overwrite=overwrite).close()
 
 
-def test_who_is_killed_while_it_fills_leaves_what_was_there(path, script):
+def test_who_is_killed_while_it_fills_leaves_what_was_there(path, forked):
     make(path)
     code = """
 import os, signal, sys
@@ -328,9 +329,8 @@ xa.config.set(max_memory=16).__enter__()
 source = failing.Failing(sys.argv[1], lambda path: os.kill(os.getpid(), signal.SIGKILL))
 xa.from_array(source, sys.argv[1], chunks=2, overwrite=True)
 """
-    process = script.start(code, path)
-    assert process.wait(60) == -9
-    process.communicate()
+    status, *_ = forked.run(code, path)
+    assert status == -signal.SIGKILL
     with xa.open(path, "r+") as array:
         assert (array[...] == VALUES).all()
     assert xa.check(path).ok
@@ -395,7 +395,7 @@ def test_a_raw_file_that_is_too_short_leaves_nothing(path, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_forked_child_leaves_the_names_alone(path, script):
+def test_a_forked_child_leaves_the_names_alone(path, forked):
     make(path)
     code = """
 import os, sys
@@ -414,7 +414,7 @@ try:
 except KeyboardInterrupt:
     os._exit(0)
 """
-    script(code, path)
+    forked(code, path)
     assert names_in(path) == ["scene.xmd", "scene.xta"]
     with xa.open(path, "r+") as array:
         assert (array[...] == 5).all()

@@ -455,10 +455,10 @@ with xa.open(sys.argv[1], "r+", share=True):
 """
 
 
-def test_who_shares_it_is_told(path, script):
+def test_who_shares_it_is_told(path, forked):
     xa.zeros((2, 2), path=path).close()
     here = socket.gethostname()
-    with script.start(SHARES, path) as first:
+    with forked.start(SHARES, path) as first:
         first.stdout.readline()
         alone = re.escape(f"another writer (process {first.pid} on {here}) shares it")
         with pytest.raises(xa.LockedError, match=alone):
@@ -476,11 +476,11 @@ def test_who_shares_it_is_told(path, script):
 
 
 @pytest.mark.slow
-def test_each_of_those_who_share_it_is_told_with_its_host(path, script):
+def test_each_of_those_who_share_it_is_told_with_its_host(path, forked):
     """A long name is cut off, and between characters."""
     xa.zeros((2, 2), path=path).close()
     code = f"import socket\nsocket.gethostname = lambda: {'x' * 23 + 'üy'!r}\n{SHARES}"
-    with script.start(code, path) as far, share(path):
+    with forked.start(code, path) as far, share(path):
         far.stdout.readline()
         with pytest.raises(xa.LockedError) as caught:
             xa.open(path, "r+")
@@ -694,9 +694,9 @@ xa.open(sys.argv[1], "r+").close()
 
 
 @pytest.mark.slow
-def test_a_forked_child_reads(path, script):
+def test_a_forked_child_reads(path, forked):
     xa.create(path, (0, 3), "i8", chunks=(4, 2)).close()
-    assert script(FORK, path) == "[1, 3, 4]\n"
+    assert forked(FORK, path) == "[1, 3, 4]\n"
 
 
 def die(*arrays):
@@ -933,8 +933,8 @@ assert (a[:3] == 1).all() and (a[3:5] == 2).all() and (a[5:] == 3).all() and a.s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
-def test_limit_of_a_file(script, path, engine, sparse):
-    script(LIMIT + "a.close(); b.close()\n", path, engine, sparse)
+def test_limit_of_a_file(forked, path, engine, sparse):
+    forked(LIMIT + "a.close(); b.close()\n", path, engine, sparse)
 
 
 FULL_DISK = """

@@ -23,12 +23,12 @@ TIMEOUT = 60
 
 
 @contextlib.contextmanager
-def processes(script, code, arguments):
+def processes(forked, code, arguments):
     """Processes that run a code, one for each tuple of arguments; none is left at the end."""
     with contextlib.ExitStack() as stack:
         started = []
         for each in arguments:
-            process = stack.enter_context(script.start(code, *each))
+            process = stack.enter_context(forked.start(code, *each))
             stack.callback(process.kill)
             started.append(process)
         yield started
@@ -68,12 +68,12 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 
 
 @pytest.mark.parametrize("order", ["C", "Z"])
-def test_disjoint_elements_in_the_same_chunks(script, path, order):
+def test_disjoint_elements_in_the_same_chunks(forked, path, order):
     """Neighbours in memory, of a byte each, through both engines at once."""
     xa.create(path, (40, 60), "u1", chunks=(16, 60), order=order).close()
     engines = ["mmap", "pread", "mmap", "pread"]
     arguments = [(path, engine, rank, 4) for rank, engine in enumerate(engines)]
-    with processes(script, ELEMENTS, arguments) as started:
+    with processes(forked, ELEMENTS, arguments) as started:
         go(started)
         ended(started)
     with xa.open(path, "r+") as array:
@@ -121,10 +121,10 @@ def runs(values):
 
 
 @pytest.mark.parametrize("engine, side", [("mmap", "end"), ("pread", "start")])
-def test_appends_of_four_processes(script, path, engine, side):
+def test_appends_of_four_processes(forked, path, engine, side):
     xa.create(path, (0, 5), "i4", chunks=(7, 3)).close()
     arguments = [(path, engine, rank, side, 60) for rank in range(4)]
-    with processes(script, APPENDS, arguments) as started, xa.open(path) as reader:
+    with processes(forked, APPENDS, arguments) as started, xa.open(path) as reader:
         go(started)
         known, states = np.empty((0, 5), "i4"), 0
         while any(process.poll() is None for process in started):
@@ -212,10 +212,10 @@ for _ in range(rounds):
 
 
 @pytest.mark.parametrize("engine, seed", [("mmap", 1), ("pread", 2)])
-def test_killed_appenders(script, path, engine, seed):
+def test_killed_appenders(forked, path, engine, seed):
     """Some live long, some are killed as they open: of every append all is there, or nothing."""
     xa.create(path, (0, 5), "i4", chunks=(7, 5)).close()
-    assert script(KILLS, path, engine, 4, 40, seed) == ""
+    assert forked(KILLS, path, engine, 4, 40, seed) == ""
     with xa.open(path, "r+") as array:
         found = runs(array[...])
         attrs = dict(array.attrs)
@@ -264,11 +264,11 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 """
 
 
-def test_changes_of_all_kinds(script, path):
+def test_changes_of_all_kinds(forked, path):
     xa.create(path, (0, 2), "i4", chunks=(4, 3)).close()
     engines = ["mmap", "pread", "mmap", "pread"]
     arguments = [(path, engine, rank) for rank, engine in enumerate(engines)]
-    with processes(script, MIXED, arguments) as started:
+    with processes(forked, MIXED, arguments) as started:
         go(started)
         ended(started)
     with xa.open(path, "r+") as array:
@@ -329,16 +329,16 @@ def stopped(pid):
 
 
 @pytest.mark.parametrize("engine, then", [("mmap", "goes on"), ("pread", "dies")])
-def test_a_stopped_writer_blocks_appends_behind_it_alone(script, path, engine, then):
+def test_a_stopped_writer_blocks_appends_behind_it_alone(forked, path, engine, then):
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     with xa.open(path, "r+", share=True, engine=engine) as array:
         array.append([[1, 1, 1]])
         with contextlib.ExitStack() as stack:
-            (first,) = stack.enter_context(processes(script, STOPPED, [(path, engine)]))
+            (first,) = stack.enter_context(processes(forked, STOPPED, [(path, engine)]))
             assert first.stdout.readline() == "in flight\n"
             while not stopped(first.pid):
                 time.sleep(0.001)
-            (second,) = stack.enter_context(processes(script, BEHIND, [(path, engine)]))
+            (second,) = stack.enter_context(processes(forked, BEHIND, [(path, engine)]))
             assert second.stdout.readline() == "ready\n"
             array[0] = 2
             array.attrs["a"] = 1
@@ -357,7 +357,7 @@ def test_a_stopped_writer_blocks_appends_behind_it_alone(script, path, engine, t
         assert array[:, 1].tolist() == expected
 
 
-def test_the_lock_of_a_killed_writer_is_free_at_once(script, path):
+def test_the_lock_of_a_killed_writer_is_free_at_once(forked, path):
     """For those that wait, too, alone or not."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     code = """
@@ -369,7 +369,7 @@ print("ready", flush=True)
 sys.stdin.read()
 """
     for shared in (False, True):
-        with processes(script, code, [(path, shared)]) as (first,):
+        with processes(forked, code, [(path, shared)]) as (first,):
             assert first.stdout.readline() == "ready\n"
             with pytest.raises(xa.LockedError, match=str(first.pid)):
                 xa.open(path, "r+", share=not shared)

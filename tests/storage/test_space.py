@@ -489,9 +489,9 @@ def test_a_full_disk_where_writes_move_blocks(private_mount, script, tmp_path):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_limit_of_a_file(script, tmp_path, engine, sparse):
+def test_limit_of_a_file(forked, tmp_path, engine, sparse):
     """What a file may have at most: of the process here, of the file system elsewhere."""
-    script(PREAMBLE + FILE_LIMIT.replace("{sparse}", str(sparse)), tmp_path, engine)
+    forked(PREAMBLE + FILE_LIMIT.replace("{sparse}", str(sparse)), tmp_path, engine)
 
 
 @pytest.mark.parametrize("power", [45, 50, 58])
@@ -527,9 +527,9 @@ def test_memory_that_nobody_has(memory):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the size of a process")
 @pytest.mark.parametrize("path", [None, "a"])
-def test_a_window_leaves_address_space_to_others(script, tmp_path, path):
+def test_a_window_leaves_address_space_to_others(forked, tmp_path, path):
     """Where the address space is limited, an array takes little of it, and grows all the same."""
-    script(
+    forked(
         """
 import mmap, resource, sys
 import numpy as np

@@ -312,7 +312,7 @@ def test_each_chunk_once(path, monkeypatch):
         assert sorted(seen) == list(range(9))
 
 
-def test_doubt_is_no_damage(path, script):
+def test_doubt_is_no_damage(path, forked):
     """What a killed writer wrote can be read, copied and written to."""
     code = """
 import os, signal, sys
@@ -323,7 +323,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     create(path)
     with pytest.raises(AssertionError, match="exit status -9"):
-        script(code, path)
+        forked(code, path)
     with xa.open(path, "r+", verify="read") as a:
         assert a[2, 3] == 77
         assert a.copy()[2, 3] == 77

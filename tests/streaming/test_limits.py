@@ -191,11 +191,11 @@ _CALLS = {
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_streams_in_bounded_memory(script, tmp_path, engine):
+def test_streams_in_bounded_memory(freeing, tmp_path, engine):
     setup = f"folder, engine = {str(tmp_path)!r}, {engine!r}\n{_SETUP}"
     # Without a mapping boxes are copied: that takes the most.
     calls = list(_CALLS)[:: 1 if engine == "pread" else 3]
-    grown = peaks(script, setup, calls)
+    grown = peaks(freeing, setup, calls)
     # Two MiB for what threads, and the sampling itself, take.
     above = {call: mib for call, mib in grown.items() if mib > 4 + _CALLS[call] + 2}
     assert not above

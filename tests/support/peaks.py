@@ -58,10 +58,11 @@ FREED_AT_ONCE = {
 }
 
 
-def peaks(script, setup: str, calls: list[str]) -> dict[str, float]:
+def peaks(freeing, setup: str, calls: list[str], imports=()) -> dict[str, float]:
     """The growth of anonymous memory in MiB at most, for each of some calls.
 
-    `setup` defines the names that the calls use.
+    `setup` defines the names that the calls use; `freeing` runs code in an environment where
+    memory is freed at once.
     """
-    lines = script(_SCRIPT, env=FREED_AT_ONCE, text=json.dumps([setup, calls]))
+    lines = freeing(_SCRIPT, text=json.dumps([setup, calls]), imports=imports)
     return dict(zip(calls, json.loads(lines), strict=True))

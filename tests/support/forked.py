@@ -1,0 +1,134 @@
+"""Python processes that are forked from one that has imported what they need (nursery.py).
+
+Programs that are about the start, about what is imported, or about settings that an import reads,
+want an interpreter of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import Self
+
+import nursery
+
+__all__ = ["Child", "Nursery"]
+
+
+class Child:
+    """A process that was forked, with pipes to and from it: as `subprocess.Popen` has them."""
+
+    def __init__(self, order: nursery.Order, stdin=None, stdout=None):
+        self._order = order
+        self.pid = order.pid
+        self.stdin, self.stdout = stdin, stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._order.status(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self.returncode = self._order.status(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in (self.stdout, self.stdin):
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
+        self.wait()
+
+
+class Nursery:
+    """Starts the process that is forked, and gives it orders."""
+
+    def __init__(self, environment: dict[str, str]):
+        self._folder = tempfile.TemporaryDirectory(prefix="extarray-")
+        self.path = os.path.join(self._folder.name, "orders")
+        self._environment = environment
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.path)
+            listener.listen(64)
+            self._process = subprocess.Popen(
+                [sys.executable, "-W", "error", nursery.__file__, str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[listener.fileno()],
+            )
+
+    def _order(self, descriptors, code: str, args, imports=(), cwd=None) -> nursery.Order:
+        return nursery.Order(
+            self.path,
+            descriptors,
+            code=code,
+            arguments=list(map(str, args)),
+            imports=list(imports),
+            cwd=os.fspath(cwd or os.getcwd()),
+            environment=self._environment,
+        )
+
+    def start(self, code: str, *args) -> Child:
+        """Run code in a process that goes on, with pipes to and from it."""
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        try:
+            order = self._order([theirs_in, theirs_out, 2], code, args)
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        return Child(order, open(ours_in, "w"), open(ours_out))
+
+    def run(self, code: str, *args, text="", timeout=120, **options) -> tuple[int, str, str]:
+        """Run code to its end: its exit status, what it prints, and its errors.
+
+        `imports` are modules that are imported before the fork, for others that want them, too.
+        """
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+            given, *printed = files
+            given.write(text)
+            given.seek(0)
+            order = self._order([file.fileno() for file in files], code, args, **options)
+            child = Child(order)
+            try:
+                child.wait(timeout)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                raise
+            for file in printed:
+                file.seek(0)
+            return child.returncode, *(file.read() for file in printed)
+
+    def __call__(self, code: str, *args, **options) -> str:
+        """What code prints; it has to end well."""
+        status, out, err = self.run(code, *args, **options)
+        assert status == 0, f"exit status {status}\n{out}{err}"
+        return out
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let the process end."""
+        self._process.communicate(timeout=60)
+        self._folder.cleanup()

@@ -1,0 +1,128 @@
+"""The code blocks of README.md and docs/.
+
+A page is run in a process of its own, in an empty folder, from the first block to the last in one
+namespace:
+
+- ``python`` and ``pycon`` blocks with ``>>>`` are doctests; other ``python`` blocks are executed;
+- ``sh`` blocks are run by ``sh -eu``;
+- other languages (``text``, ``console``, ...) show something and are not run.
+
+A HTML comment on the line before the fence changes that:
+
+- ``<!-- not run: REASON -->``        the block is left out;
+- ``<!-- needs: MODULE ... -->``      it is left out where a module is not installed;
+- ``<!-- file: NAME -->``             it is written to that file instead.
+
+`python tests/support/pages.py PAGE` runs one page in the current folder.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ROOT", "RUN", "SHOWN", "Block", "blocks", "is_run", "page_blocks", "pages", "run_page"]
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+RUN = {"python", "pycon", "sh"}
+SHOWN = {"text", "console", "c", "toml", "ini", "json", "yaml", "css", "html", "bibtex"}
+
+_FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<info>[^`]*)$")
+_NOTE = re.compile(r"^\s*<!-- *(?P<key>not run|needs|file): *(?P<value>.+?) *-->\s*$")
+
+
+@dataclass
+class Block:
+    """A fenced block of a page; `line` is that of its first line of text, counted from 1."""
+
+    language: str
+    text: str
+    line: int
+    note: str | None = None
+    value: str = ""
+
+
+def blocks(text):
+    """Yield the fenced blocks of a Markdown text."""
+    lines = iter(enumerate(text.splitlines(), 1))
+    note = None
+    for _number, line in lines:
+        opening = _FENCE.match(line)
+        if not opening:
+            # Blank lines may stand between the comment and the fence.
+            note = _NOTE.match(line) or (note if not line.strip() else None)
+            continue
+        indent, fence = len(opening["indent"]), opening["fence"]
+        body, first = [], None
+        for number, inner in lines:
+            first = first or number
+            if inner.strip().startswith(fence) and not inner.strip().strip(fence[0]):
+                break
+            body.append(inner[indent:] if not inner[:indent].strip() else inner)
+        key, value = (note["key"], note["value"]) if note else (None, "")
+        yield Block(opening["info"].strip(), "\n".join(body) + "\n", first or 0, key, value)
+        note = None
+
+
+def pages():
+    """Return the pages, as paths below the root of the project."""
+    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = [p.relative_to(ROOT) for p in found if p.is_file() and "_build" not in p.parts]
+    return sorted(map(str, found))
+
+
+def page_blocks(page):
+    """Return the blocks of a page."""
+    return list(blocks((ROOT / page).read_text(encoding="utf-8")))
+
+
+def is_run(block):
+    """Whether a block is run, or written to a file."""
+    if block.note == "needs":
+        return block.language in RUN and all(map(importlib.util.find_spec, block.value.split()))
+    return block.language in RUN and block.note != "not run"
+
+
+def run_page(path, command=(sys.executable, "-m", "extarray")):
+    """Run the blocks of one page in the current folder; exit with what failed.
+
+    `command` is what `extarray` stands for.
+    """
+    # The commands of this very interpreter, whether or not its environment is active.
+    shell = f"PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH\n"
+    shell += f'extarray() {{ {shlex.join(command)} "$@"; }}\n'
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    parser = doctest.DocTestParser()
+    namespace = {"__name__": "__main__"}
+    for block in blocks(Path(path).read_text(encoding="utf-8")):
+        name = f"{Path(path).name}, line {block.line}"
+        if not is_run(block):
+            continue
+        if block.note == "file":
+            Path(block.value).write_text(block.text, encoding="utf-8")
+        elif block.language == "sh":
+            script = shell + block.text
+            if subprocess.run(["sh", "-eu", "-c", script], stdin=subprocess.DEVNULL).returncode:
+                sys.exit(f"{name}: the shell commands failed:\n{block.text}")
+        elif ">>>" in block.text:
+            test = parser.get_doctest(block.text, namespace, name, str(path), block.line - 1)
+            # Names must survive into the next block of the page.
+            runner.run(test, clear_globs=False)
+            namespace = test.globs
+        else:
+            # Blank lines put the lines of a traceback at those of the page.
+            exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), namespace)
+    if runner.failures:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run_page(Path(sys.argv[1]).resolve())
