@@ -441,22 +441,22 @@ def test_an_error_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_more_than_4_gib_that_are_holes(tmp_path):
+def test_more_than_4_gib_that_are_holes(scratch):
     n = 5 << 30
-    with xa.create(tmp_path / "a", (n,), "u1", chunks=1 << 20, sparse=True) as a:
+    with xa.create(scratch / "a", (n,), "u1", chunks=1 << 20, sparse=True) as a:
         a[7] = 1
         a[-5:] = 9
-        xa.pack(a, tmp_path / "a.xap")
-    packed = tmp_path / "a.xap"
+        xa.pack(a, scratch / "a.xap")
+    packed = scratch / "a.xap"
     assert packed.stat().st_size > n
     assert packed.stat().st_blocks * 512 < 64 << 20
     with xa.open(packed) as a:
         assert a[7] == 1 and a[-1] == 9 and a[1 << 32] == 0
     with zipfile.ZipFile(packed) as file:
         assert file.testzip() is None
-    xa.unpack(packed, tmp_path / "c")
-    assert (tmp_path / "c.xta").stat().st_blocks * 512 < 64 << 20
-    with xa.open(tmp_path / "c", "r+") as c:
+    xa.unpack(packed, scratch / "c")
+    assert (scratch / "c.xta").stat().st_blocks * 512 < 64 << 20
+    with xa.open(scratch / "c", "r+") as c:
         assert c[7] == 1 and c[-1] == 9
         c.extend(0, 1 << 20)
 

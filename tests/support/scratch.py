@@ -1,7 +1,8 @@
-"""Folders of state machines: in memory, where there is room, as a disk has no part in them.
+"""Folders of tests in which a disk has no part: in memory, where there is room.
 
-Hundreds of small commits wait for a disk much longer than they take.  Examples that nobody has seen
-(the profiles `explore` and `nightly`) go to the usual file system.
+Hundreds of small commits of a state machine wait for a disk much longer than they take, and
+gigabytes of holes are read from it as if they were there.  Examples that nobody has seen (the
+profiles `explore` and `nightly`) go to the usual file system.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from hypothesis import settings
 
-__all__ = ["new_folder"]
+__all__ = ["MEMORY", "new_folder"]
 
 MEMORY = Path("/dev/shm")
 ROOM = 1 << 29
