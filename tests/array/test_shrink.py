@@ -13,7 +13,6 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
-from peaks import FREED_AT_ONCE
 from strategies import built, cases, sides
 
 import extarray as xa
@@ -68,8 +67,8 @@ def test_chunks_give_their_space_back(place, engine, side, fill):
         assert (new == fill).all()
 
 
-def test_memory_gives_its_space_back(script):
-    script("""
+def test_memory_gives_its_space_back(forked):
+    forked("""
 import numpy as np, extarray as xa
 def resident():
     with open("/proc/self/status") as status:
@@ -104,19 +103,28 @@ def test_rolling_window(place, engine, fill):
         assert most <= 8 * 4 * row * 4
 
 
+GROWTHS = [
+    ("exact", False),
+    ("exact", True),
+    (("linear", 4), True),
+    (("exponential", 1.5), False),
+    ("doubling", True),
+    ("cubical", False),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("growth", "sparse"),
+    ("place", "engine", "fill", "growth", "sparse"),
+    # Each growth meets every pair of the other three, in half of their combinations.
     [
-        ("exact", False),
-        ("exact", True),
-        (("linear", 4), True),
-        (("exponential", 1.5), False),
-        ("doubling", True),
-        ("cubical", False),
+        (("folder", "tmpfs")[p], ("mmap", "pread")[e], FILLS[(p + e + number) % 2], *growth)
+        for number, growth in enumerate(GROWTHS)
+        for p in (0, 1)
+        for e in (0, 1)
     ],
+    indirect=["place", "engine"],
 )
-@pytest.mark.parametrize("fill", FILLS)
 def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
     """Chunks beside the window take no space, in whatever way it gets its own."""
     chunk = 20  # of 3200 bytes: none begins and ends with a page
@@ -175,7 +183,7 @@ def test_small_chunks_between_others_are_not_looked_at_one_by_one(disk, monkeypa
 
 
 @pytest.mark.slow
-def test_memory_of_small_chunks_rolls_on(script):
+def test_memory_of_small_chunks_rolls_on(freeing):
     code = """
 import numpy as np, extarray as xa
 def resident():
@@ -189,7 +197,7 @@ for step in range(2000):
         array.shrink(0, 750, side="start")
 assert resident() - before < 4_000, resident() - before
 """
-    script(code, env=FREED_AT_ONCE)
+    freeing(code)
 
 
 def test_growth_into_what_was_reserved_reads_nothing(place, monkeypatch):
@@ -287,8 +295,8 @@ def test_checksums_of_space_that_is_given_back_late(path, engine, fill, close):
     assert xa.check(path, data=True).ok
 
 
-def test_a_failed_append_in_memory_keeps_no_memory(script):
-    script("""
+def test_a_failed_append_in_memory_keeps_no_memory(forked):
+    forked("""
 import numpy as np, extarray as xa
 def resident():
     with open("/proc/self/status") as status:
@@ -341,13 +349,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("side", ["end", "start"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_killed_after_shrinking(script, path, engine, side, sparse, fill):
+def test_killed_after_shrinking(forked, path, engine, side, sparse, fill):
     values = sample("i4", (9, 8))
     with xa.create(path, (9, 8), "i4", chunks=(2, 3), fill_value=fill, sparse=sparse) as array:
         array[...] = values
-    process = script.start(KILLED, path, engine, side)
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    status, *_ = forked.run(KILLED, path, engine, side)
+    assert status == -signal.SIGKILL
     kept = values[5:, 3:] if side == "start" else values[:4, :5]
     with xa.open(path, mode="r+", engine=engine) as array:
         assert_same(array[...], kept)
