@@ -56,6 +56,13 @@ def run(tmp_path, scene_file, capsys):
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+    """No pictures are drawn, and the scene is not unmixed for them: most of a run's time."""
+    monkeypatch.setattr(demo, "_draw", lambda *args: [])
+    monkeypatch.setattr(demo, "_unmix", lambda *args: [])
+
+
+@pytest.fixture
 def readers(monkeypatch):
     """The reading processes that the demo starts."""
     started = []
@@ -153,7 +160,7 @@ class TestMainJob:
         assert reader._process.returncode == 0
 
     @pytest.mark.slow
-    def test_the_order_depends_on_the_seed_alone(self, run):
+    def test_the_order_depends_on_the_seed_alone(self, run, undrawn):
         orders = []
         for seed in (1, 1, 2):
             assert run("--seed", seed)[0] == 0
@@ -185,7 +192,7 @@ class TestMainJob:
     @pytest.mark.parametrize(
         ("option", "chunks"), [("4", (4, 4, 4)), ("5,6,7", (5, 6, 7)), ("64", (64, 64, 64))]
     )
-    def test_chunks(self, run, option, chunks):
+    def test_chunks(self, run, undrawn, option, chunks):
         assert run("--chunks", option)[0] == 0
         with xa.open(run.out / "scene") as a:
             assert a.chunks == chunks
@@ -247,14 +254,14 @@ class TestMainJob:
         assert (status, err) == (0, "")
 
     @pytest.mark.slow
-    def test_rewriting_is_given_up_when_it_takes_too_long(self, run, monkeypatch):
+    def test_rewriting_is_given_up_when_it_takes_too_long(self, run, undrawn, monkeypatch):
         monkeypatch.setattr(limits, "rewriting_share", 1e-9)
         status, out, _ = run()
         assert status == 0
         assert "rewriting took too long after 1 of" in out
 
     @pytest.mark.slow
-    def test_an_earlier_demo_is_replaced(self, run, scene_file):
+    def test_an_earlier_demo_is_replaced(self, run, undrawn, scene_file):
         assert run()[0] == 0
         np.save(scene_file, make_scene(seed=1))
         assert run()[0] == 0
