@@ -130,7 +130,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--most", type=float, default=Effort.most, help="seconds after which to stop (%(default)s)")
     add("--folder", type=Path, help="where to put files (default: the temporary folder)")
-    add("--disk", type=float, default=3.0, help="GiB of files at a time (%(default)s)")
+    add("--disk", type=float, default=4.0, help="GiB of files at a time (%(default)s)")
     add("--markdown", type=Path, metavar="FILE", help="write the tables to FILE, for the docs")
     add("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     options = parser.parse_args(arguments)

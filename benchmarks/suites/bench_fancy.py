@@ -22,12 +22,11 @@ Open = Callable[[Workspace], tuple[Peer, np.ndarray]]
 
 
 def fancy(scale: Scale) -> Group:
-    side = scale.side
+    side, chunk = scale.side, scale.chunks[0]
     arrays: list[tuple[str, Shape, Open]] = [
-        (f"{chunk}³", (side,) * 3, cube(chunk)) for chunk in (scale.chunks[0], scale.chunks[-1])
+        (f"{chunk}³", (side,) * 3, cube(chunk)),
+        (f"{round(chunk**1.5)}²", (8 * side, side**2 // 8), sheet(chunk)),
     ]
-    square = round(scale.chunks[0] ** 1.5)
-    arrays.append((f"{square}²", (8 * side, side**2 // 8), sheet(scale.chunks[0])))
     selections = {
         "half the rows, any order": rows,
         "mask, half true": mask(0.5),
