@@ -79,11 +79,9 @@ def growths(work: Work) -> Measured:
 
 
 def _noted(work: Work, found: Measured) -> Measured:
-    for line in found.told:
-        if "not found" in line:
-            work.note(
-                f"{NAMES.get(line.partition(':')[0], line)} takes no part: not installed here."
-            )
+    missing = [line.partition(":")[0] for line in found.told if "not found" in line]
+    if missing:
+        work.note(f"Not installed here: {', '.join(NAMES.get(name, name) for name in missing)}.")
     if max(found.tables) > (os.cpu_count() or 1):
         work.note(f"There are {os.cpu_count()} processors: more ranks than that share them.")
     return found
