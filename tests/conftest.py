@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import random
@@ -111,6 +112,18 @@ def pytest_collection_modifyitems(config, items):
     if hasattr(config, "workerinput"):
         items[:] = long_ones_first(items, config.workerinput["workercount"])
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Leaves what tests are made of out of garbage collections, which else go through all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def long_ones_first(items, parts: int) -> list:

@@ -18,14 +18,6 @@ from strategies import Index, built, cases
 import extarray as xa
 
 
-@pytest.fixture(scope="module", autouse=True)
-def little_to_collect():
-    """Leave what there is already out of garbage collections: it is all tests of a run."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @given(case=cases(orders=st.sampled_from("CF")), data=st.data())
 def test_chunks_are_the_parts_of_the_array(factory, case, data):
     with built(factory, case) as (array, model):
