@@ -11,6 +11,7 @@ EXTARRAY_SANITIZE=address,undefined
 import os
 from pathlib import Path
 
+import Cython
 import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -87,11 +88,12 @@ extensions = [
 ]
 
 # What is built anew depends on the age of files alone.  So after a change of the directives or
-# flags (a debug build in a used checkout, and the next build after it) all modules are translated
-# anew, and the younger C is compiled.
+# flags (a debug build in a used checkout, and the next build after it), or with another Cython or
+# NumPy, whose declarations are in the C, all modules are translated anew, and the younger C is
+# compiled.
 build = Path("build")
 stamp = build / "recipe"
-recipe = repr((directives, macros, compile_args, link_args))
+recipe = repr((directives, macros, compile_args, link_args, Cython.__version__, np.__version__))
 changed = not stamp.exists() or stamp.read_text() != recipe
 
 modules = cythonize(
