@@ -164,6 +164,10 @@ def run(
     if group.disk > space:
         sys.exit(f"group {group.name} needs {group.disk / 2**30:.2g} GiB of disk space")
     at_a_time = int(space // group.disk) if group.disk else len(names)
+    if group.turn > effort.turn > 0:
+        turns = effort.rounds * group.turn
+        least, most = max(effort.least, turns), max(effort.most, turns)
+        effort = replace(effort, turn=group.turn, least=least, most=most)
     results: dict[str, dict[str, Outcome]] = {case.name: {} for case in group.cases}
     started = time.monotonic()
     others = [name for name in names if name != NUMPY]

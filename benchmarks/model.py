@@ -56,7 +56,8 @@ class Case:
 class Group:
     """One table. `disk` is what a candidate needs at most, in bytes; `absolute` tables show times.
 
-    `candidates` is empty where every library takes part, without dask.
+    `candidates` is empty where every library takes part, without dask.  A turn takes at
+    least `turn` seconds: a processor that has slept needs some time until it is fast.
     """
 
     name: str
@@ -65,3 +66,4 @@ class Group:
     disk: int = 0
     absolute: bool = False
     candidates: tuple[str, ...] = ()
+    turn: float = 0.0

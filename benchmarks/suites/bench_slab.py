@@ -165,6 +165,7 @@ def threads(scale: Scale) -> Group:
         disk=scale.cube_bytes,
         absolute=True,
         candidates=(NUMPY, *OURS),
+        turn=0.3,
     )
 
 
