@@ -58,6 +58,12 @@ class Child:
         self.wait()
 
 
+def written(file) -> str:
+    """What another process has written to a file."""
+    file.seek(0)
+    return file.read()
+
+
 class Nursery:
     """Starts the process that is forked, and gives it orders."""
 
@@ -112,12 +118,12 @@ class Nursery:
             child = Child(order)
             try:
                 child.wait(timeout)
-            except subprocess.TimeoutExpired:
+            except subprocess.TimeoutExpired as error:
                 child.kill()
+                child.wait()
+                error.add_note("".join(map(written, printed)))
                 raise
-            for file in printed:
-                file.seek(0)
-            return child.returncode, *(file.read() for file in printed)
+            return child.returncode, *map(written, printed)
 
     def __call__(self, code: str, *args, **options) -> str:
         """What code prints; it has to end well."""

@@ -10,6 +10,7 @@ standard descriptors.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -72,14 +73,20 @@ def serve(listener: socket.socket) -> dict:
         if listener not in ready:
             continue
         connection, _ = listener.accept()
-        order, descriptors = received(connection)
+        try:
+            order, descriptors = received(connection)
+        except (OSError, ValueError):  # who ordered has ended before saying what
+            connection.close()
+            continue
         for name in order["imports"]:
-            importlib.import_module(name)
+            # What cannot be imported fails in the program that wants it, and in no other.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
         gc.freeze()  # else collections in a child would copy all pages with objects
         pid = os.fork()
         if pid:
             children[pid] = connection
-            connection.sendall(b"%d\n" % pid)
+            tell(connection, pid)
             for descriptor in descriptors:
                 os.close(descriptor)
             continue
@@ -94,17 +101,20 @@ def serve(listener: socket.socket) -> dict:
         return order
 
 
+def tell(connection: socket.socket, number: int) -> None:
+    """Send a number; perhaps nobody waits for it any longer."""
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(b"%d\n" % number)
+
+
 def report(children: dict[int, socket.socket]) -> None:
     """Tell those who wait for children that have ended."""
-    import contextlib
-
     while children:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             break
-        # Perhaps nobody waits any longer.
-        with children.pop(pid) as connection, contextlib.suppress(ConnectionError):
-            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        with children.pop(pid) as connection:
+            tell(connection, os.waitstatus_to_exitcode(status))
 
 
 def received(connection: socket.socket) -> tuple[dict, list[int]]:
