@@ -8,6 +8,8 @@ import struct
 import numpy as np
 import pytest
 
+pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
+
 from extarray.view.encoding import PARTS, choices_of, encode, pack, text_of
 
 RNG = np.random.default_rng(0)

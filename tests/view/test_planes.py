@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray.common.limits import limits
+
+pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
+
 from extarray.view import planes
 from extarray.view.encoding import choices_of
 from extarray.view.planes import Abandoned, Span, check_span, read_plane
