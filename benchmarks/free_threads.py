@@ -3,8 +3,10 @@
     python benchmarks/free_threads.py [--rounds N] [--seconds S]
 
 With the GIL the figure is about 1, whatever the machine: one thread waits for the other.  Without
-it two cores that nobody else uses give up to 2.  NumPy's own array is measured beside ours, as what
-the interpreter leaves over.  One thread and two take turns; a row has the best round of each.
+it two cores that nobody else uses give up to 2: additions of small numbers show how much of that
+there is.  NumPy's own array is measured beside ours, as what the interpreter leaves over: it counts
+a reference to what both threads read.  So both are also read through an object for each thread, of
+the same elements.  One thread and two take turns; a row has the best round of each.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -38,17 +42,25 @@ def boxes(array: Any) -> None:
         array[i : i + 8, 70:78]
 
 
-def rates(array: Any, work: Work, threads: int, seconds: float) -> float:
-    """Return the calls that threads make in a second, all together."""
+def additions(number: int) -> None:
+    for i in range(CALLS):
+        i + number
+
+
+WORKS: list[tuple[str, Work]] = [("elements", elements), ("boxes of 8 x 8", boxes)]
+
+
+def rates(objects: Sequence[Any], work: Work, threads: int, seconds: float) -> float:
+    """Return the calls that threads make in a second, all together; each has an object."""
     done = [0] * threads
     start = threading.Barrier(threads + 1)
     end = threading.Event()
 
     def run(number: int) -> None:
-        n = 0
+        n, own = 0, objects[number]
         start.wait()
         while not end.is_set():
-            work(array)
+            work(own)
             n += CALLS
         done[number] = n
 
@@ -73,16 +85,29 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"Python {sys.version.split()[0]}, the GIL is {'on' if enabled else 'off'}")
     print("calls a microsecond: one thread, two; two over one")
     source = np.arange(512.0 * 512).reshape(512, 512)
-    ours = xa.from_array(source, chunks=(64, 64))
-    for name, work in [("elements", elements), ("boxes of 8 x 8", boxes)]:
-        for kind, array in [("extarray", ours), ("NumPy", source)]:
-            best = {1: 0.0, 2: 0.0}
-            for _ in range(options.rounds):
-                for threads in best:
-                    rate = rates(array, work, threads, options.seconds)
-                    best[threads] = max(best[threads], rate)
-            one, two = best[1] / 1e6, best[2] / 1e6
-            print(f"{name:15} {kind:9} {one:8.3f} {two:8.3f} {two / one:6.2f}")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "array"
+        xa.from_array(source, path, chunks=(64, 64)).close()
+        with xa.open(path) as one, xa.open(path) as other:
+            kinds = [
+                ("extarray", [one, one]),
+                ("extarray, two objects", [one, other]),
+                ("NumPy", [source, source]),
+                ("NumPy, two views", [source[:], source[:]]),
+            ]
+            measured = [(name, work, *kind) for name, work in WORKS for kind in kinds]
+            for row in [("additions", additions, "Python", [1, 2]), *measured]:
+                print_row(*row, options)
+
+
+def print_row(name: str, work: Work, kind: str, objects: Sequence[Any], options: Any) -> None:
+    best = {1: 0.0, 2: 0.0}
+    for _ in range(options.rounds):
+        for threads in best:
+            rate = rates(objects, work, threads, options.seconds)
+            best[threads] = max(best[threads], rate)
+    one, two = best[1] / 1e6, best[2] / 1e6
+    print(f"{name:15} {kind:21} {one:8.3f} {two:8.3f} {two / one:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

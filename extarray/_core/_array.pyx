@@ -28,7 +28,7 @@ from ._mapping cimport (
 from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
-from ._state cimport Frame, begin_look, end_look, frame_of, frame_t
+from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
 from ._transfers cimport Transfers, block_limit
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
@@ -127,6 +127,7 @@ cdef class ArrayCore(Transfers):
 
     # -- single elements ---------------------------------------------------------------------
 
+    @cython.final
     cdef char *_locate(self, const frame_t *now, object key) noexcept:
         """Place of one element in memory, or NULL where `key` is not a tuple of Python ints inside
         the bounds (the general path then says what is wrong, if anything)."""
@@ -166,19 +167,21 @@ cdef class ArrayCore(Transfers):
         cdef Frame frame
         cdef char *place = NULL
         cdef double number
-        # Doubles are read most.  They are loaded without a reference to the frame.
+        cdef bint is_number = False
+        # Doubles are read most.  They are loaded without a reference to the frame, and boxes take one.
         cdef const frame_t *now = begin_look(self)
-        if now.reads_direct and now.is_double and not now.is_watched and not hint_of(&self.tells):
+        if now.reads_direct and not hint_of(&self.tells):
             place = self._locate(now, key)
-            if place != NULL:
+            if place != NULL and now.is_double and not now.is_watched:
                 number = xa_load_double(place)
+                is_number = True
         end_look()
-        if place != NULL:
+        if is_number:
             return xa_double_scalar(number)
-        frame = frame_of(self)
-        if (frame.now.reads_direct and (not frame.now.is_double or frame.now.is_watched)
-                and not hint_of(&self.tells)):
-            place = self._locate(&frame.now, key)
+        if place != NULL:
+            frame = frame_of(self)
+            if FREE_THREADS:
+                place = self._locate(&frame.now, key) if frame.now.reads_direct else NULL
             if place != NULL:
                 value = PyArray_Scalar(place, frame.kind, NULL)
                 if frame.cuts is None or not (
@@ -325,13 +328,14 @@ cdef class ArrayCore(Transfers):
         self._check_axes(len(key))
         self._write(key, values)
 
+    @cython.final
     cdef object _read(self, object key, object out, str order, bint scalars):
         cdef selection_t s
-        cdef Frame frame = self._opened()
+        cdef Frame frame = opened(self)
         cdef cnp.ndarray target
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
             return self.host.read_index(self, key, out, order, frame)
-        self._opened()      # an index may run any code, also code that closes this array
+        check_opened(self)      # an index may run any code, also code that closes this array
         if hint_of(&self.tells):
             self._tell(&s)
         if out is None:

@@ -32,6 +32,9 @@ typedef PyMutex xa_lock_t;
 #define xa_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define xa_shown(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
 #define xa_show(p, address) __atomic_store_n((p), (address), __ATOMIC_SEQ_CST)
+/* Between the count of an object's references, which threads take turns at, and what they read of it:
+ * no line of a cache has both, nor a pair of lines that is fetched together. */
+typedef struct { char bytes[128]; } xa_apart_t;
 
 #else
 
@@ -50,6 +53,7 @@ typedef char xa_lock_t;
 #define xa_fence() ((void) 0)
 #define xa_shown(p) (*(p))
 #define xa_show(p, address) ((void) (*(p) = (address)))
+typedef struct { } xa_apart_t;
 
 #endif
 

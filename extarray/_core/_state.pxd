@@ -9,7 +9,7 @@ from ._axial cimport Axial
 from ._copy cimport layout_t
 from ._file cimport Sieve
 from ._mapping cimport Counter, Epoch, Region, Touched, Users, touched_get
-from ._types cimport FREE_THREADS, MAX_NDIM, index_t, lock_t
+from ._types cimport FREE_THREADS, MAX_NDIM, apart_t, index_t, lock_t
 from ._vectors cimport axial_t
 
 
@@ -20,6 +20,7 @@ cdef struct frame_t:
     index_t extents[MAX_NDIM]
     index_t origins[MAX_NDIM]
     index_t file_bytes          # of all chunks that these bounds know
+    bint is_open
     bint is_writable
     bint reads_direct           # elements can be loaded from layout.base
     bint writes_direct          # and stored there without a look at `touched`
@@ -54,6 +55,7 @@ cdef class Trust:
 # alive what its pointers lead to, and is a user of what later cuts leave outside the bounds.
 @cython.final
 cdef class Frame:
+    cdef apart_t apart
     cdef frame_t now
     cdef Axial vectors
     cdef Region region          # None: the array is closed
@@ -91,6 +93,7 @@ cdef class Writes:
 
 
 cdef class ArrayState:
+    cdef apart_t apart
     cdef Frame frame                # `frame_of` takes it
     cdef frame_t *now               # of the frame; used where there is no GIL alone
     cdef lock_t changing            # held by who makes a frame of the present one, and shows it
@@ -123,6 +126,12 @@ cdef inline Frame frame_of(ArrayState self):
     return take_frame(self) if FREE_THREADS else self.frame
 
 
+# The same, where the array is not closed.
+cdef inline Frame opened(ArrayState self):
+    cdef Frame frame = frame_of(self)
+    return frame if frame.now.is_open else self._opened()
+
+
 # The array as it is now, to look at without a reference until `end_look`, and to run no Python.
 cdef inline const frame_t *begin_look(ArrayState self) noexcept:
     return enter_section(self) if FREE_THREADS else &self.frame.now
@@ -131,3 +140,12 @@ cdef inline const frame_t *begin_look(ArrayState self) noexcept:
 cdef inline void end_look() noexcept:
     if FREE_THREADS:
         leave_section()
+
+
+cdef inline int check_opened(ArrayState self) except -1:
+    """Raise a ClosedError where the array is closed; without a reference to what it is."""
+    cdef bint is_open = begin_look(self).is_open
+    end_look()
+    if not is_open:
+        self._opened()
+    return 0

@@ -321,6 +321,7 @@ cdef class ArrayState:
             _view = self.view_region
             past = self.frame         # goes when the lock is free again
             frame = past.copied()
+            frame.now.is_open = is_open
             frame.now.is_writable = is_open and writable
             frame.now.layout.base = region.base if is_open else NULL
             frame.now.layout.pages = region.pages if is_open else NULL

@@ -130,7 +130,7 @@ cdef class Transfers(ArrayState):
         finally:
             if pieces != room:
                 free(pieces)
-        return self._check_transferred(frame, failure, write)
+        return self._check_transferred(frame, failure, write) if failure else 0
 
     cdef int _move_halves(
         self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces

@@ -26,6 +26,8 @@ cdef extern from "_shared.h":
     const bint FREE_THREADS "XA_FREE_THREADS"   # there is no GIL: known to the compiler
     ctypedef struct lock_t "xa_lock_t":
         pass
+    ctypedef struct apart_t "xa_apart_t":
+        pass
     void acquire "xa_lock"(lock_t *lock) noexcept
     void release "xa_unlock"(lock_t *lock) noexcept
     void make_lock "xa_make_lock"(lock_t *lock) noexcept
