@@ -20,6 +20,7 @@ import pytest
 from factory import Factory
 from forked import Nursery
 from hypothesis import settings
+from in_threads import of_folders, with_own_folder
 from mpirun import Teams
 from peaks import FREED_AT_ONCE
 from scratch import MEMORY, new_folder
@@ -77,31 +78,19 @@ def fast_cases(item) -> int:
     return 1 if hasattr(getattr(item, "obj", None), "hypothesis") else FEW_CASES
 
 
-def shares_a_folder(item) -> bool:
-    """Whether a fixture has files in a folder: pytest-run-parallel's threads would share them.
-
-    A test that asks for the folder itself has one in each thread.
-    """
-    known = getattr(item, "_fixtureinfo", None)
-    return known is not None and any(
-        "tmp_path" in definition.argnames
-        for definitions in known.name2fixturedefs.values()
-        for definition in definitions
-    )
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
     """Marks tests by their fixtures and cases; each process begins with what takes long."""
     cases = defaultdict(list)
+    in_threads = int(config.getoption("parallel_threads", 1)) > 1
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if "mpiexec" in fixtures:
             item.add_marker("mpi")
         if fixtures & PROCESSES:
             item.add_marker("process")
-        if shares_a_folder(item):
-            item.add_marker("thread_unsafe")
+        if in_threads and of_folders(item) - {"tmp_path"}:
+            item.obj = with_own_folder(item)
         cases[item.nodeid.partition("[")[0], fast_cases(item)].append(item)
     for (_, count), found in cases.items():
         # As good as random, and the same everywhere: tests differ in the engine that they keep.

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+# A call may write no large files, and nor may the process meanwhile; the arrays are the module's.
+pytestmark = pytest.mark.thread_unsafe(reason="the fuzzers have limits and arrays of their own")
+
 # Bytes to be read as choices; a few ask for a few changes.
 BYTES = st.binary(min_size=16, max_size=80)
 MANY = settings(max_examples=6 * settings().max_examples)

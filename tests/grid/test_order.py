@@ -271,6 +271,7 @@ def test_the_pages_steps(page):
         assert [int(digit, 2) for digit in digits] == list(page["digits"](point, 3))
 
 
+@pytest.mark.thread_unsafe(reason="doctest takes the process's standard output")
 def test_docstrings():
     failed, attempted = doctest.testmod(order)
     assert attempted and not failed

@@ -29,6 +29,9 @@ from extarray.maintenance import inspect
 from extarray.storage import names as names_module
 from extarray.storage.filesystem import File
 
+# One pair of files is damaged and put right again and again.
+pytestmark = pytest.mark.thread_unsafe(reason="tests share their files")
+
 SUFFIXES = (".xmd", ".xta")
 RECORD = 8 + 8 * 2
 

@@ -319,6 +319,7 @@ def test_unpacking_takes_no_other_names(tmp_path):
         assert list(h) == ["x"]
 
 
+@pytest.mark.thread_unsafe(reason="its file is that of the session")
 @given(data=st.data())
 def test_hostile_bytes_give_errors_of_the_family(data, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "hostile"

@@ -253,6 +253,7 @@ def test_nothing_of_it_without_the_flag(path):
         format_reader.wrong_sums(path)
 
 
+@pytest.mark.thread_unsafe(reason="its file is that of the session")
 def test_a_chunk_that_was_written_very_far_away(folder):
     """The table takes the space of its sums alone, also with an axis more and a next writer."""
     path, far = folder / "far", 2**22

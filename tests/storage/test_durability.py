@@ -158,6 +158,7 @@ def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
             assert rows in [state_in(array, slot) for slot in (2, 3)]
 
 
+@pytest.mark.thread_unsafe(reason="it listens to the warnings of the process")
 def test_what_was_flushed_outlasts_beginnings_that_were_not(path):
     """The states in which writers begin are on the disk, and their data need not be."""
     with xa.create(path, VALUES.shape, "i4", chunks=2) as array:

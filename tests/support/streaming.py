@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
+from contextvars import ContextVar
 from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
+from in_threads import together
 
 import extarray as xa
 from extarray.array.lazy import LazyView
@@ -24,20 +27,60 @@ numbers = st.sampled_from(
 _OF_OPERATIONS = ("invalid value", "divide by zero", "overflow", "underflow")
 
 
+if getattr(sys.flags, "context_aware_warnings", False):
+
+    @contextlib.contextmanager
+    def _warnings_of_a_call():
+        """What is warned of meanwhile, in this thread and in those that it starts."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield caught
+
+else:
+    #: Who is told: threads are started with a copy of the context.
+    _told: ContextVar[list] = ContextVar("told")
+
+    @together
+    @contextlib.contextmanager
+    def _telling():
+        """Each warning is told to the call that gives it; where none listens it is an error."""
+
+        def tell(message, *args, **kwargs):
+            caught = _told.get(None)
+            if caught is None:
+                raise message
+            caught.append(warnings.WarningMessage(message, *args, **kwargs))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = tell
+            yield
+
+    @contextlib.contextmanager
+    def _warnings_of_a_call():
+        """What is warned of meanwhile, though filters are the process's."""
+        caught = []
+        token = _told.set(caught)
+        try:
+            with _telling():
+                yield caught
+        finally:
+            _told.reset(token)
+
+
+_streaming_all = together(lambda: mock.patch.object(limits, "streamed_bytes", 1))
+
+
 @contextlib.contextmanager
 def small_boxes(nbytes: int = 64, threads: int = 2):
     """Boxes of a few elements, on several threads."""
-    with (
-        mock.patch.object(limits, "streamed_bytes", 1),
-        xa.config.set(max_memory=nbytes * 4 * threads, threads=threads),
-    ):
+    with _streaming_all(), xa.config.set(max_memory=nbytes * 4 * threads, threads=threads):
         yield
 
 
 def outcome(call):
     """What a call gives, or its error; and what it warns of."""
-    with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
-        warnings.simplefilter("always")
+    with _warnings_of_a_call() as caught, np.errstate(all="ignore"):
         try:
             result = call()
         except Exception as error:
