@@ -130,6 +130,7 @@ def test_in_place_operators_make_it_an_array(pair, name):
     assert (array[...] == data).all()
 
 
+@pytest.mark.thread_unsafe(reason="changes the array of a fixture")
 def test_it_reads_late(pair):
     array, data = pair
     late = array.astype("f4")

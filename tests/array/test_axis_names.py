@@ -34,6 +34,7 @@ class TestChanges:
             a.extend("y", 1)
             assert a.shape == (3, 4)
 
+    @pytest.mark.thread_unsafe(reason="changes the array of a fixture")
     def test_what_arrives_at_a_name(self, named):
         news = named.follow("x", timeout=0)
         named.append(np.ones((2, 3, 1)), axis="x")

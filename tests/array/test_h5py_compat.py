@@ -248,6 +248,7 @@ def test_views_have_the_buffer_protocol(filled):
     assert view[1, 2] == 11
 
 
+@pytest.mark.thread_unsafe(reason="changes the array of a fixture")
 def test_views_have_dlpack(filled):
     shared = np.from_dlpack(filled.chunk((2, 0)))
     assert shared.tolist() == filled[8:, :3].tolist()

@@ -434,6 +434,7 @@ TURNS = {
 }
 
 
+@pytest.mark.thread_unsafe(reason="changes the array of a fixture")
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS.keys())
 def test_a_turned_array_writes_through(pair, turn):
     array, data = pair

@@ -317,6 +317,7 @@ def add_axis(machine, position):
     machine.added.append(position)
 
 
+@pytest.mark.thread_unsafe(reason="changes the array of a fixture")
 @pytest.mark.parametrize("dtype", ["V5", "S3", ">f8"])
 def test_a_reader_of_what_had_no_axes(machine, dtype):
     begin(machine, (), np.dtype(dtype), (), np.zeros((), dtype)[()])
@@ -326,6 +327,7 @@ def test_a_reader_of_what_had_no_axes(machine, dtype):
         machine.reader_agrees_within_its_bounds()
 
 
+@pytest.mark.thread_unsafe(reason="changes the array of a fixture")
 def test_a_reader_that_does_not_know_of_an_axis_and_a_cut(machine):
     begin(machine, (4,), np.dtype("i4"), (1,), 7)
     add_axis(machine, 0)
