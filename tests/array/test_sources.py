@@ -143,7 +143,7 @@ def test_a_dataset_of_h5py_keeps_what_it_says(hdf5, place):
     hdf5["band"] = np.arange(6)
     hdf5["band"].make_scale()
     dataset.dims[1].attach_scale(hdf5["band"])
-    with xa.from_array(dataset, place) as a:
+    with xa.from_array(dataset, place / "a") as a:
         np.testing.assert_array_equal(a[...], x)
         assert (a.chunks, a.fill_value, a.dims) == ((4, 3), -9, ("time", "band"))
         assert a.attrs["unit"] == "K"
@@ -153,7 +153,7 @@ def test_a_dataset_of_h5py_keeps_what_it_says(hdf5, place):
         a.extend("time", 1)
         assert (a[10] == -9).all()
     options = {"chunks": (5, 6), "fill_value": 1, "attrs": {}, "dims": ("a", "b")}
-    with xa.from_array(dataset, place, overwrite=place is not None, **options) as a:
+    with xa.from_array(dataset, place / "a", overwrite=True, **options) as a:
         assert (a.chunks, a.fill_value, a.dims) == ((5, 6), 1, ("a", "b"))
         assert set(a.attrs) == {"dims"}
 
@@ -185,7 +185,7 @@ def test_an_array_of_zarr_keeps_what_it_says(tmp_path, place, version):
     z.attrs["unit"] = "K"
     if version == 2:
         z.attrs["_ARRAY_DIMENSIONS"] = ["y", "x"]
-    with xa.from_array(z, place) as a:
+    with xa.from_array(z, place / "a") as a:
         assert (a.chunks, a.fill_value, a.dims) == ((4, 3), 7, ("y", "x"))
         assert dict(a.attrs) == {"unit": "K", "dims": ["y", "x"]}
         assert (a[...] == 7).all()
