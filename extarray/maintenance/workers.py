@@ -45,8 +45,9 @@ class Crew:
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # what is done behind a template that is not
         self._elements = 0  # that were moved, and not told of
-        # Of the source and of the target.
-        self._itemsize = 2 * source.dtype.itemsize
+        # What all of them have passed: one may have much to do while another waits.
+        self._passing = Passing()
+        self._itemsize = 2 * source.dtype.itemsize  # of the source and of the target
         self._is_stopped = False
 
     def move(self, templates: Iterable[Template], tell: Callable[[int], None]) -> None:
@@ -71,11 +72,8 @@ class Crew:
     def _lead(
         self, mover: Mover, left: Iterator[tuple[int, Template]], tell: Callable[[int], None]
     ) -> None:
-        passing = Passing()
         for _ in self._work(mover, left):
-            elements = self._moved()
-            tell(elements)
-            passing.add(elements * self._itemsize)
+            tell(self._moved())
 
     def _help(self, mover: Mover, left: Iterator[tuple[int, Template]]) -> None:
         for _ in self._work(mover, left):
@@ -95,6 +93,7 @@ class Crew:
             for elements in mover.move(template):
                 with self._lock:
                     self._elements += elements
+                    self._passing.add(elements * self._itemsize)
                 if self._is_stopped:
                     return
                 yield

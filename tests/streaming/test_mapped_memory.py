@@ -63,8 +63,7 @@ def test_the_resident_set_stays_near_the_bound(stored, script, work, threads):
 
     unbounded = peak("")
     assert unbounded > 0.9 * SIDE * SIDE * 8
-    # A thread may bring in pages while the other gives back: now and then the peak is higher.
-    assert min(peak("1 MiB") for _ in range(2 * threads - 1)) < 0.6 * unbounded
+    assert peak("1 MiB") < 0.6 * unbounded
 
 
 def test_nothing_is_lost(tmp_path):
