@@ -130,7 +130,6 @@ cdef extern from *:
     int xa_lowest_bit(uint64_t bits) noexcept nogil
     uint64_t xa_little(uint64_t number) noexcept nogil
 
-cdef size_t FILL_PIECE = <size_t> 1 << 18
 # More address space than a process has.
 cdef size_t FARTHEST = <size_t> 1 << 47
 cdef size_t GIB = <size_t> 1 << 30
@@ -702,22 +701,21 @@ cdef class Region:
             if self.blocks != self.base:
                 abandon_pages(self.blocks + low, self.window - low)
 
-    def fill(self, const unsigned char[::1] pattern not None, size_t start, size_t stop):
-        """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory, a whole number of
-        patterns."""
-        cdef size_t n = pattern.shape[0], done, piece
-        if stop <= start:
-            return
+    def fill(self, const unsigned char[::1] source not None, size_t start, size_t stop):
+        """Repeat bytes of other memory, some at least, over the bytes start ... stop - 1 of an
+        anonymous region.
+
+        Not of this region: what another thread stores there meanwhile, in a write that began before
+        the bytes were cut off, would be repeated as well.
+        """
+        cdef size_t piece
         if stop > self.committed:
             raise ValueError("the range was not committed")
         with nogil:
-            memcpy(self.base + start, &pattern[0], n)
-            # Double what is there; in pieces that stay in a cache.
-            done = n
-            while done < stop - start:
-                piece = min(min(done, stop - start - done), max(n, FILL_PIECE // n * n))
-                memcpy(self.base + start + done, self.base + start, piece)
-                done += piece
+            while start < stop:
+                piece = min(<size_t> source.shape[0], stop - start)
+                memcpy(self.base + start, &source[0], piece)
+                start += piece
 
     def copied(self, size_t start, size_t stop):
         """Return the bytes start ... stop - 1 of anonymous memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
 
 __all__ = ["MemoryStore"]
+
+_FILL_BYTES = 1 << 16  # stay in a cache while they are repeated
+
+
+@lru_cache(maxsize=8)
+def _repeated(fill: bytes) -> bytes:
+    """Return a fill value many times, as it is copied to where it is wanted."""
+    return fill * max(1, _FILL_BYTES // len(fill))
 
 
 class MemoryStore:
@@ -75,12 +83,17 @@ class MemoryStore:
         pair.region.commit(new)
         self._used = new
         if self._has_fill:
-            fill = pair.header.fill
             # The system clears pages as they are touched, which takes longer than filling them.
             for run in ((old, new),) if runs is None else runs:
-                run_in_shares(partial(pair.region.fill, fill), *run, len(fill))
+                self._fill(*run)
         elif old < self._shown:
-            pair.region.fill(b"\0", old, min(new, self._shown))
+            pair.region.fill(_repeated(b"\0"), old, min(new, self._shown))
+
+    def _fill(self, start: int, stop: int) -> None:
+        """Give bytes the fill value, on as many threads as are worth it."""
+        fill, region = self.now.header.fill, self.now.region
+        assert region is not None
+        run_in_shares(partial(region.fill, _repeated(fill)), start, stop, len(fill))
 
     def release(self, old: int) -> None:
         """Undo `reserve`: what follows `old` bytes is zero again."""
@@ -140,9 +153,7 @@ class MemoryStore:
             return
         assert pair.region is not None
         if self._has_fill:
-            run_in_shares(
-                partial(pair.region.fill, pair.header.fill), start, stop, len(pair.header.fill)
-            )
+            self._fill(start, stop)
         else:
             pair.region.discard(start, stop)
 

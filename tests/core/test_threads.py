@@ -74,6 +74,29 @@ for module in pkgutil.walk_packages(extarray.__path__, "extarray."):
     assert found == ""
 
 
+def test_a_late_write_is_not_repeated_by_what_fills(factory):
+    """A view stands in for a write that began before its elements were cut off, and goes on."""
+    n = 1 << 20
+    with factory.array((2 * n,), "f8", chunks=(n,), fill_value=1) as array:
+        late = array.chunk((1,))[:8]
+        over = threading.Event()
+
+        def write():
+            while not over.is_set():
+                late[...] = 7
+
+        def grow():
+            try:
+                for _ in range(10):
+                    array.shrink(0, n)
+                    array.extend(0, n)
+                    assert np.all(array[n + 8 :] == 1)
+            finally:
+                over.set()
+
+        run_together(write, grow)
+
+
 def test_many_readers(factory):
     expected = sample("f8", (90, 70, 11))
     with factory.array(expected.shape, "f8", chunks=(16, 16, 4)) as array:

@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import ClassVar
 
@@ -118,6 +118,7 @@ class Round:
         ]
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
+        self.steps_done: deque[tuple] = deque(maxlen=40)  # the last of them, to tell what met
 
     # -- the oracle --------------------------------------------------------------------------
 
@@ -140,10 +141,11 @@ class Round:
         wanted = np.broadcast_to(self.values(indices), found.shape)
         wrong = (found != wanted) & (found != self.options.dtype.type(self.options.fill))
         if wrong.any():
-            at = tuple(int(n[0]) for n in np.nonzero(wrong)) if found.ndim else ()
+            places = [tuple(map(int, at)) for at in np.argwhere(wrong)[:9]]
+            some = "; ".join(f"{found[at]} at {at} for {wanted[at]}" for at in places)
             raise WrongError(
-                f"{what}: {found[at]} at {at} of {found.shape}, {int(wrong.sum())} in all, "
-                f"where {wanted[at]} belongs, or the fill value {self.options.fill}"
+                f"{what}: of {found.shape} {int(wrong.sum())} are neither what belongs there nor "
+                f"the fill value, {self.options.fill}: {some}"
             )
 
     # -- steps -------------------------------------------------------------------------------
@@ -373,10 +375,12 @@ class Round:
                 array, steps = self.array, both
             step = rng.choices(list(steps), list(steps.values()))[0]
             grows = step in (Round.extend, Round.shrink)
+            self.steps_done.append((number, "begins", step.__name__, array.shape))
             try:
                 with self.growing if grows else contextlib.nullcontext():
                     step(self, array, rng)
                 self.counts[step.__name__] += 1
+                self.steps_done.append((number, "has done", step.__name__, array.shape))
             except EXPECTED as error:
                 self.counts[f"{step.__name__}: {type(error).__name__}"] += 1
                 if isinstance(error, xa.ClosedError) and not array.closed:
@@ -386,7 +390,13 @@ class Round:
                 return
 
     def found(self, step: str) -> None:
-        self.problems.append(f"{step}:\n{traceback.format_exc()}")
+        last = "\n".join("thread {} {} {}, {}".format(*done) for done in self.steps_done.copy())
+        try:
+            self.check(self.array[...], self.whole(self.array.shape), "a[...] after that")
+            then = "the array itself is as it should be"
+        except Exception as error:
+            then = str(error)
+        self.problems.append(f"{step}:\n{traceback.format_exc()}\n{then}\n{last}")
 
     def close_soon(self) -> None:
         rng = random.Random(self.seed)
