@@ -17,6 +17,7 @@ def named():
 
 
 class TestChanges:
+    @pytest.mark.thread_unsafe(reason="changes the array of a fixture")
     def test_growth_takes_names(self, named):
         other = xa.from_array(named[...])
         for a, time, y, x in ((named, *DIMS), (other, 0, 1, 2)):
@@ -52,6 +53,7 @@ class TestChanges:
         with pytest.raises(xa.ArgumentTypeError, match="have no names"):
             xa.rechunk_plan((2, 3), axes=("y", "x"))
 
+    @pytest.mark.thread_unsafe(reason="changes the array of a fixture")
     def test_sort_and_partition(self, named):
         expected = named[...]
         named.sort("y")
