@@ -47,7 +47,9 @@ EXPECTED = (
 #: Bytes of the files of strangers, which come and go while arrays are closed.
 STRANGER = bytes(range(256)) * 64
 DTYPES = ["f8", "i4", "u1", "c16"]
-MOST = 400  # elements along an axis
+MOST = 400  # elements along an axis ...
+#: ... and so many times as many in some rounds: large moves let go of the GIL, and take a while.
+LARGE = 1000
 
 
 class WrongError(Exception):
@@ -62,8 +64,9 @@ class Options:
         self.dtype = np.dtype(rng.choice(DTYPES))
         self.ndim = rng.choice([1, 2, 2, 3])
         most = [MOST, MOST // 2, 40][self.ndim - 1]
-        self.shape = tuple(rng.randint(most // 2, most) for _ in range(self.ndim))
-        self.chunks = tuple(rng.choice([7, 16, 50]) for _ in range(self.ndim))
+        self.scale = rng.choice([1, LARGE]) if self.ndim == 1 else 1
+        self.shape = tuple(rng.randint(most // 2, most) * self.scale for _ in range(self.ndim))
+        self.chunks = tuple(rng.choice([7, 16, 50]) * self.scale for _ in range(self.ndim))
         self.fill = rng.choice([0, 1, 1, 5])
         self.sparse = rng.random() < 0.3
         self.order = rng.choice("CCCFZH")
@@ -151,11 +154,11 @@ class Round:
     # -- steps -------------------------------------------------------------------------------
 
     def box(self, rng: random.Random, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        parts = []
+        parts, scale = [], self.options.scale
         for n in shape:
             low = rng.randint(0, max(0, n - 1))
             step = rng.choice([1, 1, 1, 2, 5])
-            parts.append(slice(low, min(n, low + rng.choice([1, 5, 60, n + 1])), step))
+            parts.append(slice(low, min(n, low + rng.choice([1, 5, 60, n]) * scale), step))
         return tuple(parts)
 
     @staticmethod
@@ -251,13 +254,15 @@ class Round:
     def extend(self, a, rng):
         axis = rng.randrange(a.ndim)
         side = "start" if self.options.moves_start and rng.random() < 0.5 else "end"
-        if a.shape[axis] < MOST:
-            a.extend(axis, rng.choice([1, 9, 40]), side)
+        scale = self.options.scale
+        if a.shape[axis] < MOST * scale:
+            a.extend(axis, rng.choice([1, 9, 40]) * scale, side)
 
     def append(self, a, rng):
         shape = list(a.shape)
-        if shape[0] < MOST:
-            low, shape[0] = shape[0], 3
+        scale = self.options.scale
+        if shape[0] < MOST * scale:
+            low, shape[0] = shape[0], 3 * scale
             grid = list(self.whole(tuple(shape)))
             grid[0] = grid[0] + low
             if not self.options.moves_start and self.appending.acquire(blocking=False):
@@ -272,7 +277,7 @@ class Round:
     def shrink(self, a, rng):
         axis = rng.randrange(a.ndim)
         side = "start" if self.options.moves_start and rng.random() < 0.5 else "end"
-        by = min(a.shape[axis] - 1, rng.choice([1, 9, 60]))
+        by = min(a.shape[axis] - 1, rng.choice([1, 9, 60]) * self.options.scale)
         if by > 0:
             with contextlib.suppress(
                 xa.ArgumentError
