@@ -13,6 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.recfunctions import repack_fields
 
 from extarray.array.array import ExtArray
 from extarray.array.folders import Group
@@ -229,13 +230,17 @@ def _of_zarr(dtype: np.dtype[Any]) -> tuple[Any, Any, np.dtype[Any]]:
 
 def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
     """Return Zarr's type for elements, whose bytes it must read as they are, and its JSON."""
-    try:
-        found, text, known = _of_zarr(dtype)
-    except (TypeError, ValueError, KeyError) as error:
-        raise DTypeError(
-            f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"
-        ) from error
-    if known != dtype or (dtype.names is not None and _endian(dtype) == "big"):
+    # Asked for records with gaps, Zarr warns of what it would do with them.
+    fits = dtype.names is None or dtype == repack_fields(dtype, recurse=True)
+    if fits:
+        try:
+            found, text, known = _of_zarr(dtype)
+        except (TypeError, ValueError, KeyError) as error:
+            raise DTypeError(
+                f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"
+            ) from error
+        fits = known == dtype and (dtype.names is None or _endian(dtype) == "little")
+    if not fits:
         raise DTypeError(
             f"cannot show {name} as Zarr: records of Zarr have little-endian fields and no gaps, "
             f"which is not so of {dtype}; a.astype makes an array that can be shown"

@@ -209,7 +209,6 @@ class NumpyMixin(Source):
     argpartition = _method(
         np.argpartition, "argpartition(1)", "array([[0, 1, 2],\n       [0, 1, 2]])"
     )
-    argsort = _method(np.argsort, "argsort()", "array([[0, 1, 2],\n       [0, 1, 2]])")
     conj = _method(_conjugate, "conj()", "array([[1, 2, 3],\n       [4, 5, 6]])")
     conjugate = _method(_conjugate, "conjugate()", "array([[1, 2, 3],\n       [4, 5, 6]])")
     cumprod = _method(np.cumprod, "cumprod(axis=0)", "array([[ 1,  2,  3],\n       [ 4, 10, 18]])")
@@ -412,9 +411,29 @@ class NumpyMixin(Source):
         """
         _later.change_lanes(np.partition, self, axis, kth=kth, kind=kind, order=order)
 
-    def sort(
-        self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
-    ) -> None:
+    def argsort(
+        self, axis: int | None = -1, kind: Any = None, order: Any = None, **options: Any
+    ) -> Any:
+        """As `numpy.ndarray.argsort`; by the function `numpy.argsort`.
+
+        Parameters
+        ----------
+        axis : int, optional
+        kind : {"quicksort", "heapsort", "mergesort", "stable"}, optional
+        order : str or list of str, optional
+        **options
+            ``stable``, and from NumPy 2.5 on ``descending``.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[3, 1, 2], [6, 5, 4]]).argsort()
+        array([[1, 2, 0],
+               [2, 1, 0]])
+        """
+        return np.argsort(self, axis, kind, order, **options)
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, **options: Any) -> None:
         """As `numpy.ndarray.sort`: in place, by whole lanes.
 
         Parameters
@@ -422,7 +441,8 @@ class NumpyMixin(Source):
         axis : int
         kind : {"quicksort", "heapsort", "mergesort", "stable"}, optional
         order : str or list of str, optional
-        stable : bool, optional
+        **options
+            ``stable``, and from NumPy 2.5 on ``descending``.
 
         Examples
         --------
@@ -433,7 +453,7 @@ class NumpyMixin(Source):
         array([[1, 2, 3],
                [4, 5, 6]])
         """
-        _later.change_lanes(np.sort, self, axis, kind=kind, order=order, stable=stable)
+        _later.change_lanes(np.sort, self, axis, kind=kind, order=order, **options)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """As `numpy.ndarray.tofile`: the elements in C order, piece by piece.

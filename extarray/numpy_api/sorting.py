@@ -48,17 +48,15 @@ def _by_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -
 
 
 @streams(np.sort)
-def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
     """Streamed form: sorted lanes."""
-    return _by_lanes(np.sort, a, axis, kind=kind, order=order, stable=stable)
+    return _by_lanes(np.sort, a, axis, kind=kind, order=order, **options)
 
 
 @streams(np.argsort)
-def argsort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> Any:
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
     """Streamed form: the places of the elements of sorted lanes."""
-    return _by_lanes(np.argsort, a, axis, kind=kind, order=order, stable=stable)
+    return _by_lanes(np.argsort, a, axis, kind=kind, order=order, **options)
 
 
 @streams(np.partition)

@@ -13,6 +13,9 @@ from extarray.formats import geotiff
 
 rasterio = pytest.importorskip("rasterio")
 
+#: From GDAL 3.11 on numbers of two bytes are a type of their own; before, floats of 16 bits.
+HAS_HALVES = "float16" in rasterio.dtypes.dtype_rev
+
 
 @pytest.fixture
 def file(tmp_path):
@@ -69,12 +72,14 @@ def test_elements_of_two_bytes(file, tmp_path, options):
     x[0, 0, :4] = np.nan, np.inf, -0.0, 6e-8
     xa.to_geotiff(xa.from_array(x, chunks=(1, 16, 16)), file, **options)
     with quiet_georeference(), rasterio.open(file) as f:
-        assert f.tags(2, ns="IMAGE_STRUCTURE")["NBITS"] == "16"
+        if not HAS_HALVES:
+            assert f.tags(2, ns="IMAGE_STRUCTURE")["NBITS"] == "16"
         assert np.array_equal(f.read(), x, equal_nan=True)
     a = xa.from_geotiff(file)
     assert a.dtype == x.dtype and a[...].tobytes() == x.tobytes()
 
 
+@pytest.mark.skipif(HAS_HALVES, reason="here they are numbers of two bytes")
 def test_elements_of_two_bytes_that_stand_for_a_number_of_four(file):
     settings = {"count": 1, "height": 8, "width": 8, "dtype": "float32", "nbits": 16}
     with quiet_georeference(), rasterio.open(file, "w", driver="GTiff", nodata=-1e38, **settings):

@@ -275,7 +275,7 @@ def test_options_that_are_not_possible(kind, options, words, tmp_path):
 
 CHANGED = {
     "a new variable": (lambda ds: ds.assign(snow=("time", [1, 2])), "cannot write 'snow'"),
-    "labels": (lambda ds: ds.assign_coords(time=ds.time + 1), "no label"),
+    "labels": (lambda ds: ds.assign_coords(time=ds.time + np.timedelta64(1, "ns")), "no label"),
     "order": (lambda ds: ds.isel(time=[1, 0]), "not one after the other"),
     "no labels": (lambda ds: ds.drop_vars(["time", "x"]), "finds the region by coordinates"),
     "another": (lambda ds: ds.assign(area=ds.area + 1).drop_vars("x"), "'area' differs"),

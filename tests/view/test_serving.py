@@ -69,8 +69,9 @@ def test_the_arrays_of_a_packed_group(tmp_path):
         assert b"north/level" in listed and b"wind" in listed
         assert b'"dtype"' in ask(server.url, "array?name=north/level")
         for name in ("../group/wind", "group.xap/wind", "level"):
-            with pytest.raises(urllib.error.HTTPError, match="404"):
+            with pytest.raises(urllib.error.HTTPError, match="404") as found:
                 ask(server.url, f"array?name={name}")
+            found.value.close()
     with Server(tmp_path / "group.xap" / "north", "--no-browser") as server:
         assert b'"level"' in ask(server.url, "arrays")
 
