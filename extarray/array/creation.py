@@ -656,7 +656,7 @@ def from_array(
         raise ArgumentTypeError(
             f"cannot make an array of a {type(x).__name__}: give one of its members"
         )
-    if isinstance(x, (str, bytes, PathLike)) and not isinstance(x, np.generic):
+    if isinstance(x, (str, bytes, PathLike)) and not isinstance(x, (np.str_, np.bytes_)):
         raise ArgumentTypeError(
             f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
             "text give np.array of it"

@@ -66,7 +66,7 @@ def to_json(value: Any, where: str) -> Any:
     if encode is None:
         if isinstance(value, (int, float)) and not isinstance(value, np.generic):
             return to_json(int(value) if isinstance(value, int) else float(value), where)
-        if isinstance(value, str) and not isinstance(value, np.generic):
+        if isinstance(value, str) and not isinstance(value, np.str_):
             return str.__str__(value)  # and not str(value): that of an enumeration is its name
         # Of what is left, subclasses come back as what they are subclasses of; not those of arrays,
         # dates and times, which hold more.

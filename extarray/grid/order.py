@@ -262,7 +262,8 @@ def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
     one, two, k = np.uint64(1), np.uint64(2), np.uint64(ndim)
     mask = np.uint64((1 << ndim) - 1)
     top = np.uint64(1 << (ndim - 1))
-    entry = turn = np.uint64(0)
+    entry: np.uint64 | _Words = np.uint64(0)
+    turn: np.uint64 | _Words = entry
     for digit in digits:
         back = k - turn
         gray = digit ^ entry

@@ -53,7 +53,8 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
 def _factor(axis: int, item: Any, extent: int, dim: int, key: Any) -> Factor:
     """Make the factor of an entry of a key: for one axis, and at most one dimension."""
     if isinstance(item, int):
-        check_bounds(np.asarray([item]), axis, extent)
+        index: Any = np.asarray([item])  # of objects, if it is too large for any integer type
+        check_bounds(index, axis, extent)
         return Progression.of_integer(axis, item, extent)
     if isinstance(item, slice):
         return Progression.of_slice(axis, item, extent, dim)
