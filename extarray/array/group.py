@@ -8,6 +8,7 @@ import itertools
 import threading
 import time
 from functools import partial
+from operator import add, mul, neg
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from extarray._core._history import mark_of, roll_back
 from extarray._core._state import abandon
 from extarray.array.array import ExtArray
 from extarray.array.life import attach_store, open_in_files, replaced_error, show_store
-from extarray.array.resizing import give_back_freed
+from extarray.array.resizing import give_back_chunks, give_back_freed
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -23,12 +24,15 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.forks import in_children
+from extarray.format.constants import LIMIT
+from extarray.grid.bounds import Bounds, to_box
 from extarray.storage.filesystem import family
 from extarray.storage.states import ATTEMPTS, StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from extarray.grid.bounds import Index
     from extarray.storage.file_store import FileStore
     from extarray.storage.following import Update
     from extarray.storage.group_member import GroupShare
@@ -70,7 +74,8 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     show their new state at once, and so to other threads of this process; other processes see it at
     the end.  Elements that were there are no part of it: an assignment to them takes effect at once
     and is not taken back.  What the block has cut off cannot grow again in it, and arrays in it can
-    be neither closed nor flushed.
+    be neither closed nor flushed.  Where an exception takes growth back while another thread still
+    writes to it, or a view of it is left, the grid keeps its chunks, outside the bounds.
 
     The block belongs to the thread that enters it; other threads that want to change the bounds or
     the attributes of one of the arrays wait until it ends.
@@ -245,7 +250,7 @@ class _Block:
 
     def __init__(self, members: list[ExtArray]) -> None:
         self.members = members
-        self.marks: list[Any] = []  # of the arrays that are held
+        self.marks: list[tuple[Any, Index]] = []  # of the arrays that are held; and their origins
         in_children(self, _Block.forget)
 
     def locked(self) -> contextlib.ExitStack:
@@ -260,11 +265,11 @@ class _Block:
                     f"cannot commit {array._name()} with others in the midst of an append to it"
                 )
         for array in self.members:
-            self.marks.append(mark_of(array.axial))
+            self.marks.append((mark_of(array.axial), array.origin))
             array._store.group.hold()
 
-    def _held(self) -> list[tuple[ExtArray, Any]]:
-        """Return the held arrays with their marks, for the last time."""
+    def _held(self) -> list[tuple[ExtArray, tuple[Any, Index]]]:
+        """Return the held arrays with their marks and origins, for the last time."""
         held = list(zip(self.members, self.marks, strict=False))
         self.marks = []
         return held
@@ -272,8 +277,8 @@ class _Block:
     def roll_back(self) -> None:
         """Restore all arrays that are held to their states at the beginning of the block."""
         with contextlib.ExitStack() as steps:  # all of them, whatever fails
-            for array, mark in self._held():
-                steps.callback(_take_back, array, mark)
+            for array, before in self._held():
+                steps.callback(_take_back, array, *before)
 
     def commit(self) -> None:
         """Make all of it count, by one write; an error before it leaves that to `roll_back`."""
@@ -306,13 +311,13 @@ class _Block:
         """Leave the block in a forked child: it goes on in the parent alone."""
         _of_thread.inside = False
         marks, self.marks = self.marks, []
-        for array, mark in itertools.zip_longest(self.members, marks):
+        for array, before in itertools.zip_longest(self.members, marks):
             store = array._store
             now = store.now
             if now.held is None:  # or another thread's, and the files were read anew
                 continue
             if store.group.forget():
-                roll_back(array.axial, mark)
+                roll_back(array.axial, before[0])
                 array._set_bounds(now.state.shape, now.state.offset)
 
 
@@ -328,19 +333,48 @@ def _decide(first: GroupShare, *others: GroupShare) -> None:
     first.decide(group)
 
 
-def _take_back(array: ExtArray, mark: Any) -> None:
+def _take_back(array: ExtArray, mark: Any, origin: Index) -> None:
     """Restore an array to its state at a mark."""
     store = array._store
     now = store.now
     if now.held is None:  # the block could not even begin
         return
     grown = store.group.roll_back()
+    if grown and _keep_room(array, origin):
+        return
     roll_back(array.axial, mark)
     array._set_bounds(now.state.shape, now.state.offset)
     if grown:
         store.group.take_back(partial(abandon, array))
         array._forget_touched()
         attach_store(array)
+
+
+def _keep_room(array: ExtArray, origin: Index) -> bool:
+    """Keep the chunks of a growth that was taken back if anybody uses them; return whether it did.
+
+    They lie outside the bounds then.  A write of another thread may be under way to them, or a view
+    of them be left, which would meet the chunks of a later growth at the same addresses.
+    """
+    store, axial, frame = array._store, array.axial, array._frame
+    now = store.now
+    # What the grid has before index 0 of then; it may have grown there.
+    offset = tuple(map(sum, zip(frame.origin, frame.offset, map(neg, origin), strict=True)))
+    del frame  # which counts as a user
+    now.users.turn()
+    array._set_bounds(now.state.shape, offset)
+    if not now.users.are_left(now.users.ended):
+        return False
+    bounds = Bounds(now.state.shape, offset, axial.grid)
+    try:
+        store.commit(bounds, axial, array._grid_bytes, False)
+    except StorageError:
+        return False
+    whole = Bounds(tuple(map(mul, axial.grid, array.chunks)), (0,) * array.ndim, axial.grid)
+    stop = tuple(map(add, offset, bounds.shape))
+    with contextlib.suppress(StorageError):  # what cannot be given back stays taken
+        give_back_chunks(array, to_box(whole, array.chunks, offset, stop, LIMIT))
+    return True
 
 
 def _finish(array: ExtArray) -> None:

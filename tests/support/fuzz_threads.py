@@ -284,6 +284,12 @@ class Round:
             ):  # of what another thread has cut off already
                 a.shrink(axis, by, side)
 
+    def roll_back(self, a, rng):
+        with contextlib.suppress(KeyError), xa.commit([a]):
+            self.extend(a, rng)
+            time.sleep(rng.choice([0, 0.001]))
+            raise KeyError
+
     def facts(self, a, rng):
         str(a.info())
         repr(a)
@@ -362,6 +368,7 @@ class Round:
         extend: 4,
         append: 2,
         shrink: 6,
+        roll_back: 2,
         attributes: 1,
         flush: 2,
     }
@@ -379,7 +386,7 @@ class Round:
             else:
                 array, steps = self.array, both
             step = rng.choices(list(steps), list(steps.values()))[0]
-            grows = step in (Round.extend, Round.shrink)
+            grows = step in (Round.extend, Round.shrink, Round.roll_back)
             self.steps_done.append((number, "begins", step.__name__, array.shape))
             try:
                 with self.growing if grows else contextlib.nullcontext():
@@ -397,8 +404,9 @@ class Round:
     def found(self, step: str) -> None:
         last = "\n".join("thread {} {} {}, {}".format(*done) for done in self.steps_done.copy())
         try:
-            self.check(self.array[...], self.whole(self.array.shape), "a[...] after that")
-            then = "the array itself is as it should be"
+            elements = self.array[...]
+            self.check(elements, self.whole(elements.shape), "a[...] after that")
+            then = "the array itself is as it should be, after that"
         except Exception as error:
             then = str(error)
         self.problems.append(f"{step}:\n{traceback.format_exc()}\n{then}\n{last}")
