@@ -702,15 +702,16 @@ cdef class Region:
                 abandon_pages(self.blocks + low, self.window - low)
 
     def fill(self, const unsigned char[::1] source not None, size_t start, size_t stop):
-        """Repeat bytes of other memory, some at least, over the bytes start ... stop - 1 of an
-        anonymous region.
+        """Repeat bytes over the bytes start ... stop - 1 of an anonymous region.
 
-        Not of this region: what another thread stores there meanwhile, in a write that began before
-        the bytes were cut off, would be repeated as well.
+        They must not be bytes of this region: what another thread stores there meanwhile, in a write
+        that began before these were cut off, would be repeated as well.
         """
         cdef size_t piece
         if stop > self.committed:
             raise ValueError("the range was not committed")
+        if source.shape[0] == 0:
+            raise ValueError("nothing to repeat")
         with nogil:
             while start < stop:
                 piece = min(<size_t> source.shape[0], stop - start)

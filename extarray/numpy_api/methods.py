@@ -412,7 +412,13 @@ class NumpyMixin(Source):
         _later.change_lanes(np.partition, self, axis, kth=kth, kind=kind, order=order)
 
     def argsort(
-        self, axis: int | None = -1, kind: Any = None, order: Any = None, **options: Any
+        self,
+        axis: int | None = -1,
+        kind: Any = None,
+        order: Any = None,
+        *,
+        stable: bool | None = None,
+        **options: Any,
     ) -> Any:
         """As `numpy.ndarray.argsort`; by the function `numpy.argsort`.
 
@@ -421,8 +427,9 @@ class NumpyMixin(Source):
         axis : int, optional
         kind : {"quicksort", "heapsort", "mergesort", "stable"}, optional
         order : str or list of str, optional
+        stable : bool, optional
         **options
-            ``stable``, and from NumPy 2.5 on ``descending``.
+            From NumPy 2.5 on ``descending``.
 
         Examples
         --------
@@ -431,9 +438,17 @@ class NumpyMixin(Source):
         array([[1, 2, 0],
                [2, 1, 0]])
         """
-        return np.argsort(self, axis, kind, order, **options)
+        return np.argsort(self, axis, kind, order, stable=stable, **options)
 
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, **options: Any) -> None:
+    def sort(
+        self,
+        axis: int = -1,
+        kind: Any = None,
+        order: Any = None,
+        *,
+        stable: bool | None = None,
+        **options: Any,
+    ) -> None:
         """As `numpy.ndarray.sort`: in place, by whole lanes.
 
         Parameters
@@ -441,8 +456,9 @@ class NumpyMixin(Source):
         axis : int
         kind : {"quicksort", "heapsort", "mergesort", "stable"}, optional
         order : str or list of str, optional
+        stable : bool, optional
         **options
-            ``stable``, and from NumPy 2.5 on ``descending``.
+            From NumPy 2.5 on ``descending``.
 
         Examples
         --------
@@ -453,7 +469,8 @@ class NumpyMixin(Source):
         array([[1, 2, 3],
                [4, 5, 6]])
         """
-        _later.change_lanes(np.sort, self, axis, kind=kind, order=order, **options)
+        options = {"kind": kind, "order": order, "stable": stable, **options}
+        _later.change_lanes(np.sort, self, axis, **options)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """As `numpy.ndarray.tofile`: the elements in C order, piece by piece.

@@ -75,7 +75,7 @@ def argpartition(
     return _by_lanes(np.argpartition, a, axis, kth=kth, kind=kind, order=order)
 
 
-def change_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -> None:
+def change_lanes(function: Callable[..., Any], a: Any, axis: Any, /, **options: Any) -> None:
     """Sort or partition the lanes of an array of ours in its place.
 
     Parameters

@@ -30,7 +30,7 @@ _FILL_BYTES = 1 << 16  # stay in a cache while they are repeated
 @lru_cache(maxsize=8)
 def _repeated(fill: bytes) -> bytes:
     """Return a fill value many times, as it is copied to where it is wanted."""
-    return fill * max(1, _FILL_BYTES // len(fill))
+    return fill * (_FILL_BYTES // len(fill))
 
 
 class MemoryStore:
@@ -93,7 +93,8 @@ class MemoryStore:
         """Give bytes the fill value, on as many threads as are worth it."""
         fill, region = self.now.header.fill, self.now.region
         assert region is not None
-        run_in_shares(partial(region.fill, _repeated(fill)), start, stop, len(fill))
+        source = _repeated(fill) if len(fill) < _FILL_BYTES else fill
+        run_in_shares(partial(region.fill, source), start, stop, len(fill))
 
     def release(self, old: int) -> None:
         """Undo `reserve`: what follows `old` bytes is zero again."""

@@ -281,6 +281,16 @@ def test_method(name, args, kwargs):
     )
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.5.0", reason="NumPy 2.5 brought it")
+def test_descending():
+    n = np.array([[3.0, np.nan, 1], [2, 2, 5]])
+    a = xa.from_array(n, chunks=(1, 2))
+    compared(lambda: a.argsort(descending=True), lambda: n.argsort(descending=True))
+    for array in (a, n):
+        array.sort(0, descending=True)
+    compared(lambda: a[...], lambda: n)
+
+
 def test_choices_one_by_one():
     n = np.array([[1, 0, 2], [2, 2, 0]])
     a = xa.from_array(n, chunks=(1, 2))

@@ -154,7 +154,7 @@ class Round:
     # -- steps -------------------------------------------------------------------------------
 
     def box(self, rng: random.Random, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        parts, scale = [], self.options.scale
+        parts, scale = [], rng.choice([1, self.options.scale])
         for n in shape:
             low = rng.randint(0, max(0, n - 1))
             step = rng.choice([1, 1, 1, 2, 5])
