@@ -295,8 +295,8 @@ def test_checksums_of_space_that_is_given_back_late(path, engine, fill, close):
     assert xa.check(path, data=True).ok
 
 
-def test_a_failed_append_in_memory_keeps_no_memory(forked):
-    forked("""
+def test_a_failed_append_in_memory_keeps_no_memory(freeing):
+    freeing("""
 import numpy as np, extarray as xa
 def resident():
     with open("/proc/self/status") as status:
