@@ -2,6 +2,8 @@
 
 Each method that has a function in NumPy calls it, and the protocols bring it to the streamed form:
 there is one way.
+
+Longer than other modules, as the methods of a class stand in one.
 """
 
 from __future__ import annotations
