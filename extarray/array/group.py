@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 from functools import partial
-from operator import add, mul, neg
+from operator import add, neg
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from extarray._core._history import mark_of, roll_back
 from extarray._core._state import abandon
 from extarray.array.array import ExtArray
 from extarray.array.life import attach_store, open_in_files, replaced_error, show_store
-from extarray.array.resizing import give_back_chunks, give_back_freed
+from extarray.array.resizing import give_back_freed, give_back_outside
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,8 +24,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.forks import in_children
-from extarray.format.constants import LIMIT
-from extarray.grid.bounds import Bounds, to_box
+from extarray.grid.bounds import Bounds
 from extarray.storage.filesystem import family
 from extarray.storage.states import ATTEMPTS, StateReader
 
@@ -356,11 +355,10 @@ def _keep_room(array: ExtArray, origin: Index) -> bool:
     They lie outside the bounds then.  A write of another thread may be under way to them, or a view
     of them be left, which would meet the chunks of a later growth at the same addresses.
     """
-    store, axial, frame = array._store, array.axial, array._frame
+    store, axial = array._store, array.axial
     now = store.now
     # What the grid has before index 0 of then; it may have grown there.
-    offset = tuple(map(sum, zip(frame.origin, frame.offset, map(neg, origin), strict=True)))
-    del frame  # which counts as a user
+    offset = tuple(map(sum, zip(array.origin, array._frame.offset, map(neg, origin), strict=True)))
     now.users.turn()
     array._set_bounds(now.state.shape, offset)
     if not now.users.are_left(now.users.ended):
@@ -370,10 +368,8 @@ def _keep_room(array: ExtArray, origin: Index) -> bool:
         store.commit(bounds, axial, array._grid_bytes, False)
     except StorageError:
         return False
-    whole = Bounds(tuple(map(mul, axial.grid, array.chunks)), (0,) * array.ndim, axial.grid)
-    stop = tuple(map(add, offset, bounds.shape))
     with contextlib.suppress(StorageError):  # what cannot be given back stays taken
-        give_back_chunks(array, to_box(whole, array.chunks, offset, stop, LIMIT))
+        give_back_outside(array, offset, tuple(map(add, offset, bounds.shape)))
     return True
 
 

@@ -23,7 +23,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LimitError, ReserveError, StorageError
 from extarray.format.constants import LIMIT
 from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
-from extarray.grid.bounds import Change, outside
+from extarray.grid.bounds import Bounds, Change, outside, to_box
 from extarray.grid.policy import EXACT, decode_policy
 from extarray.grid.tiles import tiles
 
@@ -49,8 +49,8 @@ __all__ = [
     "carry_out",
     "count",
     "filling_error",
-    "give_back_chunks",
     "give_back_freed",
+    "give_back_outside",
     "is_start",
     "renew",
 ]
@@ -331,13 +331,13 @@ def _give_back(array: Resizable, change: Change) -> None:
     """Let the store give back what a change has cut off, or leave that to its last writer."""
     others = array._store.now.others
     if others is None:
-        give_back_chunks(array, change)
+        _give_back_chunks(array, change)
     else:  # writers that do not know of the cut may store to these chunks
         array._forget_touched()
         others.note_seen()
 
 
-def give_back_chunks(array: Resizable, change: Change) -> None:
+def _give_back_chunks(array: Resizable, change: Change) -> None:
     """Let the store give back the chunks that hold none of the new bounds."""
     store = array._store
     now = store.now
@@ -357,6 +357,13 @@ def give_back_chunks(array: Resizable, change: Change) -> None:
                     _note_bytes(array, start, stop)
                 now.give_back(start, stop)
         give_back_freed(array)
+
+
+def give_back_outside(array: Resizable, low: Index, high: Index) -> None:
+    """Let the store give back all chunks that hold nothing of a box, in elements of the grid."""
+    whole = tuple(map(operator.mul, array.grid, array.chunks))
+    bounds = Bounds(whole, (0,) * array.ndim, array.grid)
+    _give_back_chunks(array, to_box(bounds, array.chunks, low, high, LIMIT))
 
 
 def _addresses(array: Resizable, boxes: Iterable[Corners]) -> Iterator[Runs]:

@@ -17,7 +17,7 @@ from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
     carry_out,
     filling_error,
-    give_back_chunks,
+    give_back_outside,
     is_start,
     renew,
 )
@@ -27,7 +27,7 @@ from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
 from extarray.format.writers import WriterKind
-from extarray.grid.bounds import Bounds, to_box
+from extarray.grid.bounds import to_box
 from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
@@ -416,7 +416,7 @@ class Shared:
 
     def _give_back_all(self, array: Any) -> None:
         """Let the store give back all chunks that hold nothing of the bounds or of appends."""
-        now, zeros = array._store.now, (0,) * array.ndim
+        now = array._store.now
         if not self._others.may_give_back or now.users.are_left(now.users.ended):
             return
         low = list(now.state.offset)
@@ -427,9 +427,7 @@ class Shared:
                 low[writer.axis] = min(low[writer.axis], writer.start + shift)
                 high[writer.axis] = max(high[writer.axis], writer.stop + shift)
         if now.unclean:  # or else the bounds have filled the grid since
-            whole = tuple(map(operator.mul, array.grid, array.chunks))
-            bounds = Bounds(whole, zeros, array.grid)
-            give_back_chunks(array, to_box(bounds, array.chunks, tuple(low), tuple(high), LIMIT))
+            give_back_outside(array, tuple(low), tuple(high))
         self._others.note_given_back()
 
     # -- life --------------------------------------------------------------------------------

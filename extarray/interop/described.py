@@ -228,24 +228,28 @@ def _of_zarr(dtype: np.dtype[Any]) -> tuple[Any, Any, np.dtype[Any]]:
     return found, text, known
 
 
+def _is_as_in_zarr(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a record, if it is one, has the layout of Zarr's, which warns of any other."""
+    if dtype.names is None:
+        return True
+    return _endian(dtype) == "little" and dtype == repack_fields(dtype, recurse=True)
+
+
 def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
     """Return Zarr's type for elements, whose bytes it must read as they are, and its JSON."""
-    # Asked for records with gaps, Zarr warns of what it would do with them.
-    fits = dtype.names is None or dtype == repack_fields(dtype, recurse=True)
-    if fits:
+    if _is_as_in_zarr(dtype):
         try:
             found, text, known = _of_zarr(dtype)
         except (TypeError, ValueError, KeyError) as error:
             raise DTypeError(
                 f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"
             ) from error
-        fits = known == dtype and (dtype.names is None or _endian(dtype) == "little")
-    if not fits:
-        raise DTypeError(
-            f"cannot show {name} as Zarr: records of Zarr have little-endian fields and no gaps, "
-            f"which is not so of {dtype}; a.astype makes an array that can be shown"
-        )
-    return found, text
+        if known == dtype:
+            return found, text
+    raise DTypeError(
+        f"cannot show {name} as Zarr: records of Zarr have little-endian fields and no gaps, "
+        f"which is not so of {dtype}; a.astype makes an array that can be shown"
+    )
 
 
 # -- several ---------------------------------------------------------------------------------------

@@ -471,8 +471,7 @@ class NumpyMixin(Source):
         array([[1, 2, 3],
                [4, 5, 6]])
         """
-        options = {"kind": kind, "order": order, "stable": stable, **options}
-        _later.change_lanes(np.sort, self, axis, **options)
+        _later.change_lanes(np.sort, self, axis, kind=kind, order=order, stable=stable, **options)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """As `numpy.ndarray.tofile`: the elements in C order, piece by piece.

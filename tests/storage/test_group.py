@@ -104,14 +104,17 @@ def test_what_does_not_change_takes_no_part(trio):
         assert reader.shape == (2, 4)
 
 
+@pytest.mark.parametrize("viewed", [False, True])
 @pytest.mark.parametrize("unclean", [False, True])
-def test_an_exception_takes_all_back(trio, unclean):
+def test_an_exception_takes_all_back(trio, unclean, viewed):
     if unclean:
         for array in trio:
             array.extend(0, 3)
             array.shrink(0, 3)
     before = [facts(array) for array in trio]
+    seen = [(array.shape, array.origin, dict(array.attrs), array[...].tolist()) for array in trio]
     data, time, memory = trio
+    views = []
     with broken(trio):
         grow(trio, 1)
         grow(trio, 50)
@@ -119,11 +122,21 @@ def test_an_exception_takes_all_back(trio, unclean):
         time.attrs["a"] = memory.attrs["a"] = 1
         time.shrink(0, 1)
         memory.shrink(0, 2, side="start")
-    assert [facts(array) for array in trio] == before
+        if viewed:
+            views += [data.chunk((9, 0)), time.chunk(9), memory.chunk((9, 0))]
+    if viewed:  # the grids keep the chunks that are shown
+        shown = zip(trio, seen, strict=True)
+        assert all((a.shape, a.origin, dict(a.attrs), a[...].tolist()) == was for a, was in shown)
+    else:
+        assert [facts(array) for array in trio] == before
+    for view in views:
+        view[...] = 3
+        assert (view == 3).all()
     for array, fill in zip(trio, (-1, 0, 0), strict=True):
         shape = array.shape
         array.extend(0, 60)
         assert (array[shape[0] :] == fill).all()
+    del views[:]
     for array in (data, time):
         with xa.open(array.path) as reader:
             assert (reader[...] == array[...]).all()
