@@ -12,6 +12,8 @@ Its modules, from the top down; each uses some of those below it:
     Flow in a lid-driven cavity, on a growing grid.
 ``cube``
     Totals of a table by several keys: items, stores and days (MOLAP).
+``cube_columns``
+    Columns of a table: labels and quantities, in types of cells and axes that change neither.
 ``bands``
     Rows of an array that a program computes at a time.
 ``scene_pictures``

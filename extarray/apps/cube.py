@@ -1,15 +1,37 @@
-"""A table as a cube: totals by several keys, on axes that grow with the keys (MOLAP)."""
+"""A table as a cube: totals by several keys, on axes that grow with the keys (MOLAP).
+
+Most of the more than 600 lines tell users how a cube treats their rows.
+"""
 
 from __future__ import annotations
 
+import errno
+import itertools
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import extarray as xa
+from extarray.apps.cube_columns import (
+    Column,
+    Fresh,
+    Labels,
+    check_cell_type,
+    check_label_type,
+    combined,
+    group_labels,
+    is_single,
+    numbers,
+    totals_of,
+    wide_enough,
+)
 from extarray.common.extras import require
 
 if TYPE_CHECKING:
@@ -18,7 +40,20 @@ if TYPE_CHECKING:
 __all__ = ["Cube", "Totals"]
 
 Array = NDArray[Any]
-_Part = slice  # which `Cube.slice` hides
+Agg = Literal["sum", "mean", "count", "min", "max"]
+
+# What an array beside the sums has of a cell; all but the count mean nothing where that is 0.
+_KEPT = {"count": np.add, "min": np.minimum, "max": np.maximum}
+_NEEDS = {
+    "sum": (),
+    "count": ("count",),
+    "mean": ("count",),
+    "min": ("count", "min"),
+    "max": ("count", "max"),
+}
+_SUMS = {kind: np.dtype(f"{kind}{16 if kind == 'c' else 8}") for kind in "iufc"}
+_PARTIAL = 2**26  # bytes of totals by labels, at a time, that are grouped in memory
+_LOOKS = 100
 
 
 class Totals(NamedTuple):
@@ -63,9 +98,10 @@ class Cube:
 
     A cube is a group in files: the array ``cells``, and an array of labels for each axis.  A label
     that a table brings for the first time makes its axis longer; nothing moves, and what was added
-    before stays where it is.
+    before stays where it is.  Arrays ``count``, ``min`` and ``max`` of the rows in each cell stand
+    beside it where `create` was told to keep them.
 
-    Made by `Cube.create` and `Cube.open`.
+    Made by `Cube.create` and `Cube.open`.  Threads that use the same cube take turns.
 
     Examples
     --------
@@ -86,15 +122,29 @@ class Cube:
 
     def __init__(self, group: xa.Group) -> None:
         self.group = group
-        self.cells = self._array("cells")
-        self._places: dict[str, dict[Any, int]] = {
-            name: {label: place for place, label in enumerate(self.labels(name).tolist())}
-            for name in self.axes
-        }
+        self._lock = threading.RLock()
+        self._labels: dict[str, Labels] = {}
+        self._arrays: dict[str, xa.ExtArray] = {}
+        axes = self._array("cells").dims
+        if axes is None or not all(name in group for name in axes):
+            raise xa.ArgumentError(
+                f"'{group.path}' is a group, but no cube: its axes have no labels"
+            )
+        for name in (*axes, *_KEPT):
+            if name in group:
+                self._array(name)
+        self._kept = [name for name in _KEPT if name in group and name not in axes]
 
     def _array(self, name: str) -> xa.ExtArray:
-        array = self.group[name]
-        assert isinstance(array, xa.ExtArray)
+        """Return an array of the cube, which stays open."""
+        array = self._arrays.get(name)
+        if array is None:
+            found = self.group[name]
+            if not isinstance(found, xa.ExtArray):
+                raise xa.ArgumentError(
+                    f"'{self.group.path}' is no cube: {name!r} is no array in it"
+                )
+            array = self._arrays[name] = found
         return array
 
     @classmethod
@@ -103,7 +153,8 @@ class Cube:
         path: str | os.PathLike[str],
         axes: Mapping[str, DTypeLike],
         dtype: DTypeLike = float,
-        chunks: Any = 32,
+        chunks: Any = None,
+        aggs: Collection[Agg] = (),
     ) -> Self:
         """Create an empty cube.
 
@@ -114,20 +165,55 @@ class Cube:
         axes : dict of {str: dtype_like}
             Names of the axes, and the types of their labels, such as ``"U16"`` and ``"M8[D]"``.
         dtype : dtype_like
-            Of the sums.
-        chunks : int or sequence of int
-            Of the cells.
+            Of the sums.  It becomes wider when a sum needs it; see `add`.
+        chunks : int or sequence of int, optional
+            Of the cells; None: as `extarray.create` chooses them, as long along each axis.
+        aggs : collection of {"sum", "mean", "count", "min", "max"}
+            What `roll_up` can tell of the rows.  Sums are always kept; all others cannot be told
+            from sums, and need one array as large as the cells, or two.
 
         Returns
         -------
         Cube
+
+        Raises
+        ------
+        DTypeError, ArgumentError, ChunksError
+            Labels or sums cannot have the type, or axes not the name.
+        ExistsError
+            A FileExistsError: there is something at `path`.
         """
-        group = xa.open_group(path, "w-")
         names = list(axes)
-        group.create("cells", (0,) * len(names), dtype, chunks=chunks, dims=names)
-        for name, kind in axes.items():
-            group.create(name, 0, kind, chunks=1024, dims=[name])
-        return cls(group)
+        taken = {"cells", "where", "agg", *_KEPT} & {*names}
+        if not names:
+            raise xa.ArgumentError("a cube needs at least one axis")
+        if taken:
+            raise xa.ArgumentError(f"an axis cannot have the name {' or '.join(sorted(taken))}")
+        unknown = {aggs} if isinstance(aggs, str) else {*aggs} - {*_NEEDS}
+        if unknown:
+            raise xa.ArgumentError(
+                f"aggs has {sorted(unknown)}; give a list of some of {[*_NEEDS]}"
+            )
+        kinds = {name: check_label_type(kind, name) for name, kind in axes.items()}
+        kind = check_cell_type(dtype)
+        if kind.kind == "c" and {*aggs} & {"min", "max"}:
+            raise xa.DTypeError("complex numbers have no min and max; keep their mean and count")
+        kept = {"cells": kind}
+        for name in dict.fromkeys(itertools.chain(*(_NEEDS[agg] for agg in aggs))):
+            kept[name] = np.dtype(np.int64) if name == "count" else kind
+        group = xa.open_group(path, "w-")
+        try:
+            for name, kind in kept.items():
+                shape = (0,) * len(names)
+                attrs = {"bits": 0} if name == "cells" else {}
+                group.create(name, shape, kind, chunks=chunks, dims=names, attrs=attrs)
+            for name, kind in kinds.items():
+                group.create(name, 0, kind, chunks=1024, dims=[name])
+            return cls(group)
+        except BaseException:
+            group.close()
+            shutil.rmtree(group.path)
+            raise
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], mode: str = "r") -> Self:
@@ -142,7 +228,12 @@ class Cube:
         -------
         Cube
         """
-        return cls(xa.open_group(path, mode))
+        group = xa.open_group(path, mode)
+        try:
+            return cls(group)
+        except BaseException:
+            group.close()
+            raise
 
     def close(self) -> None:
         """Close the arrays of the cube."""
@@ -153,6 +244,11 @@ class Cube:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @property
+    def cells(self) -> xa.ExtArray:
+        """The array of sums."""
+        return self._array("cells")
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -176,10 +272,73 @@ class Cube:
         Returns
         -------
         ndarray
+            The label of rows that have none is NaN or NaT, or None among objects.
         """
-        return self._array(axis).read()
+        self._check_axes([axis])
+        known = self._known(axis)
+        return known.shown(np.arange(len(known.values)))
 
-    def add(self, table: Mapping[str, Any], quantity: str) -> None:
+    def _check_axes(self, names: Collection[str]) -> None:
+        unknown = {*names} - {*self.axes}
+        if unknown:
+            raise xa.VariableError(f"no axis {sorted(unknown)}; there are {self.axes}")
+
+    def _known(self, axis: str) -> Labels:
+        """Return the labels of an axis that its array has now."""
+        with self._lock:
+            array, known = self._array(axis), self._labels.get(axis)
+            if known is None or known.values.dtype != array.dtype:
+                known = self._labels[axis] = Labels(np.empty(0, array.dtype), None)
+            have = len(known.values)
+            if have < array.shape[0]:
+                known.extend(array[have:], array.attrs.get("missing"))
+            return known
+
+    def refresh(self) -> bool:
+        """Take up what a writer has added since the cube was opened or refreshed.
+
+        Returns
+        -------
+        bool
+            Whether anything was new.  Sums in cells that were there are seen without it.
+
+        Raises
+        ------
+        ReplacedError, MissingError
+            FileNotFoundErrors: the cube was removed or moved.
+        ClosedError, StorageError
+
+        Notes
+        -----
+        What one `add` has brought is seen as a whole, labels and cells.  Also where the writer has
+        made cells or labels wider, which replaces their files.
+        """
+        with self._lock:
+            arrays = list(self._arrays.values())
+            if self.group.mode != "r":
+                return False
+            is_new = False
+            for _ in range(_LOOKS):
+                for array in arrays:
+                    if array.replaced:
+                        is_new |= array.refresh(on_replaced="reopen")
+                        self._labels.clear()
+                try:
+                    is_new |= xa.refresh(arrays)
+                except xa.ReplacedError:  # since the look above
+                    continue
+                if self._is_even():
+                    return is_new
+            raise xa.StorageError(errno.EAGAIN, "the cube changes faster than it can be looked at")
+
+    def _is_even(self) -> bool:
+        """Tell whether all arrays have the same labels."""
+        shape = tuple(self._array(name).shape[0] for name in self.axes)
+        return all(self._array(name).shape == shape for name in ("cells", *self._kept))
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def add(self, table: Mapping[str, Any], quantity: str, dropna: bool = True) -> None:
         """Add the rows of a table, of which several may meet in a cell.
 
         Parameters
@@ -188,55 +347,154 @@ class Cube:
             Such as a DataFrame: a column for each axis, and one with what is summed.
         quantity : str
             Name of the latter.
+        dropna : bool
+            Leave out rows without a label: None, NaN, NaT, pandas' NA, or masked.  If False, they
+            are summed under a label of their own.
+
+        Raises
+        ------
+        DTypeError, ArgumentTypeError
+            TypeErrors: labels of another kind than the axis has, or finer dates; no numbers.
+        LimitError
+            An OverflowError: a sum that no type holds.
+        ShapeError
+            Columns of different lengths.
+        ReadOnlyError, StorageError
 
         Notes
         -----
-        Axes grow by the new labels of the table, in their own order, all by one commit.  The sums
-        come after: a reader meets the labels before what belongs to them.
+        Axes grow by the new labels of the table, in their own order, all by one commit.  After an
+        error, all of the cube is as before; but cells and labels may have become wider.  A process
+        that is killed meanwhile leaves no new label, but may leave some of the new sums in cells
+        that were there.
+
+        Missing quantities count for nothing, but their rows' labels come to the axes, as in
+        ``groupby`` of pandas.
+
+        Nothing is stored as another value.  Text that is longer than the axis' makes its labels
+        wider.  A sum that the cells cannot hold makes them wider: integers of more bits, and
+        float64 where fractions come; whole numbers must stay exact, or are refused.  Cells that
+        become wider are written anew, with the same chunks, to files that then replace the old
+        ones; `refresh` of a reader opens these.
         """
-        values = np.asarray(table[quantity])
-        if not len(values):
-            return
-        columns = {
-            name: np.asarray(table[name]).astype(self._array(name).dtype) for name in self.axes
-        }
-        self._grow(columns)
-        codes = [self._codes(name, column) for name, column in columns.items()]
-        cells, rows = np.unique(np.ravel_multi_index(codes, self.shape), return_inverse=True)
-        sums = np.zeros(len(cells), self.cells.dtype)
-        np.add.at(sums, rows, values)
-        places = np.unravel_index(cells, self.shape)
-        self.cells[places] = self.cells[places] + sums
+        with self._lock:
+            if self.group.mode != "r+":
+                raise xa.ReadOnlyError("the cube is open for reading; open it with mode='r+'")
+            load = self._load(table, quantity, dropna)
+            if load is not None:
+                self._store(load)
 
-    def _grow(self, columns: Mapping[str, Array]) -> None:
-        """Make the axes longer by the labels that are new."""
-        new = {
-            name: [label for label in np.unique(column).tolist() if label not in self._places[name]]
-            for name, column in columns.items()
-        }
-        if not any(new.values()):
-            return
-        with xa.commit([self.cells, *map(self._array, new)]):
-            for axis, (name, labels) in enumerate(new.items()):
-                if labels:
-                    self.cells.extend(axis, len(labels))
-                    self._array(name).append(np.array(labels, columns[name].dtype))
-        for name, labels in new.items():
-            places = self._places[name]
-            places |= {label: at for at, label in enumerate(labels, len(places))}
+    def _load(self, table: Mapping[str, Any], quantity: str, dropna: bool) -> _Load | None:
+        """Work out what the rows of a table change; None: they change nothing."""
+        columns = {name: Column.of(table[name], name) for name in self.axes}
+        amounts = Column.of(table[quantity], quantity)
+        lengths = {name: len(column.values) for name, column in columns.items()}
+        lengths[quantity] = len(amounts.values)
+        if len({*lengths.values()}) > 1:
+            raise xa.ShapeError(f"the columns differ in length: {lengths}")
+        if dropna:
+            rows = ~np.logical_or.reduce([column.missing for column in columns.values()])
+            columns = {name: column.at(rows) for name, column in columns.items()}
+            amounts = amounts.at(rows)
+        if not len(amounts.values):
+            return None
+        fresh = {name: Fresh.of(self._known(name), columns[name], name) for name in self.axes}
+        shape = tuple(
+            n + len(some.labels) for n, some in zip(self.shape, fresh.values(), strict=True)
+        )
+        if math.prod(shape) >= 2**63:
+            raise xa.LimitError(f"a cube of shape {shape} has 2**63 cells or more")
+        flat = np.ravel_multi_index([some.places for some in fresh.values()], shape)
+        cells, codes = np.unique(flat[~amounts.missing], return_inverse=True)
+        places = np.unravel_index(cells, shape)
+        inside = np.logical_and.reduce([at < n for at, n in zip(places, self.shape, strict=True)])
+        old = {name: self._read(name, places, inside) for name in ("cells", *self._kept)}
+        values = numbers(amounts, self.cells.dtype, quantity)
+        if values.dtype.kind == "c" and {"min", "max"} & old.keys():
+            raise xa.DTypeError(f"column {quantity!r} is complex, and has no min and max")
+        new = {}
+        for name, op in {"cells": np.add, **{name: _KEPT[name] for name in self._kept}}.items():
+            is_count = name == "count"
+            some = totals_of(
+                op, np.ones(len(values), "i8") if is_count else values, codes, len(cells)
+            )
+            new[name] = combined(op, old[name], some)
+            if name in ("min", "max"):
+                new[name] = np.where(old["count"] == 0, some, new[name])
+            kind = wide_enough(
+                old[name].dtype, new[name], values.dtype.kind in "iO", partial(self._ends, name)
+            )
+            new[name] = new[name].astype(kind)
+        return _Load(fresh, places, inside, old, new)
 
-    def _codes(self, axis: str, column: Array) -> Array:
-        """Return the place of each label of a column."""
-        labels, rows = np.unique(column, return_inverse=True)
-        places = self._places[axis]
-        found: Array = np.array([places[label] for label in labels.tolist()], np.intp)[rows]
+    def _read(self, name: str, places: tuple[Array, ...], inside: Array) -> Array:
+        """Return cells that are there, and 0 for those that are not."""
+        array = self._array(name)
+        found = np.zeros(len(inside), array.dtype)
+        if inside.any():
+            found[inside] = array[tuple(at[inside] for at in places)]
         return found
+
+    def _ends(self, name: str) -> Array:
+        """Return the least and the greatest of all cells."""
+        return _ends_of(self._array(name))
+
+    def _store(self, load: _Load) -> None:
+        """Store what rows change, or nothing of it."""
+        for name, values in (*load.new.items(), *((n, f.labels) for n, f in load.fresh.items())):
+            self._widen(name, values.dtype)
+        bits = self._bits()
+        if bits is not None and load.new["cells"].dtype.kind in "iu":
+            bits = max([bits, *(int(x).bit_length() for x in _ends_of(load.new["cells"]))])
+        before = self._moment()
+        try:
+            with xa.commit(self._arrays.values()):
+                for axis, (name, fresh) in enumerate(load.fresh.items()):
+                    if len(fresh.labels):
+                        for other in load.new:
+                            self._array(other).extend(axis, len(fresh.labels))
+                        self._array(name).append(fresh.labels)
+                        if fresh.missing is not None:
+                            self._array(name).attrs["missing"] = fresh.missing
+                if bits != self._bits():
+                    self.cells.attrs["bits"] = bits
+                for name, values in load.new.items():
+                    self._array(name)[load.places] = values
+        except BaseException:
+            if self._moment() == before:  # the commit did not come to count
+                at = tuple(place[load.inside] for place in load.places)
+                for name, values in load.old.items():
+                    self._array(name)[at] = values[load.inside]
+            raise
+
+    def _moment(self) -> tuple[Any, ...]:
+        """Return what each commit of rows changes."""
+        return self.shape, self._bits()
+
+    def _bits(self) -> int | None:
+        """Return how many bits the greatest sum has or had at most, without its sign.
+
+        None: it is not known.
+        """
+        bits: int | None = self.cells.attrs.get("bits")
+        return bits
+
+    def _widen(self, name: str, kind: np.dtype[Any]) -> None:
+        """Write an array anew with another type, and give it the place of the old one."""
+        array = self._array(name)
+        if array.dtype != kind:
+            del self._arrays[name]
+            array.rechunk(dtype=kind, in_place=True, progress=False).close()
+            self._array(name)
+
+    # -- totals ----------------------------------------------------------------------------------
 
     def roll_up(
         self,
         *axes: str,
         where: Mapping[str, Any] | None = None,
-        **groups: Callable[[Array], Array],
+        agg: Agg = "sum",
+        **groups: Callable[[Array], Any],
     ) -> Totals:
         """Sum over axes, and over groups of labels.
 
@@ -244,8 +502,13 @@ class Cube:
         ----------
         *axes : str
             Axes that stay as they are.
-        where : dict of {str: label, list of labels or callable}, optional
-            What is summed of an axis; a callable takes its labels, and returns which are meant.
+        where : dict of {str: label, list of labels, slice or callable}, optional
+            What is summed of an axis.  Both ends of a slice count, as in pandas' ``loc``, and a
+            date that is a month or a year counts as a whole: ``slice("2024-01", "2024-02")`` is
+            both months.  A callable takes the labels, and returns which are meant, a bool for each.
+            None and NaN are the label of rows that have none.
+        agg : {"sum", "mean", "count", "min", "max"}
+            Of the rows, not of the cells.  All but "sum" only where `create` was told to keep it.
         **groups : callable
             By axes that stay with coarser labels: it takes the labels, and returns those of their
             groups, such as ``day=lambda days: days.astype("M8[M]")``.  All other axes are summed.
@@ -253,77 +516,219 @@ class Cube:
         Returns
         -------
         Totals
-            With the axes in the order in which they were named.  Labels of groups are sorted.
+            With the axes in the order in which they were named.  Labels of groups are sorted.  The
+            label of rows that have none is NaN or NaT, or None among objects, and its group is
+            itself.  Sums are of 64 bits, or complex.  Where there is no row, "sum" and "count" are
+            0; "mean", "min" and "max" are NaN, or None among integers beyond 2**53.
 
         Raises
         ------
-        KeyError
-            No such axis or label.
+        VariableError
+            A KeyError: no such axis or label.
+        ArgumentError
+            The cube does not keep what `agg` needs.
+        LimitError
+            An OverflowError: a sum of integers beyond 64 bits.
 
         Notes
         -----
-        The cells are read chunk by chunk.
+        Only the chunks that `where` needs are read, in bounded memory.
         """
-        chosen = {name: self._chosen(name, (where or {}).get(name)) for name in self.axes}
-        unknown = {*axes, *groups, *(where or {})} - {*self.axes}
-        if unknown:
-            raise KeyError(f"no axis {sorted(unknown)}; there are {self.axes}")
-        labels: dict[str, Array] = {}
-        codes: dict[str, Array] = {}
-        for name in (*axes, *groups):
-            own = self.labels(name)[chosen[name]]
-            labels[name], codes[name] = own, np.arange(len(own))
-            if name in groups:
-                labels[name], codes[name] = np.unique(groups[name](own), return_inverse=True)
-        kept = [name for name in self.axes if name in labels]
-        totals = np.zeros([len(labels[name]) for name in kept], self.cells.dtype)
-        summed = tuple(j for j, name in enumerate(self.axes) if name not in labels)
-        for block, inside in self._blocks(chosen):
-            places = [codes[name][inside[name]] for name in kept]
-            np.add.at(totals, np.ix_(*places), block.sum(summed))
-        return Totals(labels, totals.transpose([kept.index(name) for name in labels]))
+        with self._lock:
+            return self._roll_up(axes, where or {}, agg, groups)
 
-    def slice(self, **where: Any) -> Totals:
+    def slice(self, *, agg: Agg = "sum", **where: Any) -> Totals:
         """Return the cells at some labels, as `where` of `roll_up` has them.
 
         Parameters
         ----------
+        agg : {"sum", "mean", "count", "min", "max"}
+            As `roll_up` has it.
         **where
-            By axis.  One label takes the axis away; a list of labels or a callable keeps it.
+            By axis.  One label takes the axis away; all else keeps it.
 
         Returns
         -------
         Totals
         """
-        single = {name for name, some in where.items() if _is_label(some)}
-        return self.roll_up(*(name for name in self.axes if name not in single), where=where)
+        single = {name for name, some in where.items() if is_single(some)}
+        kept = [name for name in self.axes if name not in single]
+        return self.roll_up(*kept, where=where, agg=agg)
 
-    def _chosen(self, axis: str, some: Any) -> Array:
-        """Return the places of labels on an axis, in increasing order."""
-        if some is None:
-            return np.arange(len(self._places[axis]))
-        if callable(some):
-            return np.flatnonzero(some(self.labels(axis)))
-        wanted = np.atleast_1d(np.asarray(some, self._array(axis).dtype)).tolist()
-        missing = [label for label in wanted if label not in self._places[axis]]
-        if missing:
-            raise KeyError(f"axis '{axis}' has no label {missing[0]!r}")
-        return np.array(sorted({self._places[axis][label] for label in wanted}), np.intp)
+    def _roll_up(
+        self,
+        axes: Sequence[str],
+        where: Mapping[str, Any],
+        agg: str,
+        groups: Mapping[str, Callable[[Array], Any]],
+    ) -> Totals:
+        self._check_axes({*axes, *groups, *where})
+        if {*axes} & {*groups}:
+            raise xa.ArgumentError(f"{sorted({*axes} & {*groups})}: an axis stays, or is grouped")
+        if agg not in _NEEDS:
+            raise xa.ArgumentError(f"agg must be one of {[*_NEEDS]}, not {agg!r}")
+        if not {*_NEEDS[agg]} <= {*self._kept}:
+            raise xa.ArgumentError(
+                f"the cube does not keep what {agg!r} of rows needs, and sums of cells do not tell "
+                f"it; create the cube with aggs=[{agg!r}]"
+            )
+        if not self._is_even():
+            raise xa.ArgumentError("arrays of the cube were refreshed alone; use its own refresh()")
+        labels: dict[str, Array] = {}
+        codes: dict[int, Array] = {}
+        chosen = []
+        for name in self.axes:
+            known = self._known(name)
+            everything = np.arange(len(known.values))
+            chosen.append(known.find(where[name], name) if name in where else everything)
+        for name in (*axes, *groups):
+            axis, known = self.axes.index(name), self._known(name)
+            places = chosen[axis]
+            labels[name] = known.shown(places)
+            if name in groups:
+                own = Column(known.values[places], places == known.places.get(None, -1))
+                labels[name], codes[axis] = group_labels(groups[name], own, name)
+        kept = [axis for axis, name in enumerate(self.axes) if name in labels]
+        plan = _Plan(chosen, codes, {axis: len(labels[self.axes[axis]]) for axis in kept})
+        asked = [kept.index(self.axes.index(name)) for name in labels]
+        return Totals(labels, self._values(agg, plan).transpose(asked))
 
-    def _blocks(self, chosen: Mapping[str, Array]) -> Iterator[tuple[Array, dict[str, _Part]]]:
-        """Yield chosen cells, chunk by chunk, and which of the chosen places they have."""
-        for part in self.cells.iter_chunks():
-            inside = {
-                name: _Part(*np.searchsorted(chosen[name], (some.start, some.stop)).tolist())
-                for name, some in zip(self.axes, part, strict=True)
-            }
-            if all(some.start < some.stop for some in inside.values()):
-                places = [
-                    chosen[name][inside[name]] - some.start
-                    for name, some in zip(self.axes, part, strict=True)
-                ]
-                yield self.cells[part][np.ix_(*places)], inside
+    def _values(self, agg: str, plan: _Plan) -> Array:
+        if agg == "sum":
+            return self._sums(plan)
+        counts = plan.total(self._array("count"), np.add, np.dtype(np.int64))
+        if agg == "count":
+            return counts
+        if agg == "mean":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                means: Array = np.asarray(np.true_divide(self._sums(plan), counts))
+            return means
+        array, op = self._array(agg), _KEPT[agg]
+        kind = array.dtype.newbyteorder("=")
+        return _with_gaps(plan.total(array, op, kind, self._array("count")), counts == 0)
+
+    def _sums(self, plan: _Plan) -> Array:
+        kind = self.cells.dtype
+        totals = plan.total(self.cells, np.add, _SUMS[kind.kind])
+        if kind.kind not in "iu":
+            return totals
+        bits = 8 * kind.itemsize
+        if (known := self._bits()) is not None:
+            bits = min(bits, known)
+        if plan.cells << bits >= 2**63:
+            # A sum that has wrapped is off by 2**64, far more than a sum of floats can be.
+            floats = plan.total(self.cells, np.add, np.dtype(float))
+            if (np.abs(floats - totals.astype(float)) > 2.0**62).any():
+                raise xa.LimitError(
+                    f"a sum is beyond 64 bits, about {np.abs(floats).max():.4g}; sum fewer labels"
+                )
+        return totals
 
 
-def _is_label(some: Any) -> bool:
-    return not callable(some) and np.ndim(some) == 0
+class _Load(NamedTuple):
+    """Rows of a table: new labels, where the cells are that change, and their old and new values.
+
+    `inside` tells of each cell whether it is there yet.
+    """
+
+    fresh: dict[str, Fresh]
+    places: tuple[Array, ...]
+    inside: Array
+    old: dict[str, Array]
+    new: dict[str, Array]
+
+
+class _Plan:
+    """A roll-up: the places that are chosen on each axis, which stay, and how they are grouped.
+
+    `codes` has the groups of chosen places, of axes that are grouped; `sizes` the number of labels
+    of each axis that stays.
+    """
+
+    def __init__(self, chosen: list[Array], codes: dict[int, Array], sizes: dict[int, int]) -> None:
+        self.chosen, self.codes, self.sizes = chosen, codes, sizes
+        self.cells = math.prod(map(len, chosen))
+
+    def total(
+        self, array: xa.ExtArray, op: Any, kind: np.dtype[Any], counts: xa.ExtArray | None = None
+    ) -> Array:
+        """Reduce an array; of `counts`, only the cells count where it is not 0."""
+        first = 0 if counts is None else _last_resort(op, kind)
+        totals = np.full([*self.sizes.values()], first, kind)
+        summed = tuple(axis for axis in range(array.ndim) if axis not in self.sizes)
+        for box in self._boxes(array.chunks, kind.itemsize):
+            places = [some[part] for some, part in zip(self.chosen, box, strict=True)]
+            options: dict[str, Any] = {}
+            if counts is not None:
+                options = {"initial": first, "where": _some_of(counts, places).astype(bool)}
+            part = op.reduce(_some_of(array, places), axis=summed, dtype=kind, **options)
+            groups = []
+            for i, axis in enumerate(self.sizes):
+                codes = self.codes.get(axis)
+                if codes is None:
+                    groups.append(np.arange(self.sizes[axis]))
+                    continue
+                order = np.argsort(codes[box[axis]], kind="stable")
+                found, starts = np.unique(codes[box[axis]][order], return_index=True)
+                part = op.reduceat(np.take(part, order, axis=i), starts, axis=i)
+                groups.append(found)
+            if not self.codes:
+                return np.asarray(part)
+            totals[np.ix_(*groups)] = op(totals[np.ix_(*groups)], part)
+        return totals
+
+    def _boxes(self, chunks: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:
+        """Cut the chosen places along the axes that are grouped, if they are too many at a time."""
+        steps = [len(places) for places in self.chosen]
+        if not all(steps):
+            return
+        for axis in self.codes:
+            nbytes = itemsize * math.prod(steps[kept] for kept in self.sizes)
+            if nbytes > _PARTIAL:
+                n = steps[axis] * _PARTIAL // nbytes // chunks[axis]
+                steps[axis] = min(steps[axis], max(1, n) * chunks[axis])
+        yield from itertools.product(
+            *(
+                [slice(start, start + step) for start in range(0, len(places), step)]
+                for places, step in zip(self.chosen, steps, strict=True)
+            )
+        )
+
+
+def _some_of(array: xa.ExtArray, places: list[Array]) -> Any:
+    """Return what an array has at increasing places of each axis, to be read late."""
+    if array.shape == tuple(map(len, places)):
+        return array
+    has_gaps = [some[-1] - some[0] + 1 != len(some) for some in places]
+    return array.lazy.oindex[
+        tuple(
+            some if gaps else slice(int(some[0]), int(some[-1]) + 1)
+            for some, gaps in zip(places, has_gaps, strict=True)
+        )
+    ]
+
+
+def _last_resort(op: Any, kind: np.dtype[Any]) -> Any:
+    """Return the value that never is the least, or never the greatest."""
+    if kind.kind == "f":
+        return np.inf if op is np.minimum else -np.inf
+    return np.iinfo(kind).max if op is np.minimum else np.iinfo(kind).min
+
+
+def _ends_of(values: Any) -> Array:
+    """Return the least and the greatest of values, if there are any."""
+    return np.array([values.min(), values.max()] if values.size else [], values.dtype)
+
+
+def _with_gaps(values: Array, empty: Array) -> Array:
+    """Return values with NaN where there are none; integers beyond 2**53 become objects."""
+    if not empty.any():
+        return values
+    filled = np.where(empty, 0, values)
+    gap: Any = np.nan
+    if values.dtype.kind == "f":
+        gap = values.dtype.type(gap)
+    elif (np.abs(filled.astype(float)) > 2.0**53).any():
+        gap, filled = None, filled.astype(object)
+    found: Array = np.where(empty, gap, filled)
+    return found

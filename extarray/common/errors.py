@@ -105,7 +105,7 @@ class AxisError(ExtArrayError, _NumPyAxisError):
 
 
 class LimitError(ExtArrayError, OverflowError):
-    """A bound, an address or a size exceeds 63 bits."""
+    """A bound, an address or a size exceeds 63 bits, or a sum the bits that hold it."""
 
 
 class ReserveError(ExtArrayError, MemoryError):
