@@ -19,6 +19,7 @@ from benchmarks import (
     accesses,
     acquisition,
     cold,
+    cube,
     formats,
     growing,
     hyperspectral,
@@ -391,6 +392,15 @@ def test_work_on_larger_data_finds_the_same(tmp_path, name):
     for work, value in zip(larger.WORK, expected, strict=True):
         found = larger.measured(name, data, work, os.fspath(tmp_path), os.fspath(used))
         assert np.isclose(found.value, value) and found.kept == 1 and found.seconds > 0
+
+
+def test_cube_prints_ratios(capsys):
+    pytest.importorskip("pandas")
+    cube.main(["--shape", "12", "5", "40", "--rows", "300", "--rounds", "1", "--cpu"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in lines[-len(cube.QUERIES) :]] == [
+        *cube.QUERIES
+    ]
 
 
 @pytest.mark.slow
