@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["PACKING_ATTRS", "Coordinate", "Description", "Packing", "attrs_for", "described"]
+__all__ = [
+    "PACKING_ATTRS",
+    "Coordinate",
+    "Description",
+    "Packing",
+    "as_element",
+    "attrs_for",
+    "described",
+]
 
 #: The attribute of an array that names the axes which its file said may grow.
 UNLIMITED = "unlimited_dims"
@@ -116,6 +125,36 @@ class Packing:
             if value == value:  # NaN is NaN already
                 result[stored == value] = np.nan
         return result
+
+
+def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number as an element of a dtype; None: the dtype has no such element.
+
+    Integers stay integers on the way, so that those beyond 2**53 keep their value.
+
+    Parameters
+    ----------
+    number : int, float or Decimal
+    dtype : dtype
+        Of integers or real numbers; others have none.
+
+    Examples
+    --------
+    >>> as_element(2**63 - 1, np.dtype("i8"))
+    np.int64(9223372036854775807)
+    >>> as_element(-9999.0, np.dtype("u2")) is None
+    True
+    """
+    is_finite = math.isfinite(number)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        fits = is_finite and info.min <= number <= info.max and number == int(number)
+        return dtype.type(int(number)) if fits else None
+    if dtype.kind != "f":
+        return None
+    with np.errstate(over="ignore"):
+        value = dtype.type(float(number))
+    return value if np.isfinite(value) == is_finite else None
 
 
 class Coordinate(NamedTuple):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
-from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.description import Coordinate, Description, Packing, as_element
 from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source, inverse
@@ -48,10 +50,14 @@ _DTYPES = {
 _STRUCTURE = frozenset(
     ["samples", "lines", "bands", "header offset", "data type", "interleave", "byte order"]
 )
-#: What has an entry for each band, and becomes a coordinate.
+#: Lists with an entry for each band, which become coordinates.
 _PER_BAND = {"wavelength": "wavelength", "fwhm": "fwhm", "band names": "band_name", "bbl": "bbl"}
+_NAMES = "band names"
+_UNITS = "wavelength units"
 _IGNORE = "data ignore value"
 _SCALE = "reflectance scale factor"
+#: The last line of a list: a comment may follow the brace.
+_LAST_LINE = re.compile(r"\}\s*(;.*)?$")
 _SUFFIXES = (".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".sli")
 
 
@@ -72,8 +78,9 @@ def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtAr
     ExtArray
         With the axes ``y``, ``x`` and ``band``, whatever order the file has.  Wavelengths, their
         widths (``fwhm``), names of bands (``band_name``) and the list of bad bands (``bbl``) are
-        its coordinates along the bands; the ``data ignore value`` is the fill value; what else the
-        header says is in its attributes, as text.
+        its coordinates along the bands; the ``data ignore value`` is the fill value, or stays an
+        attribute where it is zero or no element.  The rest of the header is in its attributes, as
+        text.
 
     Raises
     ------
@@ -129,7 +136,9 @@ def to_envi(
 
     Notes
     -----
-    The files have their names when they are complete; the header comes last.
+    The files have their names when they are complete; the header comes last.  A header has texts
+    and lists of texts, and no escape for a brace: a ``LossyWarning`` names an attribute that has
+    another form, and the header goes without it.
 
     Examples
     --------
@@ -176,25 +185,36 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Return what a header says, by its keys in small letters: a text, or a list of texts."""
+    """Return the entries of a header by their keys in small letters: a text, or a list of texts."""
     if not text.startswith("ENVI"):
         raise FormatError("the header does not begin with 'ENVI'")
     result: dict[str, Any] = {}
-    lines = iter(text.splitlines()[1:])
+    lines = iter(text.split("\n")[1:])
     for line in lines:
         key, equals, value = line.partition("=")
         if not equals or line.lstrip().startswith(";"):
             continue
         key, value = key.strip().lower(), value.strip()
-        if value.startswith("{"):
-            while not value.endswith("}"):
-                value += "\n" + next(lines, "}").strip()
-            value = value[1:-1].strip()
-            if key != "description":
-                result[key] = [v.strip() for v in value.split(",")] if value else []
-                continue
-        result[key] = value
+        result[key] = _braced(key, value, lines) if value.startswith("{") else value
     return result
+
+
+def _braced(key: str, value: str, lines: Iterator[str]) -> str | list[str]:
+    """Return a description, or a list, that begins with a brace and may go on in further lines."""
+    # A comment begins a line; among numbers it may follow them, which no other reader takes.
+    behind = key in _PER_BAND and key != _NAMES
+    rows, row, end = [], value[1:], None
+    while end is None:
+        row = row.partition(";")[0] if behind else row.strip()
+        if not row.startswith(";"):
+            end = _LAST_LINE.search(row)
+            rows.append(row[: end.start()] if end else row)
+        if end is None:
+            row = next(lines, "}")
+    inner = "\n".join(rows).strip()
+    if key == "description":
+        return inner
+    return [v.strip() for v in inner.split(",")] if inner else []
 
 
 def _number(said: dict[str, Any], key: str, default: int | None = None) -> int:
@@ -234,13 +254,13 @@ def _source_of(said: dict[str, Any], elements: str) -> Source:
     lost: list[str] = []
     _read_bands(given, lost)
     missing: tuple[Any, ...] = ()
-    if _IGNORE in attrs:
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            number = float(attrs[_IGNORE])
-            value = dtype.type(int(number) if dtype.kind in "iu" else number)
-            if value == number or number != number:
-                given.fill_value, missing = value, (value,)
-                del attrs[_IGNORE]
+    ignored = None
+    with contextlib.suppress(KeyError, InvalidOperation, TypeError, ValueError):
+        ignored = as_element(Decimal(attrs[_IGNORE]), dtype)
+    if ignored is not None:
+        given.fill_value, missing = ignored, (ignored,)
+        if given.fills:  # a fill value of zero does not tell that zero means "missing"
+            del attrs[_IGNORE]
     scale = 1.0
     with contextlib.suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
         scale = 1 / float(attrs[_SCALE])
@@ -248,7 +268,8 @@ def _source_of(said: dict[str, Any], elements: str) -> Source:
         small = dtype.itemsize <= 2 or dtype.str[1:] == "f4"
         if dtype.kind in "iuf":
             kind = np.dtype(np.float32 if small else np.float64)
-            given.packing = Packing(scale, 0.0, missing, kind, (_SCALE,))
+            said_so = (_SCALE, _IGNORE) if missing else (_SCALE,)
+            given.packing = Packing(scale, 0.0, missing, kind, said_so)
     return Source(given, lambda box: values[box], mapped=True, lost=lost)
 
 
@@ -258,7 +279,7 @@ def _read_bands(given: Description, lost: list[str]) -> None:
         each = given.attrs.get(key)
         if not isinstance(each, list) or len(each) != given.shape[2]:
             continue
-        if key == "band names":
+        if key == _NAMES:
             values = np.array(each, str)
         else:
             try:
@@ -267,7 +288,7 @@ def _read_bands(given: Description, lost: list[str]) -> None:
                 continue
         del given.attrs[key]
         notes = {}
-        units = given.attrs.get("wavelength units")
+        units = given.attrs.get(_UNITS)
         if key in ("wavelength", "fwhm") and isinstance(units, str):
             notes["units"] = units
         given.coords[name] = Coordinate(("band",), values, notes)
@@ -321,36 +342,21 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
         )
     lines, samples, bands = (*given.shape, 1)[:3]
     said: dict[str, Any] = {
-        "description": given.attrs.get("description", ""),
         "samples": samples,
         "lines": lines,
         "bands": bands,
         "header offset": 0,
-        "file type": given.attrs.get("file type", "ENVI Standard"),
+        "file type": "ENVI Standard",
         "data type": code,
         "interleave": interleave,
         "byte order": int(given.dtype.newbyteorder("<") != given.dtype),
     }
-    if not said["description"]:
-        del said["description"]
     if given.fills:
         if given.dtype.kind == "c":
             lost.append(f"the fill value {given.fill_value!r}")
         else:
             said[_IGNORE] = np.asarray(given.fill_value, given.dtype)[()].item()
-    known = {name: key for key, name in _PER_BAND.items()}
-    for name, each in given.coords.items():
-        if name not in known or given.dims is None or each.dims != given.dims[2:]:
-            lost.append(f"coordinate {name!r}")
-            continue
-        values = each.values.tolist()
-        if not all(_fits(str(v)) for v in values):
-            lost.append(f"coordinate {name!r}, whose texts a header does not hold")
-            continue
-        whole = name == "bbl"
-        said[known[name]] = [str(int(v) if whole and v == int(v) else v) for v in values]
-        if name == "wavelength" and _fits(str(each.attrs.get("units", ""))):
-            said.setdefault("wavelength units", each.attrs.get("units"))
+    _put_bands(said, given, lost)
     if given.dims is not None and given.dims != _DIMS[: given.ndim]:
         lost.append(f"the names of the axes {given.dims}")
     for key, value in given.attrs.items():
@@ -361,40 +367,86 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
             value = "{" + ", ".join(value) + "}"
         elif key == "description":
             value = "{" + value + "}"
-        if value is not None:
-            rows.append(f"{key} = {value}")
+        rows.append(f"{key} = {value}")
     return "\n".join(rows) + "\n"
 
 
-def _fits(text: str) -> bool:
-    """Tell whether a header can hold a text in a list."""
-    return text == text.strip() and not re.search(r"[{},\n\r]", text)
+def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> None:
+    """Add the coordinates along the bands to the entries of a header."""
+    own = () if given.dims is None else given.dims[2:]
+    there = {key: given.coords[name] for key, name in _PER_BAND.items() if name in given.coords}
+    there = {key: each for key, each in there.items() if own and each.dims == own}
+    lost.extend(
+        f"coordinate {name!r}" for name in given.coords if name not in map(_PER_BAND.get, there)
+    )
+    units = given.attrs.get(_UNITS)
+    for key, each in there.items():
+        name, kind = _PER_BAND[key], each.values.dtype
+        if key == _NAMES:
+            texts = each.values.tolist() if kind.kind == "U" else []
+        else:
+            is_number = kind.kind in "biu" or kind.char in "efd"
+            texts = [_number_text(v) for v in each.values.tolist()] if is_number else []
+        if len(texts) != given.shape[2] or not _is_list(texts):
+            lost.append(f"coordinate {name!r}, whose values a header does not hold")
+            continue
+        said[key] = texts
+        own_units = each.attrs.get("units")
+        if key == "wavelength" and isinstance(own_units, str) and _is_text(own_units):
+            said[_UNITS] = units = own_units
+        lost.extend(
+            f"attribute {k!r} of the coordinate {name!r}"
+            for k, v in each.attrs.items()
+            if not (k == "units" and isinstance(v, str) and v == units)
+        )
+
+
+def _number_text(value: Any) -> str:
+    """Return a number as headers have it: whole ones without a fraction, for lists of bad bands."""
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(value)
 
 
 def _is_text(value: Any) -> bool:
     """Tell whether a header can hold a text outside of a list."""
-    return isinstance(value, str) and value == value.strip() and not re.search(r"[{}\n\r]", value)
+    return isinstance(value, str) and value == value.strip() and not re.search(r"[{}\n\r\0]", value)
+
+
+def _is_list(value: Any) -> bool:
+    """Tell whether a header can hold a list of texts."""
+    return (
+        isinstance(value, list)
+        and value != [""]  # which reads as an empty list
+        and all(_is_text(v) and "," not in v for v in value)
+    )
 
 
 def _put(said: dict[str, Any], key: str, value: Any, lost: list[str]) -> None:
-    """Add an attribute to what a header says."""
+    """Add an attribute to the entries of a header."""
     name = key.lower()
-    taken = name in said and name not in ("description", "file type", "wavelength units")
-    is_name = re.fullmatch(r"[^\s=;{}](?:[^=\n\r{}]*[^\s={}])?", key)
-    is_list = isinstance(value, list) and all(isinstance(v, str) and _fits(v) for v in value)
-    if name in _STRUCTURE or taken or not is_name:
-        lost.append(f"attribute {key!r}, for which a header has no place")
-        return
-    if is_list or _is_text(value):
-        said[name] = value
+    there = said.get(name) if name != "file type" else None
+    is_name = re.fullmatch(r"[^\s=;{}](?:[^=\n\r\0{}]*[^\s={}])?", key)
+    form, but = value, ""
+    if name == "description" and isinstance(value, str):
+        rows = [row.strip() for row in value.strip().split("\n")]
+        form = "\n".join(rows)
+        but = ", but for spaces around its lines" if form != value else ""
+        is_held = all(_is_text(row) and not row.startswith(";") for row in rows)
     elif isinstance(value, (bool, int, float, np.generic)):
-        said[name] = str(value)
-        lost.append(f"attribute {key!r}, but as text")
+        form = str(value)
+        but = ", but as text"
+        is_held = _is_text(form)
     else:
+        is_held = _is_text(value) or (_is_list(value) and name != "description")
+    if name in _STRUCTURE or not is_name or not (there is None or (is_held and str(there) == form)):
+        lost.append(f"attribute {key!r}, for which a header has no place")
+    elif not is_held:
         lost.append(f"attribute {key!r}, for which a header has no form")
-        return
-    if name != key:
-        lost.append(f"attribute {key!r}, whose name is {name!r} there")
+    elif there is None:
+        said[name] = form
+        if but:
+            lost.append(f"attribute {key!r}{but}")
+        if name != key:
+            lost.append(f"attribute {key!r}, whose name is {name!r} there")
 
 
 ENVI = Format("envi", _TITLE, (".hdr",), _source, _sink)

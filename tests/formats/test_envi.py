@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -102,3 +104,116 @@ def test_what_is_wrong_is_said(tmp_path):
         xa.to_envi(xa.zeros((3, 3), "?"), tmp_path / "new.hdr")
     xa.to_envi(xa.zeros((3, 3)), tmp_path / "table.hdr")
     assert xa.from_envi(tmp_path / "table.hdr").shape == (3, 3, 1)
+
+
+def written(folder, attrs, **options):
+    """Write a small image; return the header as others read it, and the losses."""
+    spectral = pytest.importorskip("spectral")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        a = xa.from_array(np.arange(6, dtype="i2").reshape(1, 2, 3), attrs=attrs, **options)
+        xa.to_envi(a, folder / "new.hdr", overwrite=True)
+    assert all(w.category is xa.LossyWarning for w in caught)
+    header = spectral.envi.read_envi_header(folder / "new.hdr")
+    return header, " ".join(str(w.message) for w in caught)
+
+
+def test_comments_inside_a_list_are_no_values(tmp_path):
+    lists = (
+        "wavelength = { ; in nanometers\n450.5, 550, ; near, {visible}\n; 600,\n 650, 750}; four\n"
+        "fwhm = {10, 10,\n; unsure }\n 10, 10}\nband names = {a;b, b, c ; c, d}\nsensor = new\n"
+    )
+    start = HEADER.index("wavelength = ")
+    made(tmp_path, 1, HEADER[:start] + lists)
+    a = xa.from_envi(tmp_path / "scene.hdr")
+    coords = a.attrs["coords"]
+    assert coords["wavelength"]["data"].tolist() == [450.5, 550, 650, 750]
+    assert coords["fwhm"]["data"].tolist() == [10] * 4
+    assert coords["band_name"]["data"].tolist() == ["a;b", "b", "c ; c", "d"]
+    assert a.attrs["sensor"] == "new"
+
+
+def test_a_description_of_several_lines_is_kept(tmp_path):
+    for text in ("one", "one,\ntwo = 2\n\nthree", ""):
+        header, losses = written(tmp_path, {"description": text})
+        assert header["description"] == text and not losses
+        assert xa.from_envi(tmp_path / "new.hdr").attrs["description"] == text
+    header, losses = written(tmp_path, {"description": "one\n  two\r\nthree \n"})
+    assert header["description"] == "one\ntwo\nthree"
+    assert "'description', but for spaces around its lines" in losses
+
+
+@pytest.mark.parametrize("name", ["description", "file type", "sensor type", "wavelength units"])
+@pytest.mark.parametrize(
+    "value",
+    ["a }\nreflectance scale factor = 10000\nx = {", {"a": 1}, np.arange(3), [1, 2], None, "a\0b"],
+    ids=repr,
+)
+def test_what_is_no_value_of_a_header_is_refused_by_name(tmp_path, name, value):
+    header, losses = written(tmp_path, {name: value})
+    assert repr(name) in losses
+    assert not {"reflectance scale factor", "x", "description", "sensor type"} & set(header)
+    assert header["file type"] == "ENVI Standard" and "wavelength units" not in header
+    assert xa.from_envi(tmp_path / "new.hdr", mask_and_scale=True)[0, 1, 2] == 5
+
+
+def test_coordinates_that_a_header_does_not_hold_are_named(tmp_path):
+    bands = {
+        "bbl": np.array([1, np.nan, 0]),
+        "wavelength": np.array([1, 2, 3], "M8[D]"),
+        "fwhm": np.float32([0.1, 2, 3]),
+        "band_name": np.array([b"a", b"b", b"c"]),
+    }
+    coords = {k: {"dims": ["band"], "data": v} for k, v in bands.items()}
+    coords["fwhm"]["attrs"] = {"units": "nm", "comment": "half"}
+    header, losses = written(
+        tmp_path, {"coords": coords, "wavelength units": "nm"}, dims=("y", "x", "band")
+    )
+    assert header["bbl"] == ["1", "nan", "0"] and np.float32(header["fwhm"][0]) == bands["fwhm"][0]
+    assert "wavelength" not in header and "band names" not in header
+    assert header["wavelength units"] == "nm"
+    for words in ("coordinate 'wavelength'", "coordinate 'band_name'", "attribute 'comment'"):
+        assert words in losses
+    assert "'bbl'" not in losses and "'units'" not in losses
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("i2", 0),
+        ("f4", 0.0),
+        ("i8", 2**63 - 1),
+        ("i8", -(2**63)),
+        ("u8", 2**64 - 1),
+        ("f8", np.nan),
+    ],
+)
+def test_the_ignored_value_is_exact_and_comes_back(tmp_path, dtype, value, recwarn):
+    x = np.array([[[value, 5]]], dtype)
+    x.tofile(tmp_path / "a.img")
+    code = {"i2": 2, "f4": 4, "f8": 5, "i8": 14, "u8": 15}[dtype]
+    head = f"ENVI\nsamples = 1\nlines = 1\nbands = 2\ninterleave = bsq\ndata type = {code}\n"
+    (tmp_path / "a.hdr").write_text(f"{head}data ignore value = {value}\n")
+    a = xa.from_envi(tmp_path / "a.hdr")
+    assert np.array_equal(a.fill_value, x[0, 0, 0], equal_nan=True)
+    xa.to_envi(a, tmp_path / "b.hdr")
+    b = xa.from_envi(tmp_path / "b.hdr", mask_and_scale=True)
+    assert np.isnan(b[0, 0]).tolist() == [True, False] and "data ignore value" not in b.attrs
+    assert not recwarn.list
+    spectral = pytest.importorskip("spectral")
+    header = spectral.envi.read_envi_header(tmp_path / "b.hdr")
+    assert header["data ignore value"] == str(value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("u2", "-1"), ("i2", "0.5"), ("i2", "nan"), ("u1", "x")]
+)
+def test_an_ignored_value_that_is_no_element_means_none(tmp_path, dtype, value, recwarn):
+    xa.to_envi(xa.from_array(np.array([[255, 0]], dtype)), tmp_path / "a.hdr")
+    with open(tmp_path / "a.hdr", "a") as stream:
+        stream.write(f"data ignore value = {value}\n")
+    a = xa.from_envi(tmp_path / "a.hdr", mask_and_scale=True)
+    assert a[0, :, 0].tolist() == [255, 0] and a.attrs["data ignore value"] == value
+    xa.to_envi(a, tmp_path / "b.hdr")
+    assert f"data ignore value = {value}\n" in (tmp_path / "b.hdr").read_text()
+    assert not recwarn.list
