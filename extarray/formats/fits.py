@@ -14,7 +14,7 @@ import numpy as np
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
-from extarray.formats.description import Description, Packing
+from extarray.formats.description import Description, Packing, as_element
 from extarray.formats.files import (
     check_free,
     file_name,
@@ -78,7 +78,8 @@ def from_fits(
         Its elements are big-endian, as the file's.  Unsigned integers, which FITS has as signed
         ones with a ``BZERO``, are unsigned.  The cards of the header are its attributes, those of
         the world coordinate system among them, and comments of cards are in ``card_comments``.
-        ``BLANK`` is the fill value, too.
+        ``BLANK`` is the fill value, too.  Beside unsigned integers it is the element that it
+        stands for: ``BLANK - 32768`` in the file is ``BLANK`` here.
 
     Raises
     ------
@@ -206,28 +207,28 @@ def _source_of(image: Any, where: str) -> Source:
     shape = tuple(image.shape)
     stored: np.dtype[Any] = np.dtype(_DTYPES[header["BITPIX"]])
     kind = _unsigned(stored, attrs)
-    packing = None
+    blank = attrs.get("BLANK")
+    is_blank = isinstance(blank, int) and as_element(blank, stored) is not None
     if kind is not None:
         for each in ("BZERO", "BSCALE"):  # what the dtype says
             attrs.pop(each, None)
             attrs.get(_COMMENTS, {}).pop(each, None)
         if not attrs.get(_COMMENTS, True):
             del attrs[_COMMENTS]
-    elif any(name in attrs for name in _PACKING):
+        if is_blank:
+            blank = attrs["BLANK"] = blank + _zero_of(kind)
+    given = Description(shape, kind or stored, attrs=attrs)
+    if is_blank:
+        given.fill_value = blank
+    if any(name in attrs for name in _PACKING):
         small = stored.itemsize <= 2 or stored == np.dtype(">f4")
-        packing = Packing(
+        given.packing = Packing(
             float(attrs.get("BSCALE", 1)),
             float(attrs.get("BZERO", 0)),
-            (attrs["BLANK"],) if "BLANK" in attrs and stored.kind in "iu" else (),
+            (blank,) if is_blank else (),
             np.dtype(np.float32 if small else np.float64),
             _PACKING,
         )
-    given = Description(shape, kind or stored, attrs=attrs, packing=packing)
-    blank = attrs.get("BLANK")
-    if kind is None and stored.kind in "iu" and isinstance(blank, int):
-        info = np.iinfo(stored)
-        if info.min <= blank <= info.max:
-            given.fill_value = blank
     pieces = getattr(image, "tile_shape", None)
     if pieces is None and _is_plain(where):
         elements = mapped(where, stored, shape, image.fileinfo()["datLoc"])
@@ -249,15 +250,18 @@ def _is_plain(where: str) -> bool:
         return stream.read(6) == b"SIMPLE"
 
 
+def _zero_of(kind: np.dtype[Any]) -> int:
+    """Return the ``BZERO`` of integers that FITS has with their sign turned round."""
+    return -128 if kind.kind == "i" else 1 << (8 * kind.itemsize - 1)
+
+
 def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | None:
     """Return the dtype of what is stored with its sign turned round; None: it is not."""
     zero = attrs.get("BZERO")
     if zero is None or attrs.get("BSCALE", 1) != 1 or stored.kind not in "iu":
         return None
-    bits = 8 * stored.itemsize
-    if zero != (-128 if stored.kind == "u" else 1 << (bits - 1)):
-        return None
-    return np.dtype("i1" if stored.kind == "u" else stored.str.replace("i", "u"))
+    kind = np.dtype("i1" if stored.kind == "u" else stored.str.replace("i", "u"))
+    return kind if zero == _zero_of(kind) else None
 
 
 def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
@@ -326,7 +330,7 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
         head += _head(given, stored, name, lost)
     tail = b"\0" * (-given.nbytes % _BLOCK)
     turn = np.dtype(stored.str.replace("u", "i")) if stored.kind == "u" else stored
-    is_turned = (given.dtype.kind == "u" and stored.itemsize > 1) or given.dtype.str[1:] == "i1"
+    is_turned = _is_turned(stored)
     with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
 
         def put(box: Box, values: NDArray[Any], first: int) -> None:
@@ -356,6 +360,11 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
         f"FITS has no elements of {dtype}; it has integers, and real numbers of 4 and 8 bytes: "
         "a.astype makes them"
     )
+
+
+def _is_turned(stored: np.dtype[Any]) -> bool:
+    """Tell whether FITS has such integers with their sign turned round."""
+    return (stored.kind == "u" and stored.itemsize > 1) or stored.str[1:] == "i1"
 
 
 def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
@@ -397,16 +406,25 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
         head["PCOUNT"], head["GCOUNT"], head["EXTNAME"] = 0, 1, name
     attrs = dict(given.attrs)
     comments = attrs.pop(_COMMENTS, {})
-    if (stored.kind == "u" and stored.itemsize > 1) or stored.str[1:] == "i1":
-        head["BSCALE"] = 1
-        head["BZERO"] = -128 if stored.kind == "i" else 1 << (8 * stored.itemsize - 1)
-        for each in set(_PACKING) & set(attrs):
+    zero = 0
+    if _is_turned(stored):
+        zero = _zero_of(stored)
+        head["BSCALE"], head["BZERO"] = 1, zero
+        for each in {"BSCALE", "BZERO"} & set(attrs):
             del attrs[each]
             lost.append(f"attribute {each!r}, which such elements have themselves")
-    elif stored.kind in "iu" and given.fills and "BLANK" not in attrs:
-        attrs["BLANK"] = int(given.fill_value)
-    if given.fills and attrs.get("BLANK") != given.fill_value:
+    if stored.kind in "iu" and given.fills:
+        attrs.setdefault("BLANK", int(given.fill_value))
+    blank = attrs.get("BLANK")
+    if given.fills and not (isinstance(blank, (int, np.integer)) and blank == given.fill_value):
         lost.append(f"the fill value {given.fill_value!r}")
+    if zero and blank is not None:
+        whole = isinstance(blank, (int, np.integer)) and as_element(blank, stored) is not None
+        if whole:
+            attrs["BLANK"] = int(blank) - zero
+        else:
+            del attrs["BLANK"]
+            lost.append("attribute 'BLANK', which is no element")
     for key, value in attrs.items():
         if key == "EXTNAME" and name is not None:
             continue

@@ -143,3 +143,38 @@ def test_elements_that_fits_does_not_have(file):
         with pytest.raises(xa.DTypeError, match="astype"):
             xa.to_fits(xa.zeros((2, 2), dtype), file)
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "blank"),
+    [("u2", 7), ("u2", 0), ("u4", 2**32 - 1), ("u8", 2**64 - 1), ("u8", 0), ("i1", -128)]
+    + [("i2", 0), ("i8", 2**63 - 1), ("i8", -(2**63)), ("u1", 255)],
+)
+def test_blank_is_an_element_whatever_the_sign_in_the_file(file, tmp_path, dtype, blank, recwarn):
+    x = np.array([[blank, 1, 100]], dtype)
+    zero = {"u2": 1 << 15, "u4": 1 << 31, "u8": 1 << 63, "i1": -128}.get(dtype, 0)
+    image = fits.PrimaryHDU(x)
+    image.header["BLANK"] = blank - zero
+    image.writeto(file)
+    a = xa.from_fits(file)
+    assert np.array_equal(a[...], x) and int(a.fill_value) == a.attrs["BLANK"] == blank
+    xa.to_fits(a, tmp_path / "copy.fits")
+    assert not recwarn.list
+    for name in (file, tmp_path / "copy.fits"):
+        assert fits.getheader(name)["BLANK"] == blank - zero
+        values = xa.from_fits(name, mask_and_scale=True)
+        assert np.array_equal(values[...], [[np.nan, 1, 100]], equal_nan=True)
+        assert "BLANK" not in values.attrs
+        with fits.open(name, do_not_scale_image_data=True) as there:
+            assert there[0].data.tolist() == [[blank - zero, 1 - zero, 100 - zero]]
+    del a.attrs["BLANK"]
+    xa.to_fits(a, tmp_path / "third.fits")
+    assert fits.getheader(tmp_path / "third.fits").get("BLANK") == (blank - zero if blank else None)
+
+
+def test_a_blank_that_is_no_element_is_named(file):
+    a = xa.from_array(np.array([[1, 2]], "u2"), attrs={"BLANK": -1}, fill_value=9)
+    with pytest.warns(xa.LossyWarning, match=r"fill value.*9.*'BLANK', which is no element"):
+        xa.to_fits(a, file)
+    assert "BLANK" not in fits.getheader(file)
+    assert xa.from_fits(file)[...].tolist() == [[1, 2]]
