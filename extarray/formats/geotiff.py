@@ -18,9 +18,9 @@ import numpy as np
 
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, DTypeError, ShapeError
+from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
-from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.description import Coordinate, Description, Packing, as_element
 from extarray.formats.files import Pieces, beside, file_name, mapped, of_library, part_of, write_all
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
@@ -55,7 +55,9 @@ _LEAST_BLOCK, _LEAST_ALONE = 1 << 12, 1 << 17
 #: Bytes: blocks begin at a multiple, as pages do.
 _ALIGNED = 1 << 12
 #: Attributes that are not tags: the georeferencing, and what bands have.
-_OWN = ("crs", "transform", "scales", "offsets", "units", "colors")
+_OWN = ("crs", "transform", "scales", "offsets", "units", "colors", "nodata")
+#: The tag with the text of GDAL's value for "no data".
+_NODATA = 42113
 #: Kinds of tags that GDAL makes of what a file has.
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
@@ -73,16 +75,24 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
     Returns
     -------
     ExtArray
-        With the axes ``band``, ``y`` and ``x``.  Its fill value is the file's ``nodata``.  The
-        attributes ``crs`` (well-known text) and ``transform`` have the georeferencing, the latter
-        as 6 numbers: x is ``t[0] * column + t[1] * row + t[2]``, and y the same of the other three;
-        ``scales``, ``offsets``, ``units`` and ``colors`` (words such as "red") have an entry for
-        each band; tags are attributes, too.  Descriptions of bands are the coordinate ``band``.
+        With the axes ``band``, ``y`` and ``x``.  Its fill value is the file's ``nodata``, which is
+        an attribute instead where it is zero or no element.  The attributes ``crs`` (well-known
+        text) and ``transform`` have the georeferencing, the latter as 6 numbers: x is ``t[0] *
+        column + t[1] * row + t[2]``, and y the same of the other three; ``scales``, ``offsets``,
+        ``units`` and ``colors`` (words such as "red") have an entry for each band; tags are
+        attributes, too.  Descriptions of bands are the coordinate ``band``.
 
     Raises
     ------
     DTypeError
         A TypeError: complex integers.
+    FormatError
+        A ValueError: no such file, one that is damaged, or one of several pages.
+
+    Notes
+    -----
+    Pages of a TIFF file, such as the planes of a stack, are images of their own; masks and
+    overviews are none.
 
     Examples
     --------
@@ -185,7 +195,15 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
     with contextlib.ExitStack() as stack:
         dataset = stack.enter_context(_opened(where, "r", where))
         with of_library(where, _TITLE):
-            given, lost = _described(dataset)
+            pages = max(1, len(dataset.subdatasets))
+            if pages > 1:
+                raise FormatError(
+                    f"{where!r} has {pages} pages, and a GeoTIFF file is read here if it has one: "
+                    "read the pages by tifffile, or one of them by "
+                    f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array by "
+                    "extarray.from_array"
+                )
+            given, lost = _described(dataset, _exact_nodata(where, dataset))
             found = _in_place(where, dataset, given)
         if found is not None:
             yield replace(found, lost=lost)
@@ -206,7 +224,22 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
         yield Source(given, read, lost=lost)
 
 
-def _described(dataset: Any) -> tuple[Description, list[str]]:
+def _exact_nodata(where: str, dataset: Any) -> float | int | None:
+    """Return the number for "no data" as the file has it.
+
+    rasterio rounds integers to floats, and leaves out a number that is no element.
+    """
+    with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
+        text = _Tags(stream).text(_NODATA)
+        try:
+            return int(text)
+        except ValueError:
+            return float(text)  # rasterio writes one for large integers; GDAL stops at its point
+    nodata: float | None = dataset.nodata
+    return nodata
+
+
+def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[str]]:
     """Return what a dataset of rasterio has, and what of it no array can hold."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     lost: list[str] = []
@@ -215,13 +248,14 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
         raise DTypeError(f"the bands have elements of {', '.join(sorted(kinds))}")
     n = dataset.count
     dtype, bits = np.dtype(kinds.pop()), {_bits(dataset, j) for j in range(1, n + 1)}
-    nodata = dataset.nodata
     if dtype == np.float32 and bits == {16} and _is_half(nodata):
         dtype = _HALF
     elif dtype.kind == "f" and bits != {None}:
         fewer = " and ".join(str(n) for n in sorted(bits, key=str))
         lost.append(f"that its elements have {fewer} bits")
     attrs: dict[str, Any] = dict(dataset.tags())
+    lost.extend(f"the tag {k!r}, a name that has another meaning" for k in _OWN if k in attrs)
+    attrs = {k: v for k, v in attrs.items() if k not in _OWN}
     if dataset.crs is not None:
         attrs["crs"] = dataset.crs.to_wkt()
     if not dataset.transform.is_identity:
@@ -242,8 +276,6 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
         lost.append("the rational polynomial coefficients")
     spaces = {s for s in dataset.tag_namespaces() if not s.startswith(("RPC", "xml:"))}
     lost.extend(f"the tags of {s}" for s in sorted(spaces - _DERIVED) if dataset.tags(ns=s))
-    if len(dataset.subdatasets) > 1:
-        lost.append(f"images but the first of {len(dataset.subdatasets)}")
     if "alpha" not in colors and any(
         rasterio.enums.MaskFlags.per_dataset in flags for flags in dataset.mask_flag_enums
     ):
@@ -262,19 +294,23 @@ def _described(dataset: Any) -> tuple[Description, list[str]]:
         attrs=attrs,
         dims=_DIMS,
     )
-    if nodata is not None:
-        given.fill_value = np.asarray(nodata).astype(dtype)[()]
+    missing = None if nodata is None else as_element(nodata, dtype)
+    if missing is not None:
+        given.fill_value = missing
+    if nodata is not None and not given.fills:  # zero is every array's fill value
+        attrs["nodata"] = nodata if missing is None else missing.item()
     if any(dataset.descriptions):
         names = np.array([d or "" for d in dataset.descriptions])
         given.coords["band"] = Coordinate(("band",), names, {})
     scales, offsets = set(dataset.scales), set(dataset.offsets)
     if dtype.kind in "iuf" and len(scales) == len(offsets) == 1:
-        missing = () if nodata is None else (given.fill_value,)
         scale, offset = scales.pop(), offsets.pop()
         small = dtype.itemsize <= 2 or dtype == np.float32
-        if missing or scale != 1 or offset != 0:
+        if missing is not None or scale != 1 or offset != 0:
             values = np.dtype(np.float32 if small else np.float64)
-            given.packing = Packing(scale, offset, missing, values, ("scales", "offsets"))
+            said_so = ("scales", "offsets", *(() if missing is None else ("nodata",)))
+            none = () if missing is None else (missing,)
+            given.packing = Packing(scale, offset, none, values, said_so)
     return given, lost
 
 
@@ -290,38 +326,68 @@ def _is_half(nodata: float | None) -> bool:
 
 
 class _Tags:
-    """Whole numbers among the tags of the first image in a little-endian TIFF file."""
+    """Whole numbers and texts among the tags of the first image in a TIFF file.
+
+    Attributes
+    ----------
+    order : {"<", ">"}
+        Of the bytes of numbers.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._known: dict[int, tuple[int, int, bytes, int]] = {}
         head = stream.read(16)
-        is_big = head[:8] == b"II\x2b\0\x08\0\0\0"
-        if not is_big and head[:4] != b"II\x2a\0":
+        self.order = order = ">" if head[:2] == b"MM" else "<"
+        (version,) = struct.unpack_from(f"{order}H", head, 2)
+        if head[:2] not in (b"II", b"MM") or version not in (42, 43):
             return
+        is_big = version == 43
         self._word = "Q" if is_big else "I"
-        stream.seek(*struct.unpack_from(f"<{self._word}", head, 8 if is_big else 4))
-        (n,) = struct.unpack("<Q" if is_big else "<H", stream.read(8 if is_big else 2))
-        entry = struct.Struct(f"<HH{self._word}{8 if is_big else 4}s")
+        stream.seek(*struct.unpack_from(f"{order}{self._word}", head, 8 if is_big else 4))
+        (n,) = struct.unpack(
+            f"{order}Q" if is_big else f"{order}H", stream.read(8 if is_big else 2)
+        )
+        entry = struct.Struct(f"{order}HH{self._word}{8 if is_big else 4}s")
         for _ in range(n):
             tag, kind, count, value = entry.unpack(stream.read(entry.size))
             self._known[tag] = kind, count, value, stream.tell() - len(value)
 
     def place(self, tag: int) -> tuple[int, int, np.dtype[Any]] | None:
-        """Return where the numbers of a tag are, how many, and their type; None: they are none."""
+        """Return where the values of a tag are, how many, and their type; None: there are none.
+
+        The values are whole numbers, or the bytes of a text.
+        """
         kind, count, value, place = self._known.get(tag, (0, 0, b"", 0))
-        code = {3: "<u2", 4: "<u4", 16: "<u8"}.get(kind)
+        code = {2: "S1", 3: "u2", 4: "u4", 16: "u8"}.get(kind)
         if code is None:
             return None
-        number: np.dtype[Any] = np.dtype(code)
+        number: np.dtype[Any] = np.dtype(f"{self.order}{code}")
         if count * number.itemsize > len(value):
-            (place,) = struct.unpack(f"<{self._word}", value)
+            (place,) = struct.unpack(f"{self.order}{self._word}", value)
         return place, count, number
+
+    def text(self, tag: int) -> str:
+        """Return the text of a tag; empty: there is none."""
+        place, count, _ = self.place(tag) or (0, 0, None)
+        self._stream.seek(place)
+        return self._stream.read(count).partition(b"\0")[0].decode("latin-1")
+
+    def put_text(self, tag: int, text: str) -> None:
+        """Write a text in the place of one that is as long, or longer."""
+        data = text.encode() + b"\0"
+        _, count, value, entry = self._known[tag]
+        place, _, _ = self.place(tag) or (0, 0, None)
+        assert len(value) < len(data) <= count  # it stays outside of the entry
+        word = struct.pack(f"{self.order}{self._word}", len(data))
+        for start, part in ((entry - len(word), word), (place, data)):
+            self._stream.seek(start)
+            self._stream.write(part)
 
     def __getitem__(self, tag: int) -> NDArray[np.int64] | None:
         """Return the numbers of a tag; None: there is none, or something else."""
         found = self.place(tag)
-        if found is None:
+        if found is None or found[2].kind == "S":
             return None
         place, count, number = found
         self._stream.seek(place)
@@ -373,7 +439,8 @@ class _Blocks:
         # No compression, no prediction, bits in order, all of the type, colours as they are.
         counts = [tags.place(tag) for tag in self.tags]
         self.is_plain = (
-            tags.is_all(259, 1)
+            tags.order == "<"
+            and tags.is_all(259, 1)
             and tags.is_all(317, 1)
             and tags.is_all(266, 1)
             and tags.is_all(258, 8 * dtype.itemsize)
@@ -531,6 +598,10 @@ def _created(
     fresh: str, where: str, settings: dict[str, Any], given: Description, lost: list[str]
 ) -> Iterator[Any]:
     """Give a new dataset of rasterio, which says all but the elements."""
+    nodata = settings.get("nodata")
+    is_long = isinstance(nodata, int) and abs(nodata) > 1 << 53
+    if is_long:  # rasterio takes a float: one with as long a text holds the place
+        settings = {**settings, "nodata": (1 << 63) * (-1 if given.dtype.kind == "i" else 1)}
     try:
         context = _opened(fresh, "w", where, **settings)
         dataset = context.__enter__()
@@ -541,6 +612,9 @@ def _created(
         with of_library(where, _TITLE):
             _describe(dataset, given, lost)
         yield dataset
+    if is_long:
+        with of_library(where, _TITLE), open(fresh, "r+b") as stream:
+            _Tags(stream).put_text(_NODATA, str(nodata))
 
 
 @contextlib.contextmanager
@@ -653,11 +727,20 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
             settings["transform"] = rasterio.Affine(*numbers)
         except (TypeError, ValueError) as error:
             lost.append(f"attribute 'transform' ({error})")
-    if given.fills:
-        if given.dtype.kind == "c":
-            lost.append(f"the fill value {given.fill_value!r}")
-        else:
-            settings["nodata"] = np.asarray(given.fill_value, given.dtype)[()].item()
+    nodata = attrs.get("nodata")
+    is_number = isinstance(nodata, (int, float, np.number))
+    missing = as_element(nodata, given.dtype) if is_number else None
+    if given.fills and given.dtype.kind != "c":
+        fill = np.asarray(given.fill_value, given.dtype)[()]
+        settings["nodata"] = fill.item()
+        if missing is not None and not np.array_equal(missing, fill, equal_nan=True):
+            lost.append(f"attribute 'nodata', as the fill value is {fill!r}")
+    elif given.fills:
+        lost.append(f"the fill value {given.fill_value!r}")
+    elif missing is not None:
+        settings["nodata"] = missing.item()
+    if nodata is not None and missing is None:
+        lost.append("attribute 'nodata', which is no element")
     settings.update(options)
     return settings
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import extarray as xa
 from extarray.formats import geotiff
 
 rasterio = pytest.importorskip("rasterio")
+pytest.importorskip("rasterio.shutil")
 
 #: From GDAL 3.11 on numbers of two bytes are a type of their own; before, floats of 16 bits.
 HAS_HALVES = "float16" in rasterio.dtypes.dtype_rev
@@ -205,13 +208,92 @@ def test_what_a_file_has_beside_its_image_is_named(file):
     assert np.array_equal(a[...], x)
 
 
-def test_further_images_are_named(file):
-    tifffile = pytest.importorskip("tifffile")
-    x = np.arange(3 * 20 * 30, dtype="u2").reshape(3, 20, 30)
-    tifffile.imwrite(file, x, photometric="minisblack")
-    with pytest.warns(xa.LossyWarning, match="images but the first of 3"):
+@pytest.mark.parametrize("n", [2, 5])
+def test_a_file_of_several_pages_is_refused(file, path, n):
+    image = pytest.importorskip("PIL.Image")
+    pages = [image.fromarray(np.full((20, 30), j, "u2")) for j in range(n)]
+    pages[0].save(file, save_all=True, append_images=pages[1:])
+    with pytest.raises(xa.FormatError, match=f"has {n} pages"):
+        xa.from_geotiff(file, path=path)
+    assert not os.path.exists(f"{path}.xmd")
+    with quiet_georeference(), rasterio.open(f"GTIFF_DIR:2:{file}") as f:  # as the error says
+        assert (xa.from_array(f.read())[...] == 1).all()
+
+
+def test_overviews_and_masks_are_no_pages(file):
+    x = made(file, tiled=True, blockxsize=16, blockysize=16)
+    settings = rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True)
+    with settings, quiet_georeference(), rasterio.open(file, "r+") as f:
+        f.build_overviews([2, 4])
+        f.write_mask(True)
+    with pytest.warns(xa.LossyWarning, match="the mask"):
+        assert np.array_equal(xa.from_geotiff(file)[...], x)
+
+
+@pytest.mark.parametrize("options", [{}, {"compress": "lzw"}, {"ENDIANNESS": "BIG"}], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "nodata"),
+    [("u1", 0), ("f4", 0.0), ("i8", 2**63 - 1), ("i8", -(2**63)), ("u8", 2**64 - 1)]
+    + [("u8", 2**53 + 1), ("i8", 0), ("i8", -9999)],
+)
+def test_no_data_is_exact_and_comes_back(file, tmp_path, dtype, nodata, options, recwarn):
+    x = np.array([[[nodata, 5], [6, 7]]], dtype)
+    is_attr = nodata == 0
+    a = xa.from_array(
+        x, fill_value=nodata, attrs={"nodata": nodata} if is_attr else {}, chunks=(1, 16, 16)
+    )
+    for name in (file, tmp_path / "copy.tif"):
+        xa.to_geotiff(a, name, **options)
+        with quiet_georeference(), rasterio.open(name) as f:
+            assert f.nodata in (float(nodata), None) and np.array_equal(f.read(), x)
+        assert gdal_info(name) == nodata
+        a = xa.from_geotiff(name)
+        assert a.fill_value == x[0, 0, 0] and ("nodata" in a.attrs) == is_attr
+        values = xa.from_geotiff(name, mask_and_scale=True)
+        assert np.isnan(values[0]).tolist() == [[True, False], [False, False]]
+        assert "nodata" not in values.attrs
+    assert not recwarn.list
+
+
+def gdal_info(name):
+    """Return the value for "no data" as GDAL has it: rasterio rounds it, or leaves it out."""
+    with quiet_georeference(), rasterio.open(name) as f:
+        rasterio.shutil.copy(f, f"{name}.vrt", driver="VRT")
+    text = Path(f"{name}.vrt").read_text().partition("<NoDataValue>")[2].partition("<")[0]
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def test_no_data_as_rasterio_writes_it(file):
+    """As the digits of a float, at which GDAL stops to read an integer."""
+    settings = {"count": 1, "height": 1, "width": 2, "dtype": "int64", "nodata": -(2**63)}
+    with quiet_georeference(), rasterio.open(file, "w", driver="GTiff", **settings) as f:
+        f.write(np.array([[[-(2**63), -9]]]))
+    values = xa.from_geotiff(file, mask_and_scale=True)
+    assert np.array_equal(values[0, 0], [np.nan, -9], equal_nan=True)
+
+
+def test_no_data_that_is_no_element(file, tmp_path):
+    made(file, nodata=-9999)
+    file.write_bytes(file.read_bytes().replace(b"-9999\0", b"1e+09\0"))
+    a = xa.from_geotiff(file)
+    assert a.fill_value == 0 and a.attrs["nodata"] == 1e9
+    assert not np.isnan(xa.from_geotiff(file, mask_and_scale=True)[...]).any()
+    with pytest.warns(xa.LossyWarning, match="'nodata', which is no element"):
+        xa.to_geotiff(a, tmp_path / "copy.tif")
+    b = xa.from_array(np.ones((1, 2), "u1"), fill_value=3, attrs={"nodata": 4})
+    with pytest.warns(xa.LossyWarning, match="attribute 'nodata', as the fill value"):
+        xa.to_geotiff(b, tmp_path / "other.tif")
+    with quiet_georeference(), rasterio.open(tmp_path / "other.tif") as f:
+        assert f.nodata == 3
+
+
+def test_a_tag_whose_name_has_a_meaning_is_named(file):
+    x = made(file)
+    with quiet_georeference(), rasterio.open(file, "r+") as f:
+        f.update_tags(nodata="7", crs="here")
+    with pytest.warns(xa.LossyWarning, match=r"the tag 'crs'.*the tag 'nodata'"):
         a = xa.from_geotiff(file)
-    assert np.array_equal(a[0], x[0])
+    assert np.array_equal(a[...], x) and not {"nodata", "crs"} & set(a.attrs)
 
 
 @pytest.mark.parametrize("chunks", [(1, 16, 16), (3, 70, 90), (2, 33, 50)], ids=str)
@@ -236,7 +318,7 @@ def test_files_without_compression(file, chunks, interleave, blocks, options):
 
 
 def in_place(f, file):
-    given, _ = geotiff._described(f)
+    given, _ = geotiff._described(f, f.nodata)
     return geotiff._in_place(str(file), f, given) is not None
 
 
