@@ -23,7 +23,7 @@ From the top down; each module uses some of those below it, and none above:
 ``geotiff``
     GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
 ``mat``
-    MATLAB: matrices in .mat files, of version 5 by a reader of our own, of 7.3 through h5py.
+    MATLAB: matrices in .mat files, of version 5 through SciPy, of version 7.3 through h5py.
 ``fits``
     FITS: images, with the cards of their headers, through astropy.
 ``envi``

@@ -36,6 +36,7 @@ __all__ = [
     "beside",
     "check_free",
     "check_shape_is",
+    "copy_range",
     "file_name",
     "flat_file",
     "mapped",
@@ -293,7 +294,7 @@ def flat_file(
         try:
             with of_library(where, title):
                 for low, high in kept:
-                    _copy(where, fd, low, high)
+                    copy_range(where, fd, low, high)
                 place = sum(high - low for low, high in kept) + len(head)
                 if hasattr(os, "posix_fallocate") and nbytes:
                     os.posix_fallocate(fd, 0, place + nbytes + len(tail))
@@ -328,7 +329,7 @@ def write_all(fd: int, data: bytes | memoryview, place: int) -> None:
         view, place = view[done:], place + done
 
 
-def _copy(where: str, fd: int, low: int, high: int) -> None:
+def copy_range(where: str, fd: int, low: int, high: int) -> None:
     """Copy a range of bytes of a file to the end of another."""
     with open(where, "rb") as stream, open(fd, "ab", closefd=False) as target:
         stream.seek(low)

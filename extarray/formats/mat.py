@@ -1,20 +1,19 @@
-"""MATLAB: matrices in .mat files, of version 5 by a reader of our own, of 7.3 through h5py.
+"""MATLAB: matrices in .mat files, of version 5 through SciPy, of version 7.3 through h5py.
 
-SciPy has the whole matrix in memory, and takes no other way; a file of version 7.3 is one of HDF5.
-The module has more than 600 lines, since these are two formats with one name.
+SciPy has a whole matrix in memory; a file of version 7.3 is one of HDF5, and goes piece by piece.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import re
 import struct
-import zlib
+import sys
+import warnings
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,9 +30,8 @@ from extarray.common.extras import require
 from extarray.formats.description import Description
 from extarray.formats.files import (
     beside,
+    copy_range,
     file_name,
-    flat_file,
-    mapped,
     of_library,
     part_of,
     unknown_part,
@@ -56,41 +54,15 @@ if TYPE_CHECKING:
 __all__ = ["MAT", "from_mat", "to_mat"]
 
 _TITLE = "MATLAB .mat"
-#: Types in which numbers are stored.
-_STORED = {
-    1: "i1",
-    2: "u1",
-    3: "i2",
-    4: "u2",
-    5: "i4",
-    6: "u4",
-    7: "f4",
-    9: "f8",
-    12: "i8",
-    13: "u8",
-}
-_MATRIX, _COMPRESSED, _UINT32, _INT32, _INT8 = 14, 15, 6, 5, 1
-#: Classes of matrices of numbers, and of all others.
-_CLASSES = {
-    6: "f8",
-    7: "f4",
-    8: "i1",
-    9: "u1",
-    10: "i2",
-    11: "u2",
-    12: "i4",
-    13: "u4",
-    14: "i8",
-    15: "u8",
-}
+#: Words for the classes of matrices that have no numbers.
 _OTHERS = {
-    1: "cells",
-    2: "a struct",
-    3: "an object",
-    4: "text",
-    5: "a sparse matrix",
-    16: "a function",
-    17: "an object",
+    "cell": "cells",
+    "struct": "a struct",
+    "object": "an object",
+    "char": "text",
+    "sparse": "a sparse matrix",
+    "function": "a function",
+    "opaque": "an object",
 }
 #: Names of classes by their dtypes.
 _NAMES = {
@@ -105,14 +77,16 @@ _NAMES = {
     "u4": "uint32",
     "u8": "uint64",
 }
-_COMPLEX, _LOGICAL = 0x800, 0x200
-#: Bytes of elements in a file of version 5 at most.
+#: Data types by the names of the classes.
+_DTYPES = {name: np.dtype(kind) for kind, name in _NAMES.items()} | {"logical": np.dtype(bool)}
+#: Bytes of a variable in a file of version 5 at most.
 _MOST = (1 << 32) - (1 << 12)
-_HEAD = b"MATLAB 5.0 MAT-file, written by extarray"
+#: Bytes before the first variable, and the name that SciPy gives to what MATLAB's objects need.
+_HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 
 
-@from_template("h5py, which reads files of version 7.3,")
+@from_template("SciPy, or h5py for a file of version 7.3,")
 def from_mat(
     file: str | PathLike[str],
     variable: str | None = None,
@@ -120,7 +94,7 @@ def from_mat(
     mat_dtype: bool = False,
     **options: Unpack[Into],
 ) -> ExtArray:
-    """Make an array of a matrix in a .mat file of MATLAB, in bounded memory.
+    """Make an array of a matrix in a .mat file of MATLAB.
 
     Parameters
     ----------
@@ -128,8 +102,8 @@ def from_mat(
         Its name; None: the file has one only.
     mat_dtype : bool
         Give elements the type that the matrix has in MATLAB.  False: that in which the file has
-        them, since MATLAB stores numbers that are whole and small as integers (version 5), as
-        `scipy.io.loadmat` does.
+        them, as `scipy.io.loadmat` does: MATLAB stores numbers that are whole and small as integers
+        in version 5.
 
     Returns
     -------
@@ -145,7 +119,9 @@ def from_mat(
 
     Notes
     -----
-    Files of version 4 are refused: MATLAB has not written them by default since 1996.
+    Files of version 7.3 are read in bounded memory.  In version 5, where a variable has at most
+    4 GiB, SciPy has the whole matrix in memory.  Files of version 4 are refused: MATLAB has not
+    written them by default since 1996.
 
     Examples
     --------
@@ -159,7 +135,7 @@ def from_mat(
     return MAT.load(file, variable, mat_dtype=mat_dtype, **options)
 
 
-@from_template("h5py, which writes files of version 7.3,")
+@from_template("SciPy, or h5py for a file of version 7.3,")
 def to_mat(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
@@ -185,11 +161,15 @@ def to_mat(
         A TypeError: MATLAB has no such elements.
     LimitError
         An OverflowError: more than 4 GiB for version 5.
+    FormatError
+        A ValueError: a file of version 5 to which nothing can be added, as it is damaged, has the
+        other byte order, or has objects of MATLAB behind a variable that is replaced.
 
     Notes
     -----
     The file has its name when it is complete.  MATLAB has no arrays of less than 2 axes: a vector
-    becomes a row.
+    becomes a row.  Version 7.3 is written in bounded memory; for version 5 SciPy has the whole
+    matrix in memory, twice.
 
     Examples
     --------
@@ -206,128 +186,14 @@ def to_mat(
 # -- version 5 -----------------------------------------------------------------------------------
 
 
-class _Matrix(NamedTuple):
-    """A matrix in a file of version 5.
-
-    `start` and `stop` bound its element in the file, with the tag; `kind` is the class of the
-    matrix, and `flags` says more of it.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    kind: int
-    flags: int
-    start: int
-    stop: int
-    is_compressed: bool
-
-
-class _Bytes:
-    """Bytes of an element one behind the other, decompressed where need be."""
-
-    def __init__(self, stream: IO[bytes], nbytes: int, is_compressed: bool) -> None:
-        self._stream, self._left = stream, nbytes
-        self._inflate = zlib.decompressobj() if is_compressed else None
-
-    def read(self, n: int) -> bytes:
-        """Read n bytes, no less."""
-        parts: list[bytes] = []
-        while n:
-            part = self._some(min(n, 1 << 20))
-            if not part:
-                raise FormatError("the matrix ends too early")
-            parts.append(part)
-            n -= len(part)
-        return b"".join(parts)
-
-    def _some(self, n: int) -> bytes:
-        if self._inflate is None:
-            part = self._stream.read(min(n, self._left))
-            self._left -= len(part)
-            return part
-        while True:
-            data = self._inflate.unconsumed_tail
-            if not data:
-                data = self._stream.read(min(1 << 16, self._left))
-                self._left -= len(data)
-            part = self._inflate.decompress(data, n)
-            if part or self._inflate.eof or not data:
-                return part
-
-    def skip(self, n: int) -> None:
-        """Pass over n bytes."""
-        if self._inflate is None:
-            self._stream.seek(min(n, self._left), os.SEEK_CUR)
-            self._left -= min(n, self._left)
-            return
-        while n:
-            n -= len(self.read(min(n, 1 << 20)))
-
-
-def _order_of(stream: IO[bytes]) -> Literal["<", ">"]:
-    """Read the header of a file; return the order of its bytes."""
-    head = stream.read(128)
-    orders: dict[bytes, Literal["<", ">"]] = {b"IM": "<", b"MI": ">"}
-    if len(head) < 128 or head[126:] not in orders or not any(head[:4]):
+def _variables(where: str) -> list[tuple[str, str]]:
+    """Return the names of the variables in a file of version 5, and their classes."""
+    io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
+    with open(where, "rb") as stream:
+        head = stream.read(_HEAD)
+    if head[126:] not in (b"IM", b"MI") or not any(head[:4]):
         raise FormatError("it is no file of MATLAB's version 5 or 7.3")
-    return orders[head[126:]]
-
-
-def _tag(data: _Bytes, order: str) -> tuple[int, int, bytes | None]:
-    """Read the tag of a part: type, bytes, and the bytes themselves where the tag has them."""
-    kind, nbytes = struct.unpack(order + "II", head := data.read(8))
-    if kind >> 16:
-        if kind >> 16 > 4:
-            raise FormatError("a damaged tag")
-        return kind & 0xFFFF, kind >> 16, head[4 : 4 + (kind >> 16)]
-    return kind, nbytes, None
-
-
-def _part(data: _Bytes, order: str, wanted: int) -> bytes:
-    """Read a small part of a certain type."""
-    kind, nbytes, small = _tag(data, order)
-    if kind != wanted or nbytes > 1 << 16:
-        raise FormatError("a damaged header of a matrix")
-    if small is not None:
-        return small
-    return data.read(nbytes + -nbytes % 8)[:nbytes]
-
-
-def _begun(stream: IO[bytes], order: str, start: int) -> tuple[_Matrix | None, _Bytes, int]:
-    """Read the header of the element at a place; return it, the bytes behind it, and the end."""
-    stream.seek(start)
-    head = stream.read(8)
-    if len(head) < 8:
-        raise FormatError("the file ends too early")
-    kind, nbytes = struct.unpack(order + "II", head)
-    stop = start + 8 + nbytes
-    data = _Bytes(stream, nbytes, kind == _COMPRESSED)
-    if kind == _COMPRESSED:
-        inner, _ = struct.unpack(order + "II", data.read(8))
-    else:
-        inner = kind
-    if inner != _MATRIX:
-        return None, data, stop
-    flags, _ = struct.unpack(order + "II", _part(data, order, _UINT32)[:8].ljust(8, b"\0"))
-    extents = np.frombuffer(_part(data, order, _INT32), order + "i4").tolist()
-    name = _part(data, order, _INT8).decode("utf-8", "replace")
-    if min(extents, default=-1) < 0:
-        raise FormatError(f"the matrix {name!r} has the shape {tuple(extents)}")
-    found = _Matrix(name, tuple(extents), flags & 0xFF, flags, start, stop, kind == _COMPRESSED)
-    return found, data, stop
-
-
-def _matrices(stream: IO[bytes]) -> tuple[Literal["<", ">"], list[_Matrix]]:
-    """Return the order of bytes of a file, and its matrices."""
-    order = _order_of(stream)
-    size = os.fstat(stream.fileno()).st_size
-    found: list[_Matrix] = []
-    place = 128
-    while place + 8 <= size:
-        each, _, place = _begun(stream, order, place)
-        if each is not None:
-            found.append(each)
-    return order, found
+    return [(name, said) for name, _, said in io.whosmat(where, appendmat=False)]
 
 
 def _chosen(where: str, name: Any, names: list[str]) -> str:
@@ -341,70 +207,28 @@ def _chosen(where: str, name: Any, names: list[str]) -> str:
 
 @contextlib.contextmanager
 def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
-    """Open a matrix in a file of version 5: its numbers come one behind the other."""
-    with contextlib.ExitStack() as stack:
-        with of_library(where, _TITLE):
-            stream = stack.enter_context(open(where, "rb"))
-            order, there = _matrices(stream)
-            name = _chosen(where, name, [m.name for m in there])
-            matrix = next(m for m in there if m.name == name)
-            if matrix.kind not in _CLASSES:
-                raise _no_numbers(name, _OTHERS.get(matrix.kind, "something unknown"))
-            parts = [stream]
-            if matrix.flags & _COMPLEX:
-                parts.append(stack.enter_context(open(where, "rb")))
-            readers = [_Numbers(part, order, matrix, j) for j, part in enumerate(parts)]
-        kind = np.dtype(order + _CLASSES[matrix.kind])
-        if not mat_dtype:
-            kind = readers[0].dtype
-        if len(parts) > 1:
-            kind = np.result_type(kind, np.complex64).newbyteorder(order)
-        elif matrix.flags & _LOGICAL:
-            kind = np.dtype(bool)
-
-        def read(box: Box) -> NDArray[Any]:
-            extents = [b.stop - b.start for b in box]
-            values = np.empty(math.prod(extents), kind)
-            if len(readers) > 1:
-                values.real, values.imag = (r.next(values.size) for r in readers)
-            else:
-                values[:] = readers[0].next(values.size)
-            return values.reshape(extents, order="F")
-
-        axes = tuple(reversed(range(len(matrix.shape))))
-        given, place = Description(matrix.shape, kind), readers[0].place
-        if len(parts) > 1 or place is None or kind != readers[0].dtype:
-            yield Source(given, read, sequential=axes)
-            return
-        with of_library(where, _TITLE):
-            elements = mapped(where, kind, matrix.shape, place, "F")
-        yield Source(given, partial(part_of, elements), mapped=True, sequential=axes)
-
-
-class _Numbers:
-    """Numbers of a matrix, one behind the other: the real parts, or the imaginary ones."""
-
-    def __init__(self, stream: IO[bytes], order: str, matrix: _Matrix, part: int) -> None:
-        _, self._data, _ = _begun(stream, order, matrix.start)
-        for j in range(part + 1):
-            kind, nbytes, small = _tag(self._data, order)
-            if kind not in _STORED or nbytes < math.prod(matrix.shape) * int(_STORED[kind][1]):
-                raise FormatError(f"the matrix {matrix.name!r} has fewer elements than its shape")
-            if j < part and small is None:
-                self._data.skip(nbytes + -nbytes % 8)
-        self.dtype, self._small = np.dtype(order + _STORED[kind]), small
-        is_open = small is None and not matrix.is_compressed
-        #: First byte in the file; None: they do not lie there as they are.
-        self.place = stream.tell() if is_open else None
-
-    def next(self, n: int) -> NDArray[Any]:
-        """Return the next n numbers, in the type in which they are stored."""
-        nbytes = n * self.dtype.itemsize
-        if self._small is not None:
-            data, self._small = self._small[:nbytes], self._small[nbytes:]
-        else:
-            data = self._data.read(nbytes)
-        return np.frombuffer(data, self.dtype, n)
+    """Give a matrix of a file of version 5, which SciPy has read."""
+    io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
+    with of_library(where, _TITLE):
+        there = _variables(where)
+        name = _chosen(where, name, [each for each, _ in there])
+        said = next(said for each, said in there if each == name)
+        if said not in _DTYPES:
+            raise _no_numbers(name, _OTHERS.get(said, "something unknown"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a matrix that is damaged is a text then
+            values = io.loadmat(where, appendmat=False, variable_names=[name])[name]
+        if hasattr(values, "tocsc"):  # a logical one
+            raise _no_numbers(name, _OTHERS["sparse"])
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "biufc":
+            raise FormatError(f"the matrix {name!r} is damaged: {values}")
+        kind = _DTYPES[said] if mat_dtype or said == "logical" else values.dtype
+        if values.dtype.kind == "c":
+            kind = np.result_type(kind, np.complex64)
+        values = values.astype(kind, copy=False)
+    axes = tuple(reversed(range(values.ndim)))
+    given = Description(values.shape, values.dtype)
+    yield Source(given, partial(part_of, values), mapped=True, sequential=axes)
 
 
 def _no_numbers(name: str, what: str) -> DTypeError:
@@ -418,55 +242,54 @@ def _no_numbers(name: str, what: str) -> DTypeError:
 def _sink_5(
     where: str, name: str, given: Description, kind: np.dtype[Any], overwrite: bool
 ) -> Iterator[Sink]:
-    """Add a matrix to a copy of a file of version 5."""
-    kept: list[tuple[int, int]] = []
-    order: Literal["<", ">"] = "<"
-    head = _HEAD.ljust(124) + struct.pack("<H", 0x0100) + b"IM"
-    if os.path.lexists(where):
-        with of_library(where, _TITLE), open(where, "rb") as stream:
-            order, there = _matrices(stream)
-        head = b""
-        kept = [(0, 128)] + [(m.start, m.stop) for m in there if m.name != name]
-        _refuse(where, name, [m.name for m in there], overwrite)
-    part = np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
-    stored = np.dtype("u1") if kind.kind == "b" else part.newbyteorder(order)
-    size = math.prod(given.shape)
-    nbytes = size * stored.itemsize
-    pad = -nbytes % 8
-    is_complex = kind.kind == "c"
-    flags = next(c for c, k in _CLASSES.items() if k == stored.str[1:])
-    flags |= (_COMPLEX if is_complex else 0) | (_LOGICAL if kind.kind == "b" else 0)
-    shape = _two(given.shape)
-    code = next(c for c, k in _STORED.items() if k == stored.str[1:])
-
-    def small(what: int, data: bytes) -> bytes:
-        return struct.pack(order + "II", what, len(data)) + data + b"\0" * (-len(data) % 8)
-
-    said = small(_UINT32, struct.pack(order + "II", flags, 0))
-    said += small(_INT32, np.array(shape, order + "i4").tobytes()) + small(_INT8, name.encode())
-    whole = len(said) + (8 + nbytes + pad) * (2 if is_complex else 1)
-    if whole > _MOST:
+    """Take a matrix, and let SciPy add it to a copy of a file of version 5."""
+    io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
+    if given.nbytes > _MOST:
         raise LimitError(
-            f"{whole} bytes are more than a file of version 5 holds in a variable; give "
+            f"{given.nbytes} bytes are more than a file of version 5 holds in a variable; give "
             "version='7.3'"
         )
-    tag = struct.pack(order + "II", code, nbytes)
-    head += struct.pack(order + "II", _MATRIX, whole) + said + tag
-    total = nbytes + (pad + 8 + nbytes if is_complex else 0)
-    with flat_file(where, _TITLE, bool(kept) or overwrite, total, head, b"\0" * pad, kept) as write:
-        imaginary = nbytes + pad + 8
-        if is_complex:
-            write(np.frombuffer(b"\0" * pad + tag, np.uint8), nbytes)
+    is_there = os.path.lexists(where)
+    kept: list[tuple[int, int]] = []
+    if is_there:
+        with of_library(where, _TITLE):
+            kept = _kept(where, name, overwrite)
+    values = np.empty(given.shape, kind, "F")
 
-        def put(box: Box, values: NDArray[Any], first: int) -> None:
-            flat = values.ravel(order="K")
-            if is_complex:
-                write(flat.imag.astype(stored), imaginary + first * stored.itemsize)
-                flat = flat.real
-            write(flat.astype(stored, copy=False), first * stored.itemsize)
+    def put(box: Box, part: NDArray[Any]) -> None:
+        values[box] = part
 
-        axes = tuple(reversed(range(given.ndim)))
-        yield Sink(put, sequential=axes, parallel=True, lost=given.said())
+    with beside(where, is_there or overwrite) as fresh:
+        yield Sink(put, parallel=True, lost=given.said())
+        with of_library(where, _TITLE), open(fresh, "r+b") as target:
+            for low, high in kept:
+                copy_range(where, target.fileno(), low, high)
+            target.seek(0, os.SEEK_END)
+            io.savemat(target, {name: values.reshape(_two(given.shape), order="F")})
+
+
+def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
+    """Return the bytes of a file but those of a variable, or refuse to add it."""
+    names = [each for each, _ in _variables(where)]
+    _refuse(where, name, names, overwrite)
+    with open(where, "rb") as stream:
+        order = {b"IM": "<", b"MI": ">"}[stream.read(_HEAD)[126:]]
+        if order != {"little": "<", "big": ">"}[sys.byteorder]:
+            raise FormatError(
+                "it has the byte order of another machine, which SciPy does not write: write into "
+                "another file"
+            )
+        parts, size = [(0, _HEAD)], os.fstat(stream.fileno()).st_size
+        while (place := parts[-1][1]) < size:
+            stream.seek(place)
+            _, nbytes = struct.unpack(f"{order}II", stream.read(8))
+            parts.append((place, place + 8 + nbytes))
+    if name in names and _WORKSPACE in names[names.index(name) :]:
+        raise FormatError(
+            f"objects of MATLAB behind {name!r} have places in the file, which would move: write "
+            "into another file"
+        )
+    return [part for part, each in zip(parts, [None, *names], strict=True) if each != name]
 
 
 # -- version 7.3 ---------------------------------------------------------------------------------
@@ -497,7 +320,7 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
             said = _said_class(dataset)
             if "MATLAB_sparse" in dataset.attrs and isinstance(dataset, h5py.Group):
                 raise _no_numbers(name, "a sparse matrix")
-            if not isinstance(dataset, h5py.Dataset) or said not in {*_NAMES.values(), "logical"}:
+            if not isinstance(dataset, h5py.Dataset) or said not in _DTYPES:
                 is_plain = not said and isinstance(dataset, h5py.Dataset)
                 words = f"of MATLAB's class {said!r}" if said else "a struct"
                 raise _no_numbers(name, "of no class of MATLAB's" if is_plain else words)
@@ -509,6 +332,10 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
             elif said == "logical":
                 kind = np.dtype(bool)
             is_empty = "MATLAB_empty" in dataset.attrs
+            if is_empty or (mat_dtype and kind.kind != "c"):
+                kind = _DTYPES[said]  # an empty one has its extents for elements
+            elif mat_dtype:
+                kind = np.result_type(_DTYPES[said], np.complex64)
             shape = tuple(map(int, dataset[()])) if is_empty else dataset.shape[::-1]
             chunks = None if dataset.chunks is None else dataset.chunks[::-1]
 
@@ -594,8 +421,7 @@ def _names(file: Any) -> list[str]:
             h5py: Any = require("h5py", "mat", f"{_TITLE}, version 7.3,")
             with h5py.File(where, "r") as there:
                 return _names_73(there)
-        with open(where, "rb") as stream:
-            return [m.name for m in _matrices(stream)[1]]
+        return [name for name, _ in _variables(where)]
 
 
 @contextlib.contextmanager

@@ -313,6 +313,8 @@ def test_a_closed_array_is_not_saved(peer, file):
 
 @pytest.mark.slow
 def test_memory_is_bounded(peer, file, tmp_path, freeing):
+    if not peer.streams:
+        pytest.skip("the library has whole arrays in memory")
     index = PEERS.index(peer)
     imports = ["peers", *filter(None, [peer.needs])]
     kind = next(k for k in peer.dtypes if np.dtype(k).str[1:] == "f4")

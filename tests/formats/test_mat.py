@@ -93,9 +93,104 @@ def test_a_big_endian_file(file):
     assert np.array_equal(sio.loadmat(file)["level"], x)
     a = xa.from_mat(file)
     assert np.array_equal(a[...], x) and a.dtype == ">i2"
-    xa.to_mat(a, file, "copy")
-    assert np.array_equal(sio.loadmat(file)["copy"], x)
-    assert np.array_equal(sio.loadmat(file)["level"], x)
+    before = file.read_bytes()
+    with pytest.raises(xa.FormatError, match="the byte order of another machine"):
+        xa.to_mat(a, file, "copy")
+    assert file.read_bytes() == before
+    xa.to_mat(a, file.with_name("new.mat"), "copy")
+    assert np.array_equal(sio.loadmat(file.with_name("new.mat"))["copy"], x)
+
+
+def matrix(name, values, name_type=1, dims_type=5, kind=9, flags=6):
+    """Return a variable of a file of version 5, byte by byte."""
+
+    def part(code, data):
+        return struct.pack("<II", code, len(data)) + data + b"\0" * (-len(data) % 8)
+
+    x = np.asarray(values)
+    said = part(6, struct.pack("<II", flags, 0)) + part(
+        dims_type, np.array(x.shape, "i4").tobytes()
+    )
+    return part(14, said + part(name_type, name) + part(kind, x.tobytes(order="F")))
+
+
+HEAD = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H", 0x0100) + b"IM"
+
+
+@pytest.mark.parametrize(("name_type", "dims_type"), [(1, 5), (16, 5), (1, 6), (16, 6)])
+def test_files_of_other_programs(file, name_type, dims_type):
+    """Names as UTF-8, and extents without a sign, as some write them."""
+    file.write_bytes(HEAD + matrix(b"x", [[1.5, 2.5]], name_type, dims_type))
+    assert xa.from_mat(file, "x")[...].tolist() == sio.loadmat(file)["x"].tolist() == [[1.5, 2.5]]
+    xa.to_mat(xa.from_array([1]), file, "y")
+    assert sorted(sio.loadmat(file)) == ["__globals__", "__header__", "__version__", "x", "y"]
+    assert xa.from_mat(file, "x")[...].tolist() == [[1.5, 2.5]]
+
+
+def test_objects_of_matlab_keep_their_places(file):
+    data = [
+        matrix(b"a", [[1.0]]),
+        matrix(b"b", [[2.0]]),
+        matrix(b"", np.uint8([[0, 1]]), 1, 5, 2, 9),
+    ]
+    file.write_bytes(HEAD + b"".join(data) + matrix(b"c", [[3.0]]))
+    with pytest.raises(xa.FormatError, match="objects of MATLAB behind 'b'"):
+        xa.to_mat(xa.from_array([[5.0]]), file, "b", overwrite=True)
+    xa.to_mat(xa.from_array([[5.0]]), file, "c", overwrite=True)
+    assert file.read_bytes()[: 128 + sum(map(len, data))] == HEAD + b"".join(data)
+    assert [xa.from_mat(file, name)[0, 0] for name in "abc"] == [1, 2, 5]
+
+
+def test_what_is_damaged_is_said(file):
+    good = HEAD + matrix(b"x", [[1.5, 2.5]])
+    for bad in (good[:-9], good[:150], good[:100], good[:126] + b"XX" + good[128:]):
+        file.write_bytes(bad)
+        with pytest.raises(xa.FormatError):
+            xa.from_mat(file, "x")
+        before = file.read_bytes()
+        with pytest.raises(xa.ExtArrayError):
+            xa.to_mat(xa.from_array([1]), file, "x")
+        assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", ["5", "7.3"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "?"])
+def test_an_empty_matrix_keeps_its_type(file, version, dtype):
+    if version == "7.3":
+        pytest.importorskip("h5py")
+    xa.to_mat(xa.zeros((0, 3), dtype), file, "x", version=version)
+    a = xa.from_mat(file, "x")
+    assert a.dtype == dtype and a.shape == (0, 3)
+
+
+def test_types_of_matlab_in_version_7_3(file):
+    h5py = pytest.importorskip("h5py")
+    pair = np.zeros((1, 2), [("real", "i2"), ("imag", "i2")])
+    pair["real"], pair["imag"] = [[1, 2]], [[3, 4]]
+    with h5py.File(file, "w", userblock_size=512) as f:
+        for name, values in (("x", np.array([[1, 2]], "i2")), ("z", pair)):
+            f[name] = values
+            f[name].attrs["MATLAB_class"] = np.bytes_("double")
+    assert xa.from_mat(file, "x").dtype == "i2"
+    for name, dtype, wanted in (("x", "f8", [[1], [2]]), ("z", "c16", [[1 + 3j], [2 + 4j]])):
+        a = xa.from_mat(file, name, mat_dtype=True)
+        assert a.dtype == dtype and a[...].tolist() == wanted
+
+
+def test_complex_numbers_keep_their_imaginary_parts_in_any_type(file):
+    """SciPy drops these with its own ``mat_dtype=True``."""
+    sio.savemat(file, {"z": np.array([[1 + 2j]], "c8")})
+    for option in (False, True):
+        a = xa.from_mat(file, mat_dtype=option)
+        assert a.dtype == "c8" and a[0, 0] == 1 + 2j
+
+
+def test_a_logical_sparse_matrix_is_refused(file):
+    import scipy.sparse
+
+    sio.savemat(file, {"s": scipy.sparse.eye_array(3, dtype=bool).tocsc()})
+    with pytest.raises(xa.DTypeError, match="'s' is a sparse matrix"):
+        xa.from_mat(file)
 
 
 def test_whole_numbers_are_stored_as_integers(file):

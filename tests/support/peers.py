@@ -49,7 +49,9 @@ class Peer:
     needs : str
         The module of the library; empty: NumPy.
     is_tough : bool
-        Whether the library survives files with damaged headers: netCDF's does not.
+        Whether the library survives files with damaged headers: netCDF's and SciPy's do not.
+    streams : bool
+        Whether the library takes pieces: SciPy has a whole matrix in memory.
     signed_zeros : bool
         Whether zeros keep their signs: GDAL takes a block of zeros, of either sign, for one
         that was never written.
@@ -67,6 +69,7 @@ class Peer:
     keeps: frozenset[str] = frozenset()
     needs: str = ""
     is_tough: bool = True
+    streams: bool = True
     signed_zeros: bool = True
 
     @property
@@ -457,6 +460,8 @@ PEERS = [
             ["i4", "u1", "f4", "f8", "i2", "u2", "u4", "i8", "u8", "i1", "c8", "c16", "?"],
             ranks=(2, 3, 4),
             needs="scipy",
+            is_tough=False,
+            streams=False,
         )
         for is_compressed in (False, True)
     ),
