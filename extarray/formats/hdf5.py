@@ -31,11 +31,13 @@ from extarray.formats.files import (
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
     ENUM,
+    NO_VARIABLE,
     chunk_writer,
     copy_attrs,
     encoded,
     fill_value,
     fixed_text,
+    holders,
     in_place,
     labels,
     plain_dtype,
@@ -43,6 +45,7 @@ from extarray.formats.hdf5_parts import (
     read_attrs,
     read_axes,
     restored,
+    scales_of,
     stored_as,
     takes_chunks,
     text_dtype,
@@ -478,7 +481,14 @@ def _scales_of(
 
 
 @contextlib.contextmanager
-def _edit(file: Any, name: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[Edit]:
+def _edit(
+    file: Any,
+    name: Any,
+    old: tuple[int, ...],
+    new: tuple[int, ...],
+    moved: tuple[int, ...],
+    replace: bool,
+) -> Iterator[Edit]:
     """Open a dataset for change: it is resized, or made anew where it may not be."""
     with opened(file, "r+") as group:
         dataset = find(group, name, file)
@@ -488,6 +498,7 @@ def _edit(file: Any, name: Any, old: tuple[int, ...], new: tuple[int, ...]) -> I
             )
         check_shape_is(tuple(dataset.shape[: len(old)]), old)
         most = dataset.maxshape
+        said: list[str] = []
         with contextlib.ExitStack() as stack:
             target = dataset
             if tuple(dataset.shape) != new:
@@ -496,18 +507,53 @@ def _edit(file: Any, name: Any, old: tuple[int, ...], new: tuple[int, ...]) -> I
                 ):
                     with of_library(file, _TITLE):
                         dataset.resize(new)
+                    said.append(f"resized {dataset.name!r} from {old} to {new}")
                 else:
+                    said.append(_remake(dataset, new, replace))
                     target = stack.enter_context(made_like(dataset, new))
             yield Edit(
                 lambda box, values: target.__setitem__(box, encoded(values)),
                 partial(put_attrs, target),
                 is_fresh=target is not dataset,
                 file=target if target is not dataset and file is dataset else None,
+                said=said,
+                lost=_labels_that_stay(dataset, moved),
             )
             with of_library(file, _TITLE):
                 if target is not dataset:
                     take_place(target, dataset)
                 target.file.flush()
+
+
+def _remake(dataset: Any, new: tuple[int, ...], replace: bool) -> str:
+    """Return, in words, that a dataset is made anew, and what it leaves behind; or refuse to."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    where, name = dataset.file.filename, dataset.name
+    with of_library(where, _TITLE):
+        found = holders(h5py, dataset)
+    text = f"made {name!r} anew to grow from {dataset.shape} to {new}"
+    if not found:
+        return text
+    kept = "; ".join(found)
+    if not replace:
+        raise ArgumentError(
+            f"the dataset {name!r} of {where!r} has a fixed size, and another that takes its name "
+            f"would leave this one to {kept}: write_back(replace=True) does so, extarray.to_hdf5 "
+            "writes the array under another name"
+        )
+    return f"{text}; the one before stays with {kept}"
+
+
+def _labels_that_stay(dataset: Any, moved: tuple[int, ...]) -> list[str]:
+    """Return, in words, which scales label other elements where the first one has moved."""
+    return [
+        f"the labels of axis {j} beside their elements: the scale {scale.name!r} begins with the "
+        f"first one, which has moved by {n}"
+        for j, n in enumerate(moved)
+        if n
+        for scale in scales_of(dataset.dims[j])
+        if NO_VARIABLE not in str(scale.attrs.get("NAME", ""))
+    ]
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate
 from extarray.formats.files import Pieces, mapped, part_of
-from extarray.formats.transfer import Source
+from extarray.formats.transfer import Source, runs
 from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ __all__ = [
     "DTYPE_NOTE",
     "ENUM",
     "INTERNAL",
+    "NO_VARIABLE",
     "Stored",
     "chunk_writer",
     "copy_attrs",
     "encoded",
     "fill_value",
     "fixed_text",
+    "holders",
     "in_place",
     "labels",
     "plain_dtype",
@@ -45,6 +47,7 @@ __all__ = [
     "read_attrs",
     "read_axes",
     "restored",
+    "scales_of",
     "stored_as",
     "takes_chunks",
     "text_dtype",
@@ -59,7 +62,7 @@ ENUM = "enum"
 #: Chunks of so many bytes are mapped, or written by themselves: a call costs little beside them.
 _LEAST_MAPPED = 1 << 18
 #: What netCDF says of a dimension that has no coordinate.
-_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 #: Attributes by which HDF5 and netCDF keep names of axes: what they say is in `dims` and `coords`.
 #: Scales have ``CLASS`` and ``NAME`` as well, which others, such as images, use for themselves.
 INTERNAL = frozenset(
@@ -324,7 +327,7 @@ def read_axes(h5py: Any, dataset: Any, given: Description, lost: list[str]) -> N
     else:
         scales = []
         for j in range(dataset.ndim):
-            found = _scales(dataset.dims[j])
+            found = scales_of(dataset.dims[j])
             label = dataset.dims[j].label
             own = label or (found[0].name or "").rpartition("/")[2] if found or label else ""
             named = named or bool(own)
@@ -341,7 +344,7 @@ def read_axes(h5py: Any, dataset: Any, given: Description, lost: list[str]) -> N
     given.dims, given.coords = tuple(dims), coords
 
 
-def _scales(axis: Any) -> list[Any]:
+def scales_of(axis: Any) -> list[Any]:
     """Return the scales of an axis; none where they are damaged."""
     try:
         return list(axis.values())
@@ -353,7 +356,7 @@ def _read_scale(
     h5py: Any, scale: Any, dim: str, extent: int, coords: dict[str, Coordinate], lost: list[str]
 ) -> None:
     """Take a coordinate from a scale of an axis."""
-    if _NO_VARIABLE in str(scale.attrs.get("NAME", "")):
+    if NO_VARIABLE in str(scale.attrs.get("NAME", "")):
         return
     name = (scale.name or dim).rpartition("/")[2]
     string = h5py.check_string_dtype(scale.dtype)
@@ -397,6 +400,66 @@ def copy_attrs(h5py: Any, old: Any, new: Any) -> None:
         values = np.empty(source.shape, source.dtype)
         source.read(values)
         target.write(values)
+
+
+def holders(h5py: Any, dataset: Any) -> list[str]:
+    """Return, in words, what keeps a dataset, or its elements, where another takes its name.
+
+    The whole file is searched for references: HDF5 does not tell who has one.
+    """
+    found: list[str] = []
+    if dataset.is_virtual:
+        found.append("the datasets of which it is a view (it is virtual)")
+    found.extend(
+        f"the file {name!r}, which has its elements" for name, _, _ in dataset.external or ()
+    )
+    seen = set()
+
+    def has_references(kind: Any) -> bool:
+        return bool(kind.detect_class(h5py.h5t.REFERENCE))
+
+    def visit(name: str, item: Any) -> None:
+        if item.id in seen:
+            return
+        seen.add(item.id)
+        for key in item.attrs:
+            if key == "REFERENCE_LIST":  # of a scale: the new dataset is attached instead
+                continue
+            is_reference = has_references(h5py.h5a.open(item.id, key.encode()).get_type())
+            if is_reference and _refers(h5py, item.attrs[key], dataset):
+                found.append(f"the attribute {key!r} of {name!r}")
+        if (
+            isinstance(item, h5py.Dataset)
+            and item.shape is not None
+            and has_references(item.id.get_type())
+        ):
+            boxes = runs(item.shape, item.dtype.itemsize, 1 << 20)
+            if any(_refers(h5py, item[box], dataset) for box in boxes):
+                found.append(f"the references in the dataset {name!r}")
+        if isinstance(item, h5py.Group):
+            for key in item:
+                if isinstance(item.get(key, getlink=True), h5py.HardLink):
+                    inner = f"{name.rstrip('/')}/{key}"
+                    if item[key] == dataset and inner != dataset.name:
+                        found.append(f"the hard link {inner!r}")
+                    visit(inner, item[key])
+
+    visit("/", dataset.file["/"])
+    return found
+
+
+def _refers(h5py: Any, values: Any, dataset: Any) -> bool:
+    """Tell whether there is a reference to a dataset among some values, records and sequences."""
+    if isinstance(values, h5py.Reference):
+        with contextlib.suppress(ValueError, RuntimeError, KeyError):  # to what is gone
+            return bool(values) and dataset.file[values] == dataset
+        return False
+    kind = getattr(values, "dtype", None)
+    if kind is not None and kind.names:
+        return any(_refers(h5py, values[name], dataset) for name in kind.names)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+        return any(_refers(h5py, value, dataset) for value in values.flat)
+    return False
 
 
 def encoded(values: NDArray[Any]) -> NDArray[Any]:

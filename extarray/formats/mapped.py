@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.common.arguments import check_progress
+from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
@@ -74,15 +74,40 @@ class MappedArray(ExtArray):
     def dataset(self) -> Any:
         """The dataset, or the file, that the array is bound to, as it was given.
 
-        Where a dataset was made anew to grow, that one.
+        Where a dataset, or the file of a variable, was made anew to grow, that one.
         """
         return self._binding.file
 
-    def write_back(self, *, progress: Reported = True) -> int:
+    @property
+    def report(self) -> tuple[str, ...]:
+        """Changes of the last `write_back` beside elements and attributes, in words.
+
+        Each entry is a change of the file: a dataset that was resized or made anew, a dimension of
+        netCDF that grew, and what else has it.
+
+        Examples
+        --------
+        >>> import os, tempfile, h5py, extarray as xa
+        >>> f = h5py.File(os.path.join(tempfile.mkdtemp(), "scene.h5"), "w")
+        >>> f["level"] = [1, 2]
+        >>> m = xa.map_hdf5(f, "level")
+        >>> m.append([3])
+        >>> _ = m.write_back()
+        >>> m.report
+        ("made '/level' anew to grow from (2,) to (3,)",)
+        """
+        return self._binding.report
+
+    def write_back(self, *, replace: bool = False, progress: Reported = True) -> int:
         """Write what has changed back into the dataset.
 
         Parameters
         ----------
+        replace : bool
+            Where the dataset has to be made anew, do so even if the old one stays with others, as
+            it was: hard links to it, object and region references, the files of a virtual or
+            external dataset; and close the netCDF file that was given open (`dataset` has it open
+            again).  False: refuse, and say with what.
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
@@ -95,7 +120,8 @@ class MappedArray(ExtArray):
         Raises
         ------
         ArgumentError
-            A ValueError: the dataset has changed its shape or dtype since, or cannot grow.
+            A ValueError: the dataset has changed its shape or dtype since, or cannot grow; or it
+            would have to be made anew, and something keeps the old one.
         VariableError
             A KeyError: the dataset is gone.
         StorageError, FormatError, ClosedError
@@ -106,8 +132,13 @@ class MappedArray(ExtArray):
         differ.  If the array has moved at the start of an axis, all parts are.
 
         A dataset of HDF5 is resized where its ``maxshape`` allows that; else it is made anew
-        in the file, with its filters and attributes, and takes its name when it is complete.
-        A variable of netCDF grows along unlimited dimensions.
+        in the file, with its filters and attributes, and takes its name when it is complete.  To
+        find references to it the whole file is searched.
+
+        A variable of netCDF grows along unlimited dimensions in its file.  If another dimension
+        grows, or one that other variables have grows at its start, the file is made anew with all
+        that is in it, and takes its name when it is complete.  Variables that have the dimension
+        have their fill values in the new places.
 
         Examples
         --------
@@ -125,7 +156,8 @@ class MappedArray(ExtArray):
         """
         if self.closed:
             raise ClosedError("the mapped array is closed; map the dataset again")
-        return self._binding.write_back(self, check_progress(progress))
+        check_flag(replace, "replace")
+        return self._binding.write_back(self, replace, check_progress(progress))
 
 
 @from_template("h5py")
@@ -198,9 +230,9 @@ def map_netcdf(
 
     Notes
     -----
-    Only along an unlimited dimension is a longer array written back: other dimensions have their
-    length for all time, and belong to other variables as well.  `to_netcdf` writes into another
-    file.
+    Where a dimension that is not unlimited has grown, `write_back` makes the file anew, which takes
+    the time of a copy, and room for one: let dimensions that grow often be unlimited
+    (``to_netcdf(..., unlimited="time")``).
 
     Examples
     --------
@@ -263,6 +295,7 @@ class _Binding:
         self.form, self.edit = form, form.edit
         self.file = os.path.abspath(os.fsdecode(file)) if is_path else file
         self.name = name
+        self.report: tuple[str, ...] = ()
 
     def guard(self) -> AbstractContextManager[None]:
         """Return the context of a call of the library."""
@@ -295,19 +328,20 @@ class _Binding:
                 slice(a, min(a + p, n)) for a, p, n in zip(place, self.part, shape, strict=True)
             )
 
-    def write_back(self, m: MappedArray, progress: Reported) -> int:
+    def write_back(self, m: MappedArray, replace: bool, progress: Reported) -> int:
         """Write what has changed."""
         held = hold(m, verified=True)
-        moved = m.origin != self.origin
+        moved = tuple(n - o for n, o in zip(m.origin, self.origin, strict=True))
         written, hashes = 0, {}
         lost: list[str] = []
-        with self.edit(self.file, self.name, self.shape, held.shape) as edit:
+        shapes = self.shape, held.shape
+        with self.edit(self.file, self.name, *shapes, moved, replace) as edit:
             with Progress(max(1, held.nbytes), f"to {self.form.title}", progress) as line:
                 for box in self._parts(held.shape):
                     values = held.read((*box, ...))
                     start = tuple(b.start for b in box)
                     hashes[start] = _hash(values)
-                    if moved or edit.is_fresh or self._hashes.get(start) != hashes[start]:
+                    if any(moved) or edit.is_fresh or self._hashes.get(start) != hashes[start]:
                         with self.guard():
                             edit.write(box, values)
                         written += values.nbytes
@@ -317,12 +351,14 @@ class _Binding:
             new = {k: values[k] for k, form in attrs.items() if self.attrs.get(k) != form}
             with self.guard():
                 edit.put_attrs(new, [k for k in self.attrs if k not in attrs], lost)
+        self.report = tuple(edit.said)
         if edit.file is not None:
             self.file = edit.file
+        self.shape, self.origin, self.attrs, self._hashes = held.shape, m.origin, attrs, hashes
+        lost = [*edit.lost, *lost]
         if lost:
             text = f"to {self.form.title}: the file does not have {'; '.join(lost)}"
             warn(text, LossyWarning)
-        self.shape, self.origin, self.attrs, self._hashes = held.shape, m.origin, attrs, hashes
         return written
 
 

@@ -45,14 +45,19 @@ from extarray.formats.hdf5_parts import (
     text_dtype,
 )
 from extarray.formats.netcdf_parts import (
+    Dim,
+    Growth,
     as_it_is,
     attrs_that_fit,
+    copy_group,
     dimension,
     fill_for,
     fill_value,
+    having,
     labels_beside,
     make,
     make_dims,
+    path_of,
     read_attrs,
     read_coords,
     restored,
@@ -563,23 +568,90 @@ def _variable_sink(
 
 
 @contextlib.contextmanager
-def _edit(file: Any, name: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[Edit]:
-    """Open a variable for change: it grows along unlimited dimensions."""
+def _edit(
+    file: Any,
+    name: Any,
+    old: tuple[int, ...],
+    new: tuple[int, ...],
+    moved: tuple[int, ...],
+    replace: bool,
+) -> Iterator[Edit]:
+    """Open a variable for change: it grows along unlimited dimensions; else its file is made anew.
+
+    That is so, too, where the first element has moved along a dimension that others have.
+    """
     with opened(file, "r+") as dataset:
         variable = find(dataset, name, file)
         with as_it_is(variable):
             check_shape_is(tuple(variable.shape[: len(old)]), old)
-            for n, extent, dim in zip(new, variable.shape, variable.dimensions, strict=False):
-                there = dimension(variable.group(), dim)
-                if n < extent or (n > extent and not there.isunlimited()):
-                    problem = "is limited" if n > extent else "does not get shorter"
-                    raise ArgumentError(
-                        f"the dimension {dim!r} of {extent} elements {problem}, the array has {n}: "
-                        "extarray.to_netcdf writes it into another file"
-                    )
-            yield Edit(partial(_put_elements, variable), partial(_put_attrs, variable))
+            growth = _growth(variable, new, moved)
+            if any(each.needs_file for each in growth.values()):
+                with _remade(file, variable, growth, replace) as edit:
+                    yield edit
+                return
+            said = [each.said(dim) for (_, dim), each in growth.items()]
+            yield Edit(partial(_put_elements, variable), partial(_put_attrs, variable), said=said)
         with of_library(file, _TITLE):
             _root_of(variable).sync()
+
+
+def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict[Dim, Growth]:
+    """Return how the dimensions of a variable change, or refuse the change."""
+    found: dict[Dim, Growth] = {}
+    changed: set[Dim] = set()
+    for dim, n, extent, move in zip(variable.dimensions, new, variable.shape, moved, strict=False):
+        there = dimension(variable.group(), dim)
+        key = (there.group().path, dim)
+        sharing = [name for name in having(_root_of(variable), key) if name != path_of(variable)]
+        needs_file = bool(n > extent and not there.isunlimited()) or bool(move and sharing)
+        growth = Growth(n, move, sharing, needs_file)
+        problem = ""
+        if n < extent:
+            problem = f"does not get shorter, to {n}"
+        elif move < 0 and sharing:
+            problem = (
+                f"is that of {', '.join(map(repr, sharing))} too, and was cut off at its start"
+            )
+        elif found.setdefault(key, growth) != growth:
+            problem = "stands for two axes of the variable, which have grown apart"
+        if problem:
+            raise ArgumentError(
+                f"the dimension {dim!r} of {extent} elements {problem}: extarray.to_netcdf writes "
+                "the array into another file"
+            )
+        if n != extent or move:
+            changed.add(key)
+    return {key: growth for key, growth in found.items() if key in changed}
+
+
+@contextlib.contextmanager
+def _remade(file: Any, variable: Any, growth: dict[Dim, Growth], replace: bool) -> Iterator[Edit]:
+    """Open a variable in a file that is made anew with other dimensions, and takes its name."""
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+    root, where = _root_of(variable), _root_of(variable).filepath()
+    is_open = isinstance(file, (nc.Dataset, nc.Variable))
+    said = [f"made the file {where!r} anew", *(each.said(dim) for (_, dim), each in growth.items())]
+    if is_open and not (replace and os.path.isfile(where)):
+        dims = ", ".join(repr(dim) for _, dim in growth)
+        raise ArgumentError(
+            f"the file {where!r} must be made anew for its dimensions {dims} to grow, and is open: "
+            "map it by its name, or let write_back(replace=True) close it and open the new one"
+        )
+    with beside(where, True) as fresh, opened(fresh, "w", format=root.data_model) as target:
+        with of_library(where, _TITLE):
+            copy_group(root, target, growth, path_of(variable))
+        made = find(target, path_of(variable), where)
+        edit = Edit(partial(_put_elements, made), partial(_put_attrs, made), True, said=said)
+        with as_it_is(made):
+            yield edit
+    if is_open:
+        with of_library(where, _TITLE):
+            root.close()
+            found = nc.Dataset(where, "r+")
+        if isinstance(file, nc.Variable):
+            edit.file = find(found, path_of(variable), where)
+        else:
+            edit.file = found if file.path == "/" else found[file.path]
 
 
 def _root_of(variable: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them."""
+"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
+
+More than 600 lines, as a file that is made anew has all of these parts.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError
+from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.format.labels import axis_names
 from extarray.formats.description import Coordinate, Description
 from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM
+from extarray.formats.transfer import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,15 +26,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "Dim",
+    "Growth",
     "Stored",
     "as_it_is",
     "attrs_that_fit",
+    "copy_group",
     "dimension",
     "fill_for",
     "fill_value",
+    "having",
     "labels_beside",
     "make",
     "make_dims",
+    "path_of",
     "read_attrs",
     "read_coords",
     "restored",
@@ -595,3 +606,179 @@ def _has(variable: Any, values: NDArray[Any], stored: Any) -> bool:
         found = np.asarray(variable[...])
     wanted = values if stored.encode is None else stored.encode(values)
     return np.array_equal(found, wanted)
+
+
+# -- files that are made anew, with other dimensions -----------------------------------------------
+
+#: The path of a group, and the name of a dimension in it.
+Dim = tuple[str, str]
+
+
+class Growth(NamedTuple):
+    """Growth of a dimension.
+
+    Attributes
+    ----------
+    extent : int
+        That it gets.
+    moved : int
+        Places by which all elements move on, as there are new ones before them.
+    sharing : list of str
+        Paths of the variables that have the dimension beside the one that grows.
+    needs_file : bool
+        Whether it takes a new file: no call of netCDF makes it.
+    """
+
+    extent: int
+    moved: int
+    sharing: list[str]
+    needs_file: bool
+
+    def said(self, dim: str) -> str:
+        """Return the growth in words."""
+        text = f"the dimension {dim!r} has {self.extent} elements"
+        if self.moved:
+            text += f", {self.moved} of them before the first that it had"
+        if self.sharing:
+            names = ", ".join(map(repr, self.sharing))
+            text += f"; in the new ones {names} have their fill values"
+        return text
+
+
+def path_of(variable: Any) -> str:
+    """Return the name of a variable with its groups."""
+    return f"{variable.group().path}/{variable.name}".lstrip("/")
+
+
+def having(group: Any, dim: Dim) -> list[str]:
+    """Return the paths of the variables in a group, and in those in it, that have a dimension."""
+    found = [
+        path_of(variable)
+        for variable in group.variables.values()
+        if dim[1] in variable.dimensions and dimension(group, dim[1]).group().path == dim[0]
+    ]
+    return found + [name for inner in group.groups.values() for name in having(inner, dim)]
+
+
+def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str) -> None:
+    """Copy all that is in a group into an empty one of another file, where dimensions have grown.
+
+    Parameters
+    ----------
+    old, new : netCDF4.Dataset or netCDF4.Group
+    growth : mapping
+    without : str
+        Path of the variable that gets no elements.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: there is something of which netCDF4 makes no equal.
+    """
+    for name, dim in old.dimensions.items():
+        grown = growth.get((old.path, name))
+        extent = len(dim) if grown is None else grown.extent
+        new.createDimension(name, None if dim.isunlimited() else extent)
+    for name, kind in old.cmptypes.items():
+        new.createCompoundType(kind.dtype, name)
+    for name, kind in old.vltypes.items():
+        new.createVLType(kind.dtype, name)
+    for name, kind in old.enumtypes.items():
+        new.createEnumType(kind.dtype, name, kind.enum_dict)
+    _copy_all_attrs(old, new)
+    for variable in old.variables.values():
+        with as_it_is(variable):
+            made = _made_like(variable, new)
+            _copy_all_attrs(variable, made)
+            if path_of(variable) != without:
+                found = [dimension(old, d) for d in variable.dimensions]
+                keys = [(dim.group().path, dim.name) for dim in found]
+                moved = [growth[key].moved if key in growth else 0 for key in keys]
+                _copy_elements(variable, made, moved)
+    for name, inner in old.groups.items():
+        copy_group(inner, new.createGroup(name), growth, without)
+
+
+def _copy_all_attrs(old: Any, new: Any) -> None:
+    """Copy attributes, but for the fill value, which a variable has already."""
+    lost: list[str] = []
+    attrs = read_attrs(old, lost)
+    if lost:
+        raise ArgumentError(f"the file cannot be made anew: {old.name!r} has the {lost[0]}")
+    attrs.pop("_FillValue", None)
+    new.setncatts(attrs)
+
+
+def _made_like(variable: Any, group: Any) -> Any:
+    """Make a variable in a group of another file, with the dimensions that this has."""
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+    kind: Any = str if variable.dtype is str else variable.datatype
+    fill: Any = None
+    for table, own in (
+        ("cmptypes", nc.CompoundType),
+        ("vltypes", nc.VLType),
+        ("enumtypes", nc.EnumType),
+    ):
+        if isinstance(kind, own):
+            kind = _seen_by(group, table, kind.name)
+    if "_FillValue" in variable.ncattrs():
+        fill = variable.getncattr("_FillValue")
+    elif isinstance(kind, np.dtype) and variable.get_fill_value() is None:
+        fill = False
+    settings: dict[str, Any] = {}
+    if group.data_model.startswith("NETCDF4"):
+        if variable.quantization() is not None:
+            raise ArgumentError(
+                f"the file cannot be made anew: the variable {variable.name!r} is quantized"
+            )
+        if isinstance(kind, np.dtype):
+            settings["endian"] = variable.endian()
+        extents = [dimension(group, d) for d in variable.dimensions]
+        pieces = variable.chunking()
+        if isinstance(pieces, list):
+            settings["chunksizes"] = [
+                c if d.isunlimited() else max(1, min(c, len(d)))
+                for c, d in zip(pieces, extents, strict=True)
+            ]
+        elif variable.dimensions:
+            settings["contiguous"] = True
+        settings |= _filters(variable.filters() or {})
+    made = group.createVariable(
+        variable.name, kind, variable.dimensions, fill_value=fill, **settings
+    )
+    made.set_auto_maskandscale(False)
+    made.set_auto_chartostring(False)
+    _without_cache(made)
+    return made
+
+
+def _seen_by(group: Any, table: str, name: str) -> Any:
+    """Return a type of its own that a group sees."""
+    while name not in getattr(group, table):
+        group = group.parent
+    return getattr(group, table)[name]
+
+
+def _filters(said: dict[str, Any]) -> dict[str, Any]:
+    """Return what `createVariable` takes, of what `filters` gives."""
+    settings = {name: said[name] for name in ("shuffle", "fletcher32") if said.get(name)}
+    for name in ("zlib", "zstd", "bzip2"):
+        if said.get(name):
+            settings |= {"compression": name, "complevel": said["complevel"]}
+    if said.get("szip"):
+        szip = said["szip"]
+        settings |= {"compression": "szip", "szip_coding": szip["coding"]}
+        settings["szip_pixels_per_block"] = szip["pixels_per_block"]
+    if said.get("blosc"):
+        blosc = said["blosc"]
+        settings |= {"compression": blosc["compressor"], "complevel": said["complevel"]}
+        settings["blosc_shuffle"] = blosc["shuffle"]
+    return settings
+
+
+def _copy_elements(old: Any, new: Any, moved: Sequence[int]) -> None:
+    """Copy the elements of a variable, in bounded memory, to places that have moved on."""
+    itemsize = np.dtype("O" if old.dtype is str else old.dtype).itemsize
+    for box in runs(tuple(old.shape), max(itemsize, 1), max(1, config.max_memory // 4)):
+        place = tuple(slice(b.start + n, b.stop + n) for b, n in zip(box, moved, strict=True))
+        new[place or ...] = old[box or ...]

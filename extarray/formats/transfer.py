@@ -139,12 +139,18 @@ class Edit:
         Whether it was made anew, and has no elements yet.
     file : object, optional
         Where it will be found from now on; None: where it was.
+    said : list of str
+        What changes in the file beside its elements and attributes, in words.
+    lost : list of str
+        What of the array the file cannot hold, in words.
     """
 
     write: Callable[[Box, NDArray[Any]], object]
     put_attrs: Callable[[dict[str, Any], list[str], list[str]], object]
     is_fresh: bool = False
     file: Any = None
+    said: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
 
 # -- boxes --------------------------------------------------------------------------------------
@@ -547,9 +553,12 @@ class Format:
     names : callable, optional
         ``names(file)`` gives the names of the arrays in a file.
     edit : callable, optional
-        ``edit(file, name, old, new)`` gives a context manager, which has the `Edit` of the array of
-        that name, and refuses one that has not the shape `old`.  It has the shape `new` where the
-        block ends well, and is what it was where the block fails.  None: no such array can change.
+        ``edit(file, name, old, new, moved, replace)`` gives a context manager, which has the `Edit`
+        of the array of that name, and refuses one that has not the shape `old`.  It has the shape
+        `new` where the block ends well, and is what it was where the block fails.  `moved` are the
+        places by which the first element has moved on along each axis.  Only with `replace` is an
+        array made anew that something else in the file, or the user, would go on to have as it was.
+        None: no such array can change.
     load_group : callable, optional
         ``load_group(file, None, path=..., mask_and_scale=..., overwrite=..., **options)`` makes a
         group of all that is in a file, in the folder `path`.  None: the format has no groups.

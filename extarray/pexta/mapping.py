@@ -41,7 +41,7 @@ def hdfmap(dathdl: Any) -> MappedArray:
     return extarray.map_hdf5(dathdl, progress=False)
 
 
-def hdfwrite(xta_hdf: MappedArray, dathdl: Any) -> Any:
+def hdfwrite(xta_hdf: MappedArray, dathdl: Any, replace: bool = False) -> Any:
     """Write a mapped array back into its dataset.
 
     Parameters
@@ -49,6 +49,9 @@ def hdfwrite(xta_hdf: MappedArray, dathdl: Any) -> Any:
     xta_hdf : MappedArray
     dathdl : h5py.Dataset
         That it was mapped from.
+    replace : bool
+        Make the dataset anew, if it cannot grow, even where hard links and references keep the old
+        one.
 
     Returns
     -------
@@ -58,7 +61,8 @@ def hdfwrite(xta_hdf: MappedArray, dathdl: Any) -> Any:
     Raises
     ------
     ArgumentError
-        A ValueError: another dataset; or it has changed its shape since.
+        A ValueError: another dataset; it has changed its shape since; or it must be made anew, and
+        something keeps the old one.
 
     Examples
     --------
@@ -74,7 +78,7 @@ def hdfwrite(xta_hdf: MappedArray, dathdl: Any) -> Any:
     dataset = _bound(xta_hdf)
     if dataset != dathdl:
         raise ArgumentError(f"the array was mapped from {dataset!r}, not from {dathdl!r}")
-    xta_hdf.write_back(progress=False)
+    xta_hdf.write_back(replace=replace, progress=False)
     return xta_hdf.dataset
 
 
@@ -105,7 +109,7 @@ def netcdfmap(data: Any, ncid: Any, varid: Any) -> MappedArray:
     >>> rain[:2] = [[1, 2], [3, 4]]
     >>> xta_ncdf = pexta.netcdfmap(None, d, 0)
     >>> xta_ncdf.append([[5, 6]])
-    >>> pexta.netcdfwrite(xta_ncdf, rain)
+    >>> rain = pexta.netcdfwrite(xta_ncdf, rain)
     >>> rain[2].tolist()
     [5, 6]
     """
@@ -115,7 +119,7 @@ def netcdfmap(data: Any, ncid: Any, varid: Any) -> MappedArray:
     return mapped
 
 
-def netcdfwrite(handle: MappedArray, varid: Any) -> None:
+def netcdfwrite(handle: MappedArray, varid: Any, replace: bool = False) -> Any:
     """Write a mapped array back into its variable.
 
     Parameters
@@ -123,11 +127,19 @@ def netcdfwrite(handle: MappedArray, varid: Any) -> None:
     handle : MappedArray
     varid : int, str or netCDF4.Variable
         Of the variable that it was mapped from.
+    replace : bool
+        Make the file anew where a dimension that is limited has grown: the dataset that is open is
+        closed, and another opened.
+
+    Returns
+    -------
+    netCDF4.Variable
+        The same, or that of the new file, whose dataset ``group()`` gives.
 
     Raises
     ------
     ArgumentError
-        A ValueError: another variable; or a dimension that is limited has grown.
+        A ValueError: another variable; or the file must be made anew, without `replace`.
 
     Examples
     --------
@@ -137,15 +149,19 @@ def netcdfwrite(handle: MappedArray, varid: Any) -> None:
     >>> _ = d.createDimension("x", 2)
     >>> d.createVariable("rain", "i4", ("x",))[:] = [1, 2]
     >>> xta_ncdf = pexta.netcdfmap([5, 6], d, "rain")
-    >>> pexta.netcdfwrite(xta_ncdf, "rain")
-    >>> d["rain"][:].tolist()
+    >>> pexta.netcdfwrite(xta_ncdf, "rain")[:].tolist()
     [5, 6]
+    >>> xta_ncdf.append([7])
+    >>> rain = pexta.netcdfwrite(xta_ncdf, "rain", replace=True)
+    >>> rain[:].tolist(), d.isopen()
+    ([5, 6, 7], False)
     """
     variable = _bound(handle)
     asked = _variable(variable.group(), varid)
     if (asked.group(), asked.name) != (variable.group(), variable.name):
         raise ArgumentError(f"the array was mapped from {variable.name!r}, not from {asked.name!r}")
-    handle.write_back(progress=False)
+    handle.write_back(replace=replace, progress=False)
+    return handle.dataset
 
 
 def _bound(array: Any) -> Any:

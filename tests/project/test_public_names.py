@@ -216,9 +216,9 @@ PEXTA = {
     "probe": "request",
     "flick": "",
     "hdfmap": "dathdl",
-    "hdfwrite": "xta_hdf dathdl",
+    "hdfwrite": "xta_hdf dathdl replace",
     "netcdfmap": "data ncid varid",
-    "netcdfwrite": "handle varid",
+    "netcdfwrite": "handle varid replace",
 }
 
 
