@@ -207,7 +207,7 @@ def _source_of(image: Any, where: str) -> Source:
     shape = tuple(image.shape)
     stored: np.dtype[Any] = np.dtype(_DTYPES[header["BITPIX"]])
     kind = _unsigned(stored, attrs)
-    blank = attrs.get("BLANK")
+    blank: Any = attrs.get("BLANK")
     is_blank = isinstance(blank, int) and as_element(blank, stored) is not None
     if kind is not None:
         for each in ("BZERO", "BSCALE"):  # what the dtype says

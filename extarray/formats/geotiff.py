@@ -122,7 +122,8 @@ def to_geotiff(
     Parameters
     ----------
     a : ExtArray or LazyView
-        Of 3 axes, which are bands, rows and columns; of 2: one band.
+        Of 3 axes, which are bands, rows and columns; of 2: one band.  Its fill value, or else its
+        attribute ``nodata``, is the file's ``nodata``.
     **options
         As for ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``, ``blockxsize``,
         ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may come to more than 4 GiB,

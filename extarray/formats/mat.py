@@ -81,7 +81,7 @@ _NAMES = {
 _DTYPES = {name: np.dtype(kind) for kind, name in _NAMES.items()} | {"logical": np.dtype(bool)}
 #: Bytes of a variable in a file of version 5 at most.
 _MOST = (1 << 32) - (1 << 12)
-#: Bytes before the first variable, and the name that SciPy gives to what MATLAB's objects need.
+#: Bytes before the first variable, and SciPy's name for the data of MATLAB's objects.
 _HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 

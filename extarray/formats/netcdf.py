@@ -582,14 +582,14 @@ def _edit(
     """
     with opened(file, "r+") as dataset:
         variable = find(dataset, name, file)
+        check_shape_is(tuple(variable.shape[: len(old)]), old)
+        growth = _growth(variable, new, moved)
+        if any(each.needs_file for each in growth.values()):
+            with _remade(file, variable, growth, replace) as edit:
+                yield edit
+            return
+        said = [each.said(dim) for (_, dim), each in growth.items()]
         with as_it_is(variable):
-            check_shape_is(tuple(variable.shape[: len(old)]), old)
-            growth = _growth(variable, new, moved)
-            if any(each.needs_file for each in growth.values()):
-                with _remade(file, variable, growth, replace) as edit:
-                    yield edit
-                return
-            said = [each.said(dim) for (_, dim), each in growth.items()]
             yield Edit(partial(_put_elements, variable), partial(_put_attrs, variable), said=said)
         with of_library(file, _TITLE):
             _root_of(variable).sync()
@@ -631,7 +631,9 @@ def _remade(file: Any, variable: Any, growth: dict[Dim, Growth], replace: bool) 
     root, where = _root_of(variable), _root_of(variable).filepath()
     is_open = isinstance(file, (nc.Dataset, nc.Variable))
     said = [f"made the file {where!r} anew", *(each.said(dim) for (_, dim), each in growth.items())]
-    if is_open and not (replace and os.path.isfile(where)):
+    if not os.path.isfile(where):
+        raise ArgumentError(f"{where!r} is no file that could be made anew: write it by to_netcdf")
+    if is_open and not replace:
         dims = ", ".join(repr(dim) for _, dim in growth)
         raise ArgumentError(
             f"the file {where!r} must be made anew for its dimensions {dims} to grow, and is open: "

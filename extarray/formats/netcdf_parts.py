@@ -18,7 +18,7 @@ from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.format.labels import axis_names
 from extarray.formats.description import Coordinate, Description
 from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM
-from extarray.formats.transfer import runs
+from extarray.formats.transfer import boxes_of, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -778,7 +778,12 @@ def _filters(said: dict[str, Any]) -> dict[str, Any]:
 
 def _copy_elements(old: Any, new: Any, moved: Sequence[int]) -> None:
     """Copy the elements of a variable, in bounded memory, to places that have moved on."""
+    shape, pieces, limit = tuple(old.shape), old.chunking(), max(1, config.max_memory // 4)
     itemsize = np.dtype("O" if old.dtype is str else old.dtype).itemsize
-    for box in runs(tuple(old.shape), max(itemsize, 1), max(1, config.max_memory // 4)):
+    if isinstance(pieces, list):  # a chunk that is read in parts is decompressed for each
+        boxes = boxes_of(shape, tuple(pieces), tuple(pieces), itemsize, limit)
+    else:
+        boxes = runs(shape, itemsize, limit)
+    for box in boxes:
         place = tuple(slice(b.start + n, b.stop + n) for b, n in zip(box, moved, strict=True))
         new[place or ...] = old[box or ...]

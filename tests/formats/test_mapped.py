@@ -360,7 +360,7 @@ def test_a_file_that_is_open_is_made_anew_if_asked(tmp_path, what):
     with nc.Dataset(file, "w") as d:
         g = d.createGroup("g")
         g.createDimension("x", 2)
-        g.createVariable("v", "i4", ("x",))[:] = [1, 2]
+        g.createVariable("v", "i4", ("x",), chunksizes=(1,))[:] = [1, 2]
     d = nc.Dataset(file, "r+")
     given = {"dataset": (d, "g/v"), "group": (d["g"], "v"), "variable": (d["g/v"],)}[what]
     m = xa.map_netcdf(*given)
@@ -409,6 +409,37 @@ def test_what_cannot_be_made_anew_is_left_alone(tmp_path):
         d.createVariable("rough", "f4", ("x",), significant_digits=3)[:] = 1.5
     refused("level", "'rough' is quantized", ("extend", 2, "end"))
     assert [p.name for p in tmp_path.iterdir()] == ["file.nc"]
+
+
+def test_a_dataset_in_memory_is_not_made_anew():
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset("nowhere.nc", "w", diskless=True) as d:
+        d.createDimension("x", 2)
+        d.createVariable("v", "i4", ("x",))[:] = [1, 2]
+        m = xa.map_netcdf(d, "v")
+        m.append([3])
+        with pytest.raises(xa.ArgumentError, match="is no file"):
+            m.write_back(replace=True)
+        assert d["v"][...].tolist() == [1, 2]
+
+
+def test_large_variables_are_copied_in_pieces(tmp_path):
+    nc = pytest.importorskip("netCDF4")
+    file = tmp_path / "file.nc"
+    x = np.random.default_rng(0).integers(0, 99, (70, 50))
+    with nc.Dataset(file, "w") as d:
+        for name, n in (("y", 70), ("x", 50), ("z", 2)):
+            d.createDimension(name, n)
+        d.createVariable("a", "i8", ("y", "x"), compression="zlib", chunksizes=(16, 16))[:] = x
+        d.createVariable("b", "i8", ("y", "x"))[:] = x
+        d.createVariable("v", "i4", ("x", "z"))[:] = 1
+    m = xa.map_netcdf(file, "v")
+    m.extend(0, 3, side="start")
+    with xa.config.set(max_memory=1 << 12):
+        m.write_back()
+    with nc.Dataset(file) as d:
+        for name in "ab":
+            assert np.array_equal(d[name][:, 3:], x) and d[name][:, :3].mask.all()
 
 
 def test_a_file_is_what_it_was_where_writing_fails(tmp_path, monkeypatch):
