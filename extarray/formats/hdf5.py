@@ -304,7 +304,7 @@ def source_of(dataset: Any, text: Any = None) -> Source:
         shape,
         kind,
         None if dataset.chunks is None else (*dataset.chunks, *inner),
-        fill_value(dataset, kind),
+        fill_value(dataset, kind, decode),
         attrs,
         packing=Packing.of_attrs(attrs, kind),
     )
@@ -420,7 +420,8 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
         settings.setdefault("chunks", tuple(own))
     if given.fills:
         fill = np.asarray(given.fill_value, given.dtype)
-        settings.setdefault("fillvalue", (stored.encode(fill) if stored.encode else fill)[()])
+        # As an array: a scalar has lost the tag by which h5py stores dates.
+        settings.setdefault("fillvalue", stored.encode(fill) if stored.encode else fill)
     try:
         with of_library(root.filename, _TITLE):
             try:

@@ -300,12 +300,23 @@ def _attr(h5py: Any, value: Any) -> Any:
     return value
 
 
-def fill_value(dataset: Any, kind: np.dtype[Any]) -> Any:
-    """Return the value of elements that were never written."""
+def fill_value(dataset: Any, kind: np.dtype[Any], decode: Any = None) -> Any:
+    """Return the value of elements that were never written.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+    kind : dtype
+        Of the array.
+    decode : callable, optional
+        From elements in the file to those of the array; None: they are the same.
+    """
     try:
         value = dataset.fillvalue
     except (RuntimeError, TypeError, ValueError):  # none was defined
         return 0
+    if decode is not None and dataset.dtype.kind != "O":
+        return decode(np.asarray([value], dataset.dtype))[0]
     if dataset.dtype.kind == "O" or kind.kind in "SUV" or kind.isbuiltin == 2:
         filled = np.asarray(value, dataset.dtype) if dataset.dtype.kind != "O" else None
         if filled is None or filled.dtype != kind:

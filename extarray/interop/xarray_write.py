@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from extarray.array.creation import create, filled, from_array
 from extarray.array.folders import open_group, replace_group
 from extarray.common.arguments import check_choice
@@ -94,10 +96,11 @@ class New(NamedTuple):
 
     @property
     def fill_value(self) -> Any:
-        """The value that growth leaves behind: it means "missing"."""
+        """The value that growth leaves behind: it means "missing", or is zero or an empty text."""
         dtype = self.variable.dtype
-        missing = self.variable.attrs.get("_FillValue", "NaT" if dtype.kind in "mM" else 0)
-        return of_dtype(missing, dtype, 0)
+        if "_FillValue" in self.variable.attrs:
+            return of_dtype(self.variable.attrs["_FillValue"], dtype, 0)
+        return np.array("NaT", dtype)[()] if dtype.kind in "mM" else 0
 
     def write(self, overwrite: bool) -> None:
         """Make the array."""
