@@ -353,12 +353,29 @@ def _sink(
         if _is_path(root) and _lies_open(zarr, array, given.dtype):
             yield _chunk_files(fresh, array, given, lost)
             return
+        chunks = tuple(array.shards or array.chunks)
         keeps = not _is_path(root)  # memory may keep what it is given
+        # zarr takes any NaN for the fill value NaN: which chunks are left out is decided here.
+        fill = _left_out(array, given.dtype)
+        target = array.with_config({"write_empty_chunks": True})
+
+        def put(box: Box, values: NDArray[Any]) -> None:
+            target[box or ...] = values.copy() if keeps else values
 
         def write(box: Box, values: NDArray[Any]) -> None:
-            array[box or ...] = values.copy() if keeps else values
+            parts = [tuple(slice(0, n) for n in values.shape)]
+            if fill is not None:
+                parts = list(tiles(values.shape, chunks, 1, limit=1, split=False))
+            kept = [p for p in parts if fill is None or not _is_all(values[(*p, ...)], fill)]
+            if len(kept) == len(parts):
+                put(box, values)
+                return
+            for part in kept:
+                pairs = zip(box, part, strict=True)
+                place = tuple(slice(b.start + p.start, b.start + p.stop) for b, p in pairs)
+                put(place, values[(*part, ...)])
 
-        yield Sink(write, chunks=tuple(array.shards or array.chunks), lost=lost)
+        yield Sink(write, chunks=chunks, lost=lost)
 
 
 def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
@@ -381,8 +398,9 @@ def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
 def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) -> Sink:
     """Return a sink that writes the files of whole chunks; zarr would copy each once more."""
     chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
-    fill = np.asarray(array.fill_value, given.dtype)
-    leaves_out = not array.config.write_empty_chunks
+    left_out = _left_out(array, given.dtype)
+    # Outside the bounds a chunk has anything.
+    fill = np.zeros((), given.dtype) if array.fill_value is None else array.fill_value
 
     def write(box: Box, values: NDArray[Any]) -> None:
         for inner in tiles(values.shape, chunks, 1, limit=1, split=False):
@@ -392,7 +410,7 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
                 whole[tuple(slice(0, n) for n in part.shape)] = part
                 part = whole
             part = np.ascontiguousarray(part)
-            if leaves_out and _is_all(part, fill):
+            if left_out is not None and _is_all(part, left_out):
                 continue
             places = zip(box, inner, chunks, strict=True)
             index = tuple((b.start + p.start) // c for b, p, c in places)
@@ -410,10 +428,24 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
     return Sink(write, chunks=chunks, single=is_large, parallel=True, lost=lost)
 
 
+def _left_out(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the element whose chunks need not be written; None: every chunk is written.
+
+    It is the fill value as the metadata say it: of all NaN, they have one.
+    """
+    if array.fill_value is None or array.config.write_empty_chunks:
+        return None
+    form = array.metadata.zarr_format
+    kind = array.metadata.dtype if form == 2 else array.metadata.data_type
+    said = kind.to_json_scalar(array.fill_value, zarr_format=form)
+    return np.asarray(kind.from_json_scalar(said, zarr_format=form), dtype)
+
+
 def _is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:
     """Tell whether all elements have the bytes of a value."""
     own = value.tobytes()
-    return elements.ravel()[:1].tobytes() == own and elements.tobytes() == own * elements.size
+    first = elements[(slice(0, 1),) * elements.ndim]
+    return first.tobytes() == own and elements.tobytes() == own * elements.size
 
 
 @contextlib.contextmanager

@@ -30,3 +30,61 @@ def test_a_fill_value_of_any_kind_goes_through_hdf5(file, dtype, fill, recwarn):
     expected = np.full(2, fill, dtype)
     assert np.array_equal(b[...].view(f"V{a.itemsize}"), expected.view(f"V{a.itemsize}"))
     assert not recwarn.list
+
+
+# -- bits of NaN, and chunks that a store leaves out ----------------------------------------------
+
+
+_STORES = {
+    "compressed": {},
+    "open": {"compressors": None},
+    "shards": {"chunks": (2,), "shards": (4,)},
+}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("settings", _STORES)
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [("f2", 0x7E01), ("<f4", 0x7F800001), (">f4", 0xFFC12345), ("f8", 0x7FF0000000000002)],
+)
+@pytest.mark.parametrize("fill", ["nan", "own", "zero"])
+def test_bits_of_nan_go_through_zarr(file, zarr_format, settings, kind, bits, fill):
+    zarr = pytest.importorskip("zarr")
+    if settings == "shards" and zarr_format == 2:
+        pytest.skip("Zarr 2 has no shards")
+    kind = np.dtype(kind)
+    word = np.dtype(f"u{kind.itemsize}").newbyteorder(kind.byteorder)
+    x = np.full(13, bits, word).view(kind)
+    x[5] = np.nan
+    x[8:12] = {"nan": np.nan, "own": x[0], "zero": 0}[fill]
+    a = xa.from_array(x, chunks=4, fill_value={"nan": np.nan, "own": x[0], "zero": 0}[fill])
+    for store in (file, zarr.storage.MemoryStore()):
+        xa.to_zarr(a, store, zarr_format=zarr_format, **_STORES[settings])
+        for found in (zarr.open(store)[...], xa.from_zarr(store)[...]):
+            assert np.array_equal(found.astype(kind).view(word), x.view(word))
+
+
+@pytest.mark.parametrize("settings", _STORES)
+def test_chunks_of_the_fill_value_are_left_out(file, settings):
+    zarr = pytest.importorskip("zarr")
+    x = np.full(16, np.nan, "f4")
+    x[5] = 1
+    x[13] = -0.0
+    a = xa.from_array(x, chunks=4, fill_value=np.nan)
+    xa.to_zarr(a, file, **_STORES[settings])
+    assert sorted(p.name for p in (file / "c").iterdir()) == ["1", "3"]
+    assert np.array_equal(zarr.open(file)[...], x, equal_nan=True)
+    a = xa.from_array(np.where(x == x, x, 0), chunks=4)
+    xa.to_zarr(a, file, overwrite=True, config={"write_empty_chunks": True}, **_STORES[settings])
+    assert len(list((file / "c").iterdir())) == 4
+    xa.to_zarr(a, file, overwrite=True, **_STORES[settings])
+    assert sorted(p.name for p in (file / "c").iterdir()) == ["1", "3"]
+    assert np.signbit(zarr.open(file)[13])
+
+
+def test_an_array_without_axes_goes_through_zarr(file):
+    pytest.importorskip("zarr")
+    for value in (b"a", np.float32(0), np.float32(2)):
+        xa.to_zarr(xa.from_array(np.array(value)), file, overwrite=True, zarr_format=2)
+        assert xa.from_zarr(file)[()] == value
