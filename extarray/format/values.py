@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["TAG", "check_key", "from_json", "to_json", "type_name"]
+__all__ = [
+    "TAG",
+    "check_key",
+    "from_json",
+    "missing_element",
+    "missing_from_json",
+    "missing_to_json",
+    "plain_json",
+    "to_json",
+    "type_name",
+]
 
 #: The key that makes an object a tagged value.
 TAG = "$type"
@@ -380,3 +390,101 @@ _DECODERS: dict[str, _Decoder] = {
     "array": (_OF_ARRAY, _array),
     "scalar": (_OF_ARRAY, _decode_scalar),
 }
+
+
+# -- JSON without tags ---------------------------------------------------------------------------
+
+
+def plain_json(value: Any) -> Any:
+    """Return a value as JSON alone has it: numbers and arrays of NumPy as numbers and lists.
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: JSON has no such value.
+
+    Examples
+    --------
+    >>> plain_json(np.arange(3, dtype="i1")), plain_json(np.float32(0.5)), plain_json(("x", None))
+    ([0, 1, 2], 0.5, ['x', None])
+    """
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufU":
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain_json(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: plain_json(item) for key, item in value.items()}
+    is_number = isinstance(value, float) and math.isfinite(value)
+    if value is None or is_number or isinstance(value, (bool, int, str)):
+        return value
+    raise ArgumentTypeError(f"JSON has no {type_name(value)} such as {value!r:.40}")
+
+
+#: Kinds of numbers that may stand for missing elements of a kind.
+_NUMBERS = {"i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
+
+
+def missing_element(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the element of a dtype that an attribute ``_FillValue`` means; None: it means none.
+
+    Examples
+    --------
+    >>> missing_element([-1], np.dtype("i2")), missing_element(np.nan, np.dtype("i2"))
+    (np.int16(-1), None)
+    """
+    said = np.asarray(value)
+    if said.size != 1 or said.dtype.kind not in _NUMBERS.get(dtype.kind, dtype.kind):
+        return None
+    with np.errstate(over="ignore"):
+        found = said.astype(dtype).reshape(())[()]
+    return None if dtype.kind in "iu" and found != said else found
+
+
+def missing_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the attribute ``_FillValue`` of Zarr 3 as xarray has it: floats are texts of base64.
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: there is no such form.
+
+    Examples
+    --------
+    >>> missing_to_json(np.nan, np.dtype("f4")), missing_to_json(np.int16(-1), np.dtype("i2"))
+    ('AAAAAAAA+H8=', -1)
+    """
+    found = missing_element(value, dtype)
+    if found is None or dtype.kind not in "biufc":
+        raise ArgumentTypeError(f"Zarr 3 has no such value for missing elements of {dtype}")
+    if dtype.kind == "c":
+        return [_double_to_text(found.real), _double_to_text(found.imag)]
+    return _double_to_text(found) if dtype.kind == "f" else found.item()
+
+
+def missing_from_json(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what `missing_to_json` was given; a value that is in none of its forms as it is.
+
+    Examples
+    --------
+    >>> missing_from_json("AAAAAAAA+H8=", np.dtype("f4")), missing_from_json(-1, np.dtype("i2"))
+    (np.float32(nan), np.int16(-1))
+    """
+    number = value
+    try:
+        if dtype.kind == "c" and isinstance(value, list):
+            number = complex(*map(_text_to_double, value))
+        elif dtype.kind == "f" and isinstance(value, str):
+            number = _text_to_double(value)
+    except _MALFORMED:
+        return value
+    found = missing_element(number, dtype) if isinstance(number, (int, float, complex)) else None
+    return value if found is None else found
+
+
+def _double_to_text(value: float) -> str:
+    return _encode_base64(np.array(value, "<f8").tobytes())
+
+
+def _text_to_double(text: str) -> float:
+    (value,) = np.frombuffer(_decode_base64(text), "<f8")
+    return float(value)

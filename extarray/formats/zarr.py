@@ -19,8 +19,9 @@ import numpy as np
 from extarray.array.folders import Group
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, DTypeError, ExistsError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
+from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing
 from extarray.formats.files import memory_of, of_library, read_all, unknown_part
 from extarray.formats.template import (
@@ -52,8 +53,10 @@ __all__ = ["ZARR", "from_zarr", "to_zarr"]
 _TITLE = "Zarr"
 #: Chunks of so many bytes are read and written by themselves.
 _LEAST_ALONE = 1 << 17
-#: The attribute by which xarray has names of axes in Zarr 2.
+#: The attribute by which xarray has names of axes in Zarr 2.  It takes the fill value of an array
+#: with this attribute for that of missing elements, in place of the attribute below.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
+_MISSING = "_FillValue"
 
 
 @from_template("zarr")
@@ -87,6 +90,12 @@ def from_zarr(
         A KeyError: no array of this name; the message has those that there are.
     DTypeError
         A TypeError: texts of variable length, objects.
+
+    Notes
+    -----
+    The attribute ``_FillValue`` says which value stands for missing elements.  In Zarr 2 xarray has
+    no such attribute: the fill value of an array with ``_ARRAY_DIMENSIONS`` says it, and becomes
+    the attribute here.
 
     Examples
     --------
@@ -148,6 +157,11 @@ def to_zarr(
     -----
     In a folder the array has its place when it is complete.  In other stores it is written where it
     belongs, and removed again if that fails.
+
+    Attributes that are numbers or arrays of NumPy become numbers and lists of JSON.  In Zarr 2 the
+    fill value of an array with names of axes is its attribute ``_FillValue``, since xarray takes
+    elements that have the fill value for missing ones; without the attribute, it is that of the
+    array, or none where that is zero.
 
     Examples
     --------
@@ -240,8 +254,12 @@ def _source_of(array: Any) -> Source:
     attrs = dict(array.attrs)
     shape = tuple(array.shape)
     names: Any = getattr(array.metadata, "dimension_names", None)
-    if names is None and array.metadata.zarr_format == 2:
-        names = attrs.pop(_DIMENSIONS, None)
+    if array.metadata.zarr_format == 2 and _DIMENSIONS in attrs:
+        names = attrs.pop(_DIMENSIONS)
+        if _marks_missing(array.fill_value, dtype):
+            attrs.setdefault(_MISSING, array.fill_value)
+    if _MISSING in attrs:
+        attrs[_MISSING] = missing_from_json(attrs[_MISSING], dtype)
     given = Description(
         shape,
         dtype,
@@ -309,6 +327,11 @@ def _open_chunks(
 
     is_large = nbytes >= _LEAST_ALONE
     return Source(given, whole if is_large else several, parallel=True, single=is_large, lost=lost)
+
+
+def _marks_missing(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a fill value that stands for missing elements has to be told: NaN tells it."""
+    return value is not None and dtype.kind in "iufcbSU" and bool(np.all(value == value))
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -539,17 +562,20 @@ def _made(
     lost: list[str],
 ) -> Any:
     """Make an array of zarr."""
-    attrs: dict[str, Any] = {}
-    for key, value in given.attrs.items():
-        plain = value.item() if isinstance(value, (np.bool_, np.floating, np.integer)) else value
-        if not _is_json(plain):
-            lost.append(f"attribute {key!r}, which JSON does not have")
-            continue
-        if plain is not value:
-            lost.append(f"the type of the attribute {key!r}")
-        attrs[key] = plain
+    own_attrs, settings = dict(given.attrs), dict(options)
+    if given.fills or given.dtype.kind in "iufcbMm":
+        settings.setdefault("fill_value", np.asarray(given.fill_value, given.dtype)[()])
+    if zarr_format == 3:
+        missing = own_attrs.pop(_MISSING, None)
+    elif given.dims is not None and "fill_value" not in options:
+        settings["fill_value"] = _missing_of_zarr_2(given, own_attrs, lost)
+    attrs = _json_attrs(own_attrs, lost)
+    if zarr_format == 3 and missing is not None:
+        try:
+            attrs[_MISSING] = missing_to_json(missing, given.dtype)
+        except ArgumentTypeError as error:
+            lost.append(f"attribute {_MISSING!r} ({error})")
     lost.extend(f"coordinate {each!r}" for each in given.coords)
-    settings = dict(options)
     if given.dims is not None and zarr_format == 3:
         settings.setdefault("dimension_names", given.dims)
     elif given.dims is not None:
@@ -559,8 +585,6 @@ def _made(
         own = tuple(max(1, min(c, n)) for c, n in zip(given.chunks, given.shape, strict=True))
         shards = settings.get("shards")
         settings["chunks"] = "auto" if shards is not None else own
-    if given.fills or given.dtype.kind in "iufcb":
-        settings.setdefault("fill_value", np.asarray(given.fill_value, given.dtype)[()])
     try:
         return zarr.create_array(
             store,
@@ -580,17 +604,33 @@ def _made(
         raise ArgumentError(f"zarr cannot make such an array: {error}") from error
 
 
-def _is_json(value: Any) -> bool:
-    """Tell whether JSON has a value, and gives it back as it is."""
-    if isinstance(value, (bool, int, str, type(None))):
-        return True
-    if isinstance(value, float):
-        return value - value == 0
-    if isinstance(value, list):
-        return all(map(_is_json, value))
-    return isinstance(value, dict) and all(
-        isinstance(k, str) and _is_json(v) for k, v in value.items()
-    )
+def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str]) -> Any:
+    """Return the fill value of an array that xarray reads; None: no value stands for a missing one.
+
+    The attribute that says the same in other formats is taken out.
+    """
+    fill = np.asarray(given.fill_value, given.dtype)[()] if given.fills else None
+    found = missing_element(attrs.get(_MISSING), given.dtype)
+    if found is None:
+        return fill
+    del attrs[_MISSING]
+    if fill is not None and fill.tobytes() != found.tobytes():
+        lost.append(f"the fill value {fill!r}, since Zarr 2 has {found!r} for missing elements")
+    return found
+
+
+def _json_attrs(attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return attributes as JSON has them; `lost` takes, in words, what it does not have."""
+    kept: dict[str, Any] = {}
+    for key, value in attrs.items():
+        try:
+            kept[key] = plain_json(value)
+        except ArgumentTypeError:
+            lost.append(f"attribute {key!r}, which JSON does not have")
+        else:
+            if isinstance(value, (np.ndarray, np.generic, tuple)):
+                lost.append(f"the type of the attribute {key!r}")
+    return kept
 
 
 # -- whole stores --------------------------------------------------------------------------------
@@ -647,11 +687,11 @@ def _whole_sink(
             return _sink(fresh, name, given, zarr_format=zarr_format, **options)
 
         def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
-            kept = {key: value for key, value in attrs.items() if _is_json(value)}
+            lost: list[str] = []
             with of_library(store, _TITLE):
                 group = outer.require_group(name) if name else outer
-                group.attrs.update(kept)
-            return [f"attribute {key!r} of {name!r}" for key in attrs if key not in kept]
+                group.attrs.update(_json_attrs(attrs, lost))
+            return lost
 
         yield WholeSink(sink, put_attrs)
         with of_library(store, _TITLE):

@@ -26,6 +26,7 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.common.extras import require
+from extarray.format.values import missing_element, missing_to_json, plain_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +37,8 @@ __all__ = ["Described", "Node", "group_metadata", "nodes_of"]
 
 zarr_dtype: Any = require("zarr.dtype", "zarr", "a view as Zarr")
 
-_JSON = (bool, int, float, str, type(None))
+#: The attribute that says which value stands for missing elements.
+_MISSING = "_FillValue"
 
 
 class Described:
@@ -117,7 +119,12 @@ class Described:
         """Return the content of ``zarr.json``, or of ``.zarray``, as it is now."""
         array, dtype = self.array, self.array.dtype
         shape = self.bounds()
-        fill = self.type.to_json_scalar(array.fill_value, zarr_format=zarr_format)
+        fill = array.fill_value
+        if zarr_format == 2 and array.dims is not None:
+            # For xarray, which knows the array by its dims, it stands for missing elements.
+            fill = missing_element(array.attrs.get(_MISSING), dtype)
+        if fill is not None:
+            fill = self.type.to_json_scalar(fill, zarr_format=zarr_format)
         if zarr_format == 2:
             return {
                 "zarr_format": 2,
@@ -145,16 +152,32 @@ class Described:
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": fill,
             "codecs": codecs,
-            "attributes": self.attributes(),
+            "attributes": self.attributes(3)[0],
             "storage_transformers": [],
         }
         if array.dims is not None:
             found["dimension_names"] = array.dims
         return found
 
-    def attributes(self) -> dict[str, Any]:
-        """Return those attributes that JSON has."""
-        return _plain_attrs(self.array.attrs.asdict())[0]
+    def attributes(self, zarr_format: int) -> tuple[dict[str, Any], list[str]]:
+        """Return those attributes that JSON has, and the names of others."""
+        values, dtype = self.array.attrs.asdict(), self.array.dtype
+        values.pop("dims", None)  # which are told as such
+        lost = []
+        if isinstance(values.get("coords"), dict):
+            del values["coords"]  # those of Zarr are arrays
+            lost.append("coords")
+        missing = values.pop(_MISSING, None)
+        is_told = self.array.dims is not None and missing_element(missing, dtype) is not None
+        if missing is not None and zarr_format == 3:
+            try:
+                values[_MISSING] = missing_to_json(missing, dtype)
+            except ArgumentTypeError:
+                lost.append(_MISSING)
+        elif missing is not None and not is_told:
+            values[_MISSING] = missing
+        plain, others = _plain_attrs(values)
+        return plain, lost + others
 
     # -- chunks ------------------------------------------------------------------------------------
 
@@ -263,20 +286,21 @@ def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     lost: list[str] = []
     if isinstance(source, Group):
-        nodes[""], lost = _plain_attrs(dict(source.attrs))
+        nodes[""], missed = _plain_attrs(dict(source.attrs))
+        lost = [f"{each!r} of the group" for each in missed]
         for path, item in source.walk():
             if isinstance(item, Group):
                 nodes[path], missed = _plain_attrs(dict(item.attrs))
             else:
-                nodes[path] = Described(item)
-                missed = _plain_attrs(item.attrs.asdict())[1]
-            lost += [f"{path}: {each}" for each in missed]
+                nodes[path] = array = Described(item)
+                missed = array.attributes(3)[1]
+            lost += [f"{each!r} of {path!r}" for each in missed]
     elif isinstance(source, ExtArray):
         steps = _steps(name)
         for n in range(len(steps)):
             nodes["/".join(steps[:n])] = {}
-        nodes["/".join(steps)] = Described(source)
-        lost = _plain_attrs(source.attrs.asdict())[1]
+        nodes["/".join(steps)] = only = Described(source)
+        lost = [f"{each!r} of {only.name}" for each in only.attributes(3)[1]]
     else:
         raise ArgumentTypeError(
             f"cannot show an object of type {type(source).__name__} as Zarr: give an array or a "
@@ -310,24 +334,11 @@ def _steps(name: str | None) -> list[str]:
 
 def _plain_attrs(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the attributes that JSON has, numbers of NumPy as its own, and the names of others."""
-    # The names of the axes are told as such.
-    plain = {key: _plain(value) for key, value in values.items() if key != "dims"}
-    return {k: v for k, v in plain.items() if _is_json(v)}, [
-        k for k, v in plain.items() if not _is_json(v)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """Return numbers and arrays of NumPy as those of Python."""
-    is_number = isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf"
-    return value.tolist() if is_number else value
-
-
-def _is_json(value: Any) -> bool:
-    if isinstance(value, float):
-        return value - value == 0
-    if isinstance(value, list):
-        return all(map(_is_json, value))
-    if isinstance(value, dict):
-        return all(isinstance(k, str) and _is_json(v) for k, v in value.items())
-    return isinstance(value, _JSON)
+    plain: dict[str, Any] = {}
+    others = []
+    for name, value in values.items():
+        try:
+            plain[name] = plain_json(value)
+        except ArgumentTypeError:
+            others.append(name)
+    return plain, others

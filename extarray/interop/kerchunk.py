@@ -31,7 +31,7 @@ def references(source: Any, name: str | None = None, zarr_format: int = 2) -> di
         if isinstance(node, Described):
             metadata = node.metadata(zarr_format)
             if zarr_format == 2:
-                attributes = node.attributes()
+                attributes = node.attributes(2)[0]
                 if node.array.dims is not None:
                     # The attribute by which xarray has names of axes in Zarr 2.
                     attributes.setdefault("_ARRAY_DIMENSIONS", node.array.dims)

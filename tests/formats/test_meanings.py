@@ -88,3 +88,71 @@ def test_an_array_without_axes_goes_through_zarr(file):
     for value in (b"a", np.float32(0), np.float32(2)):
         xa.to_zarr(xa.from_array(np.array(value)), file, overwrite=True, zarr_format=2)
         assert xa.from_zarr(file)[()] == value
+
+
+# -- attributes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_numbers_and_arrays_among_attributes_are_those_of_json(file, zarr_format):
+    zarr = pytest.importorskip("zarr")
+    attrs = {
+        "flag_values": np.array([0, 1, 2], "i1"),
+        "valid_range": np.array([0.5, 2], "f4"),
+        "n": np.int16(3),
+        "is_set": np.True_,
+        "names": np.array(["a", "b"]),
+        "pair": (1, "x"),
+        "deep": {"level": np.arange(2)},
+    }
+    plain = {
+        "flag_values": [0, 1, 2],
+        "valid_range": [0.5, 2],
+        "n": 3,
+        "is_set": True,
+        "names": ["a", "b"],
+        "pair": [1, "x"],
+        "deep": {"level": [0, 1]},
+    }
+    bad = {"none": np.array([1, np.nan]), "raw": b"x", "day": np.datetime64("2024-05-01")}
+    with xa.open_group(file.with_name("g"), "w") as g:
+        g.create("a", (2,), attrs={**attrs, **bad})
+        g.attrs.update({**attrs, **bad})
+        with pytest.warns(xa.LossyWarning) as caught:
+            xa.to_zarr(g, file, zarr_format=zarr_format)
+    z = zarr.open_group(file, mode="r")
+    assert dict(z.attrs) == dict(z["a"].attrs) == plain
+    for warning in caught:
+        for name in bad:
+            assert f"attribute {name!r}, which JSON does not have" in str(warning.message)
+    assert len(caught) == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "missing"),
+    [("i2", np.int16(-1)), ("u1", 255), ("f4", np.float32(1e20)), ("f8", np.nan), ("c16", 1j)],
+)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_the_value_for_missing_elements_goes_through_zarr(file, dtype, missing, zarr_format):
+    pytest.importorskip("zarr")
+    a = xa.from_array(np.zeros(3, dtype), dims=("x",), attrs={"_FillValue": missing})
+    xa.to_zarr(a, file, zarr_format=zarr_format)
+    b = xa.from_zarr(file)
+    if zarr_format == 3 or missing == missing:  # Zarr 2 has it as its fill value, and NaN says so
+        assert b.attrs["_FillValue"] == missing or missing != missing
+        assert b.attrs["_FillValue"].dtype == dtype
+    if zarr_format == 2:
+        assert b.fill_value == np.array(missing, dtype) or missing != missing
+
+
+def test_zeros_are_not_missing_in_zarr_2(file):
+    """The fill value would say so to xarray, which knows arrays by the names of their axes."""
+    zarr = pytest.importorskip("zarr")
+    xa.to_zarr(xa.create(None, (4,), "i2", dims=("x",)), file, zarr_format=2)
+    assert zarr.open(file).fill_value is None and zarr.open(file)[...].tolist() == [0] * 4
+    other = xa.from_array(np.zeros(2, "i2"), dims=("x",), fill_value=7, attrs={"_FillValue": -1})
+    with pytest.warns(xa.LossyWarning, match=r"the fill value np.int16\(7\)"):
+        xa.to_zarr(other, file, zarr_format=2, overwrite=True)
+    assert zarr.open(file).fill_value == -1
+    xa.to_zarr(other, file, zarr_format=2, overwrite=True, fill_value=3)
+    assert zarr.open(file).fill_value == 3
