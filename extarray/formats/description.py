@@ -47,6 +47,11 @@ MOST_LABELS = 1 << 16
 
 #: The attributes by which the CF conventions say how numbers are packed.
 PACKING_ATTRS = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+#: The attribute by which files without unsigned integers have them, and its texts for each kind.
+UNSIGNED = "_Unsigned"
+_OTHER_SIGN = {"i": "true", "u": "false"}
+#: Attributes that limit values: those of the packed numbers, unless they are of a wider type.
+_LIMITS = {"valid_min": "valid_max", "valid_max": "valid_min", "valid_range": "valid_range"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Packing:
         Of the values; None: float32 for integers of at most 2 bytes and for float32, else float64.
     attrs : tuple of str
         Names of the attributes that said so, which values have no more.
+    stored : dtype, optional
+        By which elements are read, where it is another one than theirs: integers of another sign.
     """
 
     scale: float = 1.0
@@ -69,6 +76,7 @@ class Packing:
     missing: tuple[Any, ...] = ()
     dtype: np.dtype[Any] | None = None
     attrs: tuple[str, ...] = PACKING_ATTRS
+    stored: np.dtype[Any] | None = None
 
     @classmethod
     def of_attrs(cls, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Packing | None:
@@ -85,8 +93,12 @@ class Packing:
         FormatError
             A ValueError: a scale or an offset that is no number.
         """
-        if dtype.kind not in "iuf" or not any(name in attrs for name in PACKING_ATTRS):
+        other = _of_other_sign(attrs.get(UNSIGNED), dtype)
+        is_packed = any(name in attrs for name in PACKING_ATTRS)
+        if dtype.kind not in "iuf" or not (is_packed or other):
             return None
+        if not is_packed:
+            return cls(dtype=other, attrs=(UNSIGNED,), stored=other)
         numbers = {}
         for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
             value = np.asarray(attrs.get(name, default))
@@ -96,6 +108,8 @@ class Packing:
         missing: list[Any] = []
         for name in ("_FillValue", "missing_value"):
             for value in np.ravel(attrs.get(name, ())):
+                if isinstance(value, np.integer) and other is not None:
+                    value = value.astype(other)
                 if isinstance(value, np.number) and value not in missing:
                     missing.append(value)
         wide = any(
@@ -106,7 +120,12 @@ class Packing:
         small = dtype.itemsize <= 2 or dtype == np.float32
         kind = np.dtype(np.float32 if small and not wide else np.float64)
         return cls(
-            float(numbers["scale_factor"]), float(numbers["add_offset"]), tuple(missing), kind
+            float(numbers["scale_factor"]),
+            float(numbers["add_offset"]),
+            tuple(missing),
+            kind,
+            PACKING_ATTRS if other is None else (*PACKING_ATTRS, UNSIGNED),
+            other,
         )
 
     @property
@@ -116,15 +135,63 @@ class Packing:
 
     def unpack(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Return the values of what is stored."""
-        result = stored.astype(self.values)
-        if self.scale != 1.0:
-            result *= self.scale
-        if self.offset != 0.0:
-            result += self.offset
+        if self.stored is not None:
+            stored = stored.view(self.stored)
+        result = self._scaled(stored)
         for value in self.missing:
             if value == value:  # NaN is NaN already
                 result[stored == value] = np.nan
         return result
+
+    def _scaled(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of numbers, none of which is missing."""
+        result = numbers.astype(self.values)
+        if self.scale != 1.0:
+            result *= self.scale
+        if self.offset != 0.0:
+            result += self.offset
+        return result
+
+    def fill(self, stored: Any, dtype: np.dtype[Any]) -> Any:
+        """Return the value of elements that were never written: NaN, where values have it."""
+        if self.values.kind == "f":
+            return np.nan
+        return self.unpack(np.asarray([stored], dtype))[0]
+
+    def unpacked_attrs(self, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+        """Return the attributes that values have, of those of what is stored.
+
+        Limits of stored numbers are unpacked, too.
+        """
+        kept = {name: value for name, value in attrs.items() if name not in self.attrs}
+        if self.scale == 1.0 and self.offset == 0.0 and self.stored is None:
+            return kept
+        unpacked = {}
+        for name in _LIMITS.keys() & kept.keys():
+            limits = np.asarray(kept[name])
+            if self._are_stored(limits, kept[name], dtype):
+                del kept[name]
+                limits = self._scaled(limits if self.stored is None else limits.astype(self.stored))
+                is_turned = self.scale < 0
+                unpacked[_LIMITS[name] if is_turned else name] = (
+                    np.flip(limits) if is_turned else limits
+                )[()]
+        return kept | unpacked
+
+    def _are_stored(self, limits: NDArray[Any], said: Any, dtype: np.dtype[Any]) -> bool:
+        """Tell whether limits are those of stored numbers: of values, they have a wider type."""
+        if limits.dtype.kind == "f" and isinstance(said, (np.ndarray, np.generic)):
+            return dtype.kind == "f" and limits.itemsize <= dtype.itemsize
+        return limits.dtype.kind in ("iuf" if dtype.kind == "f" else "iu")
+
+
+def _of_other_sign(said: Any, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the dtype of integers of the other sign, where an attribute says that they are."""
+    text = said.decode("latin-1") if isinstance(said, bytes) else said
+    if not isinstance(text, str) or text.lower() != _OTHER_SIGN.get(dtype.kind):
+        return None
+    kind = "u" if dtype.kind == "i" else "i"
+    return np.dtype(f"{kind}{dtype.itemsize}").newbyteorder(dtype.byteorder)
 
 
 def as_element(number: Any, dtype: np.dtype[Any]) -> Any:

@@ -99,9 +99,9 @@ path : str, PathLike, or None
 chunks : int or sequence of int, optional
     None: those of the file, if it has any of 4 KiB or more; else as for `create`.
 mask_and_scale : bool
-    Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue`` and
-    ``missing_value`` say are packed; what is missing becomes NaN.  False: elements and
-    attributes are taken as they are.
+    Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+    ``missing_value`` and ``_Unsigned`` say are packed; what is missing becomes NaN.  False:
+    elements and attributes are taken as they are.
 overwrite : bool
     Replace an existing pair.
 {_PROGRESS}"""

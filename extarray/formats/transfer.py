@@ -361,9 +361,8 @@ def load(
     packing = given.packing if check_flag(mask_and_scale, "mask_and_scale") else None
     dtype, fill, attrs = stored, given.fill_value, attrs_for(given, lost)
     if packing is not None:
-        dtype, fill = packing.values, np.nan
-        for name in packing.attrs:
-            attrs.pop(name, None)
+        dtype, fill = packing.values, packing.fill(given.fill_value, stored)
+        attrs = packing.unpacked_attrs(attrs, stored)
     theirs = None if given.chunks is None else tuple(given.chunks)
     is_large = theirs is not None and math.prod(theirs) * dtype.itemsize >= _LEAST_CHUNK
     if chunks is None and is_large:

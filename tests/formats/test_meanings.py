@@ -156,3 +156,98 @@ def test_zeros_are_not_missing_in_zarr_2(file):
     assert zarr.open(file).fill_value == -1
     xa.to_zarr(other, file, zarr_format=2, overwrite=True, fill_value=3)
     assert zarr.open(file).fill_value == 3
+
+
+# -- integers of the other sign -------------------------------------------------------------------
+
+
+def goes(file, model="NETCDF4", said="true", kind="i2"):
+    """Write a file as satellites have them, which has unsigned integers by an attribute alone."""
+    netCDF4 = pytest.importorskip("netCDF4")
+    other = {"i": "u", "u": "i"}[kind[0]] + kind[1]
+    numbers = np.array([0, 1, -2 if other[0] == "i" else 250, 100, -1]).astype(other).view(kind)
+    with netCDF4.Dataset(file, "w", format=model) as f:
+        f.createDimension("x", 5)
+        for name in ("packed", "plain", "raw"):
+            fill = None if name == "raw" else numbers[-1]
+            v = f.createVariable(name, kind, ("x",), fill_value=fill)
+            v.set_auto_maskandscale(False)
+            v._Unsigned = said
+            if name == "packed":
+                v.setncatts({"scale_factor": np.float32(0.5), "add_offset": np.float32(-3)})
+            v[:] = numbers
+
+
+def as_netcdf4_reads(file, name):
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(file) as f:
+        return f[name][:]
+
+
+def assert_as(values, masked):
+    """Assert that values are those of a masked array, with NaN where one is missing."""
+    got, expected = (np.ma.filled(np.ma.asarray(x, "f8"), np.nan) for x in (values, masked))
+    assert np.array_equal(got, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4"])
+@pytest.mark.parametrize("model", ["NETCDF4", "NETCDF3_CLASSIC"])
+@pytest.mark.parametrize("name", ["packed", "plain", "raw"])
+def test_an_attribute_says_that_integers_are_unsigned(file, kind, model, name):
+    goes(file, model, "true", kind)
+    expected = as_netcdf4_reads(file, name)
+    a = xa.from_netcdf(file, name, mask_and_scale=True)
+    assert_as(a[...], expected)
+    assert "_Unsigned" not in a.attrs
+    if name == "raw":
+        assert a.dtype == f"u{kind[1]}" and a.fill_value == 0
+    raw = xa.from_netcdf(file, name)
+    assert raw.dtype == kind and raw.attrs["_Unsigned"] == "true"
+    xa.to_netcdf(raw, file.with_name("copy.nc"), name, format=model)
+    assert_as(as_netcdf4_reads(file.with_name("copy.nc"), name), expected)
+
+
+def test_an_attribute_says_that_integers_have_a_sign(file):
+    """netCDF4 does not look at it, and xarray does."""
+    goes(file, said="false", kind="u2")
+    assert xa.from_netcdf(file, "raw", mask_and_scale=True)[...].tolist() == [0, 1, -2, 100, -1]
+    values = xa.from_netcdf(file, "packed", mask_and_scale=True)[...]
+    assert np.array_equal(values, [-3, -2.5, -4, 47, np.nan], equal_nan=True)
+    goes(file, said="True", kind="u2")  # as they are anyway
+    assert xa.from_netcdf(file, "raw", mask_and_scale=True)[-1] == 65535
+
+
+def test_unsigned_integers_of_hdf5_and_zarr(file):
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("zarr")
+    goes(file)
+    expected = as_netcdf4_reads(file, "packed")
+    with h5py.File(file) as f:
+        assert_as(xa.from_hdf5(f, "packed", mask_and_scale=True)[...], expected)
+    with pytest.warns(xa.LossyWarning, match="the type of the attribute 'scale_factor'"):
+        xa.to_zarr(xa.from_netcdf(file, "packed"), file.with_name("z"))
+    assert_as(xa.from_zarr(file.with_name("z"), mask_and_scale=True)[...], expected)
+
+
+@pytest.mark.parametrize("scale", [0.5, -0.5])
+@pytest.mark.parametrize("limits", ["stored", "values"])
+def test_limits_of_packed_numbers_are_unpacked_with_them(file, scale, limits):
+    netCDF4 = pytest.importorskip("netCDF4")
+    low, high = (np.int16(2), np.int16(1000)) if limits == "stored" else np.float32([-600, 600])
+    with netCDF4.Dataset(file, "w") as f:
+        f.createDimension("x", 4)
+        v = f.createVariable("v", "i2", ("x",), fill_value=np.int16(-1))
+        v.set_auto_maskandscale(False)
+        both = {"valid_min": low, "valid_max": high, "valid_range": np.array([low, high])}
+        v.setncatts({"scale_factor": np.float32(scale), "add_offset": np.float32(10), **both})
+        v[:] = [2, 5, 900, 1000]
+    a = xa.from_netcdf(file, "v", mask_and_scale=True)
+    expected = np.array([2, 5, 900, 1000]) * scale + 10
+    assert np.array_equal(a[...], expected)
+    if limits == "stored":
+        assert a.attrs["valid_min"] == expected.min() == a.attrs["valid_range"][0]
+        assert a.attrs["valid_max"] == expected.max() == a.attrs["valid_range"][1]
+    else:
+        assert a.attrs["valid_min"] == low and a.attrs["valid_range"].tolist() == [low, high]
+    xa.to_netcdf(a, file.with_name("copy.nc"), "v")
+    assert_as(as_netcdf4_reads(file.with_name("copy.nc"), "v"), expected)

@@ -108,3 +108,29 @@ def test_what_zarr_does_not_have_is_named(tmp_path):
         a.attrs["coords"] = {"dim_0": [1, 2]}
         with pytest.warns(xa.LossyWarning, match="'coords' of '.*run/a'"):
             a.as_zarr_store()
+
+
+# -- files of netCDF -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["NETCDF4", "NETCDF3_CLASSIC"])
+@pytest.mark.parametrize(("kind", "said"), [("i1", "true"), ("i2", "true"), ("u1", "false")])
+def test_integers_of_another_sign(tmp_path, model, kind, said):
+    netCDF4 = pytest.importorskip("netCDF4")
+    if kind == "u1" and model != "NETCDF4":
+        pytest.skip("netCDF 3 has no unsigned integers")
+    with netCDF4.Dataset(tmp_path / "f.nc", "w", format=model) as f:
+        f.createDimension("x", 3)
+        for name, notes in {"a": {"scale_factor": np.float32(0.5)}, "b": {}}.items():
+            v = f.createVariable(name, kind, ("x",), fill_value=np.array(3, kind))
+            v.set_auto_maskandscale(False)
+            v.setncatts({"_Unsigned": said, **notes})
+            v[:] = np.array([0, 3, 200], "u1").view(kind[0] + "1")
+    xa.from_netcdf(tmp_path / "f.nc", path=tmp_path / "g").close()
+    with (
+        xr.open_dataset(tmp_path / "f.nc", engine="netcdf4") as theirs,
+        xr.open_dataset(tmp_path / "g", engine="extarray") as ours,
+    ):
+        xr.testing.assert_identical(ours.load(), theirs.load())
+        assert np.isnan(ours["b"][1])
+        assert ours["b"][2] == {"i1": 200, "i2": 65480, "u1": -56}[kind]
