@@ -34,9 +34,11 @@ __all__ = [
     "Coordinate",
     "Description",
     "Packing",
+    "are_labels",
     "as_element",
     "attrs_for",
     "described",
+    "of_coordinate",
 ]
 
 #: The attribute of an array that names the axes which its file said may grow.
@@ -238,6 +240,23 @@ class Coordinate(NamedTuple):
     dims: tuple[str, ...]
     values: NDArray[Any]
     attrs: dict[str, Any]
+
+
+def are_labels(found: NDArray[Any], wanted: NDArray[Any]) -> bool:
+    """Tell whether labels are the same: where none is known, NaN, there is none in both."""
+    holds_nan = wanted.dtype.kind in "fcmM" and found.dtype.kind in "fcmM"
+    return np.array_equal(found, wanted, equal_nan=holds_nan)
+
+
+def of_coordinate(name: str, lost: list[str]) -> list[str]:
+    """Return what of a coordinate is lost, in words, with its name.
+
+    Examples
+    --------
+    >>> of_coordinate("time", ["attribute 'x'"])
+    ["attribute 'x' of the coordinate 'time'"]
+    """
+    return [f"{each} of the coordinate {name!r}" for each in lost]
 
 
 @dataclass

@@ -72,7 +72,7 @@ def file_name(file: Any, title: str) -> str:
 
 
 @contextlib.contextmanager
-def of_library(file: Any, title: str) -> Iterator[None]:
+def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     """Turn the errors of a library, for a file that it cannot read or write, into the family's.
 
     Parameters
@@ -81,6 +81,8 @@ def of_library(file: Any, title: str) -> Iterator[None]:
         What the user gave.
     title : str
         Of the format.
+    part : str
+        Name of the array in the file, if it is one of several.
 
     Raises
     ------
@@ -89,21 +91,22 @@ def of_library(file: Any, title: str) -> Iterator[None]:
     StorageError
         An OSError that the system gave, such as a MissingError.
     """
+    which = f"{part!r} of {file!r}" if part else repr(file)
     try:
         yield
     except ExtArrayError:
         raise
     except OSError as error:
         if error.errno is None or error.errno < 0:  # netCDF's own numbers
-            raise FormatError(f"{file!r} cannot be used as {title}: {error}") from error
+            raise FormatError(f"{which} cannot be used as {title}: {error}") from error
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
-        raise ReserveError(f"{file!r} asks for more memory than there is: {error}") from error
+        raise ReserveError(f"{which} asks for more memory than there is: {error}") from error
     except (Warning, NameError):  # of ours
         raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise FormatError(f"{file!r} cannot be used as {title}: {text}") from error
+        raise FormatError(f"{which} cannot be used as {title}: {text}") from error
 
 
 def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> VariableError:

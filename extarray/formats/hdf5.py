@@ -20,7 +20,13 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ExistsError
 from extarray.common.extras import require
-from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.description import (
+    Coordinate,
+    Description,
+    Packing,
+    are_labels,
+    of_coordinate,
+)
 from extarray.formats.files import (
     beside,
     check_shape_is,
@@ -34,6 +40,7 @@ from extarray.formats.hdf5_parts import (
     NO_VARIABLE,
     chunk_writer,
     copy_attrs,
+    dtype_of,
     encoded,
     fill_value,
     fixed_text,
@@ -57,6 +64,7 @@ from extarray.formats.template import (
     WholeSource,
     from_template,
     load_whole,
+    of_group,
     save_whole,
 )
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
@@ -270,12 +278,12 @@ def source_of(dataset: Any, text: Any = None) -> Source:
     lost: list[str] = []
     where = f"the dataset {dataset.name!r}"
     attrs = read_attrs(h5py, dataset.attrs, lost)
+    kind: Any = dtype_of(dataset, where)
     if dataset.shape is None:
         lost.append("that the dataset is empty, without a shape")
-        dtype = plain_dtype(h5py, dataset.dtype, where, text)
+        dtype = plain_dtype(h5py, kind, where, text)
         given = Description((0,), dtype, attrs=attrs)
         return Source(given, lambda box: np.empty((0,), dtype), lost=lost)
-    kind: Any = dataset.dtype
     decode: Any = None
     reader = dataset
     inner: tuple[int, ...] = ()
@@ -350,7 +358,7 @@ def _sink(
             fresh = sink.dataset
             yield sink
             with of_library(file, _TITLE):
-                put(group, fresh, name, sink.scales)
+                put(group, fresh, name, sink.scales, sink.lost)
 
 
 @dataclass
@@ -472,7 +480,7 @@ def _scales_of(
             if (
                 not isinstance(there, h5py.Dataset)
                 or there.shape != each.values.shape
-                or not np.array_equal(labels(h5py, there, len(there)), each.values)
+                or not are_labels(labels(h5py, there, len(there)), each.values)
             ):
                 reason = "since the file has something else of this name"
         if reason:
@@ -604,8 +612,8 @@ def take_place(fresh: Any, dataset: Any) -> None:
     file.move(temporary, name)
 
 
-def put(group: Any, fresh: Any, name: str, scales: list[Any]) -> None:
-    """Give a dataset its name, and its scales beside it."""
+def put(group: Any, fresh: Any, name: str, scales: list[Any], lost: list[str]) -> None:
+    """Give a dataset its name, and its scales beside it; `lost` takes what these cannot have."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     temporary = fresh.name
     if name in group:
@@ -630,7 +638,9 @@ def put(group: Any, fresh: Any, name: str, scales: list[Any]) -> None:
                 dtype=h5py.string_dtype() if text else stored.dtype,
                 maxshape=(None,),
             )
-            write_attrs(h5py, parent[scale].attrs, each.attrs, [])
+            told: list[str] = []
+            write_attrs(h5py, parent[scale].attrs, each.attrs, told)
+            lost += of_coordinate(scale, told)
             parent[scale].make_scale(scale)
         fresh.dims[axis].attach_scale(parent[scale])
     if is_held:
@@ -646,8 +656,13 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
     with opened(file, "r") as outer:
-        groups, names = {"": read_attrs(h5py, outer.attrs, lost)}, []
-        seen = {outer.id: "/"}
+        groups: dict[str, dict[str, Any]] = {}
+        names, seen = [], {outer.id: "/"}
+
+        def take(name: str, group: Any) -> None:
+            told: list[str] = []
+            groups[name] = read_attrs(h5py, group.attrs, told)
+            lost.extend(of_group(name, told))
 
         def visit(prefix: str, group: Any) -> None:
             for key in group:
@@ -658,7 +673,8 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
                 if isinstance(link, h5py.ExternalLink):
                     lost.append(f"{name!r} (a link to {link.path!r} of the file {link.filename!r})")
                     continue
-                item = group[key]
+                with of_library(file, _TITLE, name):
+                    item = group[key]
                 if item.id in seen:
                     lost.append(f"{name!r} (another name of {seen[item.id]!r})")
                     continue
@@ -666,18 +682,19 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
                 if isinstance(item, h5py.Dataset):
                     names.append(name)
                 elif isinstance(item, h5py.Group):
-                    groups[name] = read_attrs(h5py, item.attrs, lost)
+                    take(name, item)
                     visit(f"{name}/", item)
                 else:
                     lost.append(f"{name!r} (a data type)")
 
         @contextlib.contextmanager
         def source(name: str) -> Iterator[Source]:
-            with of_library(file, _TITLE):
+            with of_library(file, _TITLE, name):
                 found = source_of(outer[name], text)
             yield found
 
         with of_library(file, _TITLE):
+            take("", outer)
             visit("", outer)
         yield WholeSource(groups, names, source, lost)
 
@@ -698,7 +715,7 @@ def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator
                 with made(outer, name, given, options) as each:
                     yield each
                     with of_library(where, _TITLE):
-                        put(outer, each.dataset, name, each.scales)
+                        put(outer, each.dataset, name, each.scales, each.lost)
 
             def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
                 lost: list[str] = []

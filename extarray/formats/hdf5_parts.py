@@ -15,7 +15,7 @@ import numpy as np
 from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
-from extarray.formats.description import Coordinate
+from extarray.formats.description import Coordinate, of_coordinate
 from extarray.formats.files import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
 from extarray.storage.filesystem import File
@@ -36,6 +36,7 @@ __all__ = [
     "Stored",
     "chunk_writer",
     "copy_attrs",
+    "dtype_of",
     "encoded",
     "fill_value",
     "fixed_text",
@@ -145,6 +146,23 @@ def restored(
     if wanted.itemsize == dtype.itemsize and dtype.kind == "V" and dtype.names is None:
         return wanted, lambda x: x.view(wanted)
     return dtype, None
+
+
+def dtype_of(dataset: Any, where: str) -> np.dtype[Any]:
+    """Return the dtype of a dataset.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: h5py has none for it, as for HDF5's times.
+    """
+    try:
+        dtype: np.dtype[Any] = dataset.dtype
+    except TypeError as error:
+        raise DTypeError(f"{where} has elements of a type that h5py does not read: {error}") from (
+            error
+        )
+    return dtype
 
 
 def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dtype[Any]:
@@ -370,7 +388,11 @@ def _read_scale(
     if NO_VARIABLE in str(scale.attrs.get("NAME", "")):
         return
     name = (scale.name or dim).rpartition("/")[2]
-    string = h5py.check_string_dtype(scale.dtype)
+    try:
+        string = h5py.check_string_dtype(dtype_of(scale, "it"))
+    except DTypeError as error:
+        lost.append(f"coordinate {name!r} ({error})")
+        return
     reason = ""
     if scale.ndim != 1 or scale.shape[0] < extent:
         reason = ", which does not label all elements"
@@ -381,8 +403,10 @@ def _read_scale(
     if reason:
         lost.append(f"coordinate {name!r}{reason}")
         return
+    told: list[str] = []
     values = labels(h5py, scale, extent)
-    coords[name] = Coordinate((dim,), values, read_attrs(h5py, scale.attrs, lost))
+    coords[name] = Coordinate((dim,), values, read_attrs(h5py, scale.attrs, told))
+    lost += of_coordinate(name, told)
 
 
 def labels(h5py: Any, scale: Any, extent: int) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from extarray.formats.files import of_library, part_of
 from extarray.formats.hdf5 import HDF5
 from extarray.formats.netcdf import NETCDF
 from extarray.formats.template import from_template
-from extarray.formats.transfer import load
+from extarray.formats.transfer import line_of, load
 from extarray.grid.chunking import check_chunks, product
 from extarray.streaming.blocks import hold
 from extarray.streaming.warnings import warn
@@ -270,7 +270,7 @@ def _mapped(
             overwrite=overwrite,
             progress=progress,
             guard=binding.guard,
-            what=f"map {form.title}",
+            what=line_of("map", form.title, file, name),
             kind=MappedArray,
         )
         binding.know(m, source.description)
@@ -334,9 +334,10 @@ class _Binding:
         moved = tuple(n - o for n, o in zip(m.origin, self.origin, strict=True))
         written, hashes = 0, {}
         lost: list[str] = []
+        what = line_of("to", self.form.title, self.file, self.name)
         shapes = self.shape, held.shape
         with self.edit(self.file, self.name, *shapes, moved, replace) as edit:
-            with Progress(max(1, held.nbytes), f"to {self.form.title}", progress) as line:
+            with Progress(max(1, held.nbytes), what, progress) as line:
                 for box in self._parts(held.shape):
                     values = held.read((*box, ...))
                     start = tuple(b.start for b in box)
@@ -357,8 +358,7 @@ class _Binding:
         self.shape, self.origin, self.attrs, self._hashes = held.shape, m.origin, attrs, hashes
         lost = [*edit.lost, *lost]
         if lost:
-            text = f"to {self.form.title}: the file does not have {'; '.join(lost)}"
-            warn(text, LossyWarning)
+            warn(f"{what}: the file does not have {'; '.join(lost)}", LossyWarning)
         return written
 
 

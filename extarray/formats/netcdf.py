@@ -68,6 +68,7 @@ from extarray.formats.template import (
     WholeSource,
     from_template,
     load_whole,
+    of_group,
     save_whole,
 )
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
@@ -701,7 +702,9 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
         groups: dict[str, dict[str, Any]] = {}
 
         def visit(name: str, group: Any) -> None:
-            groups[name] = read_attrs(group, lost)
+            told: list[str] = []
+            groups[name] = read_attrs(group, told)
+            lost.extend(of_group(name, told))
             for inner, each in group.groups.items():
                 visit(f"{name}/{inner}".lstrip("/"), each)
 

@@ -1,6 +1,7 @@
 """Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
 
-More than 600 lines, as a file that is made anew has all of these parts.
+More than 600 lines, as each part is read and written by the same rules, also in a file that is made
+anew.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from extarray.common.errors import ArgumentError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.format.labels import axis_names
-from extarray.formats.description import Coordinate, Description
+from extarray.formats.description import Coordinate, Description, are_labels, of_coordinate
 from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM
 from extarray.formats.transfer import boxes_of, runs
 
@@ -437,7 +438,9 @@ def read_coords(
             continue
         with as_it_is(found, chartostring=True):
             own = tuple(found.dimensions)
-            notes = read_attrs(found, lost)
+            told: list[str] = []
+            notes = read_attrs(found, told)
+            lost += of_coordinate(name, told)
             _, outer, decode = restored(
                 np.dtype("O" if found.dtype is str else found.dtype),
                 len(own),
@@ -523,7 +526,7 @@ def make(
         try:
             variable.setncattr(key, value)
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-            lost.append(f"attribute {key!r} of {name!r} ({error})")
+            lost.append(f"attribute {key!r} ({error})")
     return variable
 
 
@@ -576,9 +579,11 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
                 lost.append(f"coordinate {name!r}, an axis of which has other elements in the file")
                 continue
             notes = dict(each.attrs)
+            told: list[str] = []
             labels = Description(values.shape, values.dtype, attrs=notes)
-            fill = fill_for(labels, stored, notes, lost)
-            variable = make(group, name, stored, each.dims, notes, fill, {}, lost)
+            fill = fill_for(labels, stored, notes, told)
+            variable = make(group, name, stored, each.dims, notes, fill, {}, told)
+            lost += of_coordinate(name, told)
             inner = (slice(None),) * (values.ndim + len(stored.inner))
             variable[inner or ...] = values if stored.encode is None else stored.encode(values)
         elif there.dimensions[: values.ndim] != each.dims or not _has(there, values, stored):
@@ -605,7 +610,7 @@ def _has(variable: Any, values: NDArray[Any], stored: Any) -> bool:
     with as_it_is(variable):
         found = np.asarray(variable[...])
     wanted = values if stored.encode is None else stored.encode(values)
-    return np.array_equal(found, wanted)
+    return are_labels(found, wanted)
 
 
 # -- files that are made anew, with other dimensions -----------------------------------------------

@@ -30,7 +30,7 @@ from extarray.common.errors import (
 from extarray.format.archive import check_member_name
 from extarray.formats.description import Coordinate
 from extarray.formats.files import of_library
-from extarray.formats.transfer import load, save
+from extarray.formats.transfer import line_of, load, save
 from extarray.maintenance.group_files import making_folder
 from extarray.storage.filesystem import family
 from extarray.streaming.warnings import warn
@@ -53,6 +53,7 @@ __all__ = [
     "WholeSource",
     "from_template",
     "load_whole",
+    "of_group",
     "save_whole",
 ]
 
@@ -307,7 +308,6 @@ def load_whole(
         raise ExistsError(
             errno.EEXIST, "it exists; overwrite=True replaces a group", os.fspath(target)
         )
-    guard = partial(of_library, file, title)
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     publish = replace_group if overwrite else os.rename
@@ -327,11 +327,11 @@ def load_whole(
             outer = name.rpartition("/")[0]
             if outer:
                 group.require_group(outer)
+            guard = partial(of_library, file, title, name)
+            what = line_of("from", title, file, name)
             try:
                 with source.source(name) as each:
-                    array = load(
-                        each, Path(fresh, name), guard=guard, what=f"from {title}", **options
-                    )
+                    array = load(each, Path(fresh, name), guard=guard, what=what, **options)
             except DTypeError as error:
                 lost.append(f"{name!r} ({error})")
             else:
@@ -342,6 +342,17 @@ def load_whole(
         if lost:
             warn(f"from {title}: the group does not have {'; '.join(lost)}", LossyWarning)
     return open_group(path, "r+")
+
+
+def of_group(name: str, lost: list[str]) -> list[str]:
+    """Return what of a group is lost, in words, with its name.
+
+    Examples
+    --------
+    >>> of_group("run", ["attribute 'x'"]), of_group("", ["attribute 'x'"])
+    (["attribute 'x' of the group 'run'"], ["attribute 'x' of the file"])
+    """
+    return [f"{each} of {f'the group {name!r}' if name else 'the file'}" for each in lost]
 
 
 def _drop_labels(name: str, array: ExtArray, group: Group) -> None:
@@ -397,10 +408,10 @@ def save_whole(
         return name.count("/"), not _is_label(name, arrays), name not in labelling
 
     with whole as sink:
-        lost = sink.put_attrs("", group.attrs)
+        lost = of_group("", sink.put_attrs("", group.attrs))
         for name, item in items.items():
             if isinstance(item, Group):
-                lost += sink.put_attrs(name, item.attrs)
+                lost += of_group(name, sink.put_attrs(name, item.attrs))
         for name in sorted(arrays, key=order):
             labels = _labels(name, arrays) if sink.attaches else {}
 
@@ -410,7 +421,8 @@ def save_whole(
                 coords = {k: v for k, v in given.coords.items() if k != name.rpartition("/")[2]}
                 return sink.sink(name, replace(given, coords={**coords, **labels}))
 
-            save(arrays[name], make, guard=guard, what=f"to {title}", **options)
+            what = line_of("to", title, file, name)
+            save(arrays[name], make, guard=guard, what=what, **options)
         if lost:
             warn(f"to {title}: the file does not have {'; '.join(lost)}", LossyWarning)
 

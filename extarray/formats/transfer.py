@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import os
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,19 @@ if TYPE_CHECKING:
     from extarray.formats.description import Description
     from extarray.grid.tiles import Box
 
-__all__ = ["Edit", "Format", "Sink", "Source", "boxes_of", "cut", "inverse", "load", "runs", "save"]
+__all__ = [
+    "Edit",
+    "Format",
+    "Sink",
+    "Source",
+    "boxes_of",
+    "cut",
+    "inverse",
+    "line_of",
+    "load",
+    "runs",
+    "save",
+]
 
 #: Bytes of a box, where memory allows: a call of a library costs little beside it.
 _STEP_BYTES = 1 << 22
@@ -336,7 +349,7 @@ def load(
     guard : callable
         Makes the context of each read, which has the errors of the source's library.
     what : str
-        For the line that shows progress.
+        For the line that shows progress, and for warnings; see `line_of`.
     kind : type
         Class of the array.
 
@@ -461,6 +474,7 @@ def save(
     itemsize = given.dtype.itemsize
     with open_sink(given) as sink:
         _tell([*lost, *sink.lost], f"{what}: the file does not have ")
+        told = len(sink.lost)
         boxes = _boxes(given.shape, tuple(view.chunks), itemsize, sink)
         passing = Passing()
         spare: list[NDArray[Any]] = []  # used again: fresh memory costs more than what it takes
@@ -506,6 +520,7 @@ def save(
                 for box in boxes:
                     count(pool.call(partial(take, box)))
             count(pool.rest())
+    _tell(sink.lost[told:], f"{what}: the file does not have ")  # noticed while it was written
 
 
 def _shaped(
@@ -515,6 +530,30 @@ def _shaped(
     if axes is None:
         return elements.reshape(extents)
     return elements.reshape([extents[j] for j in axes]).transpose(inverse(axes))
+
+
+def line_of(way: str, title: str, file: Any, name: Any = None) -> str:
+    """Return what is done to which array, in words.
+
+    Parameters
+    ----------
+    way : str
+        "from", or "to".
+    title : str
+        Of the format.
+    file, name : object
+        As the user gave them: without a name, it is that of the file.
+
+    Examples
+    --------
+    >>> line_of("from", "HDF5", "scene.h5", "run/level"), line_of("to", ".npy", "level.npy")
+    ("from HDF5, 'run/level'", "to .npy, 'level.npy'")
+    """
+    if name is None or name == "":
+        name = getattr(file, "name", None)  # of a dataset that is open
+        with contextlib.suppress(TypeError):
+            name = os.fsdecode(file)
+    return f"{way} {title}" if name is None else f"{way} {title}, {name!r}"
 
 
 def _tell(lost: list[str], words: str) -> None:
@@ -631,7 +670,7 @@ class Format:
                 overwrite=overwrite,
                 progress=progress,
                 guard=guard,
-                what=f"from {self.title}",
+                what=line_of("from", self.title, file, name),
             )
 
     def save(
@@ -667,4 +706,5 @@ class Format:
             raise ArgumentError(f"{self.title} is read here, and not written")
         guard = partial(of_library, file, self.title)
         sink = partial(self.sink, file, name, overwrite=overwrite, **options)
-        save(a, sink, selection, progress=progress, guard=guard, what=f"to {self.title}")
+        what = line_of("to", self.title, file, name)
+        save(a, sink, selection, progress=progress, guard=guard, what=what)

@@ -205,12 +205,45 @@ def _opened(store: Any) -> Any:
         return zarr.open(store, mode="r")
 
 
-def _walk(group: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of the arrays of a group, and of those in it."""
-    for name in sorted(group.array_keys()):
-        yield prefix + name
-    for name in sorted(group.group_keys()):
-        yield from _walk(group[name], f"{prefix}{name}/")
+def _members(group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names in a group with the arrays and groups; with an error where zarr knows none.
+
+    zarr gives all of them or none.
+    """
+    if group.metadata.consolidated_metadata is not None or not group.store.supports_listing:
+        yield from sorted(group.members())
+        return
+    zarr: Any = require("zarr", "zarr", _TITLE)
+
+    async def listed() -> list[str]:
+        return [name async for name in group.store.list_dir(group.path)]
+
+    for name in sorted(zarr.core.sync.sync(listed())):
+        try:
+            yield name, group[name]
+        except KeyError:
+            continue  # a file of another kind
+        except (TypeError, ValueError, RuntimeError) as error:
+            yield name, error
+
+
+def _walk(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what `_members` does, arrays first, with what is in the groups of a group."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    members = list(_members(group))
+    for name, item in members:
+        if not isinstance(item, zarr.Group):
+            yield prefix + name, item
+    for name, item in members:
+        if isinstance(item, zarr.Group):
+            yield prefix + name, item
+            yield from _walk(item, f"{prefix}{name}/")
+
+
+def _array_names(group: Any) -> list[str]:
+    """Return the names of the arrays of a group, and of those in it."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    return [name for name, item in _walk(group) if not isinstance(item, zarr.Group)]
 
 
 def _names(store: Any) -> list[str]:
@@ -218,7 +251,7 @@ def _names(store: Any) -> list[str]:
     zarr: Any = require("zarr", "zarr", _TITLE)
     found = _opened(store)
     with of_library(store, _TITLE):
-        return [""] if isinstance(found, zarr.Array) else list(_walk(found))
+        return [""] if isinstance(found, zarr.Array) else _array_names(found)
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -235,7 +268,7 @@ def _source(store: Any, name: Any = None) -> Iterator[Source]:
             if name:
                 found = group.get(str(name).strip("/"))
             if not isinstance(found, zarr.Array):
-                raise unknown_part(store, name, "an array", _walk(group))
+                raise unknown_part(store, name, "an array", _array_names(group))
     elif name:
         raise unknown_part(store, name, "an array", [])
     with of_library(store, _TITLE):
@@ -639,23 +672,27 @@ def _json_attrs(attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _whole_source(outer: Any) -> Iterator[WholeSource]:
     """Give a group of zarr, with all that a group takes from it."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
     groups: dict[str, dict[str, Any]] = {}
-
-    def visit(name: str, group: Any) -> None:
-        groups[name] = dict(group.attrs)
-        for inner in sorted(group.group_keys()):
-            visit(f"{name}/{inner}".lstrip("/"), group[inner])
+    arrays: dict[str, Any] = {}
+    lost: list[str] = []
 
     @contextlib.contextmanager
     def source(name: str) -> Iterator[Source]:
-        with of_library(outer, _TITLE):
-            found = _source_of(outer[name])
+        with of_library(outer, _TITLE, name):
+            found = _source_of(arrays[name])
         yield found
 
     with of_library(outer, _TITLE):
-        visit("", outer)
-        names = list(_walk(outer))
-    yield WholeSource(groups, names, source, [])
+        groups[""] = dict(outer.attrs)
+        for name, item in _walk(outer):
+            if isinstance(item, zarr.Group):
+                groups[name] = dict(item.attrs)
+            elif isinstance(item, zarr.Array):
+                arrays[name] = item
+            else:
+                lost.append(f"{name!r} ({item})")
+    yield WholeSource(groups, list(arrays), source, lost)
 
 
 @contextlib.contextmanager

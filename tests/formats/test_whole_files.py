@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 
 import numpy as np
@@ -117,6 +118,117 @@ def test_what_no_array_has_is_named(tmp_path):
     assert list(g) == ["numbers"]
     with xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "h", text="U") as h:
         assert h["texts"][1] == "bc"
+
+
+def _of_times(f, name, shape=(2,)):
+    """Make a dataset of a type that h5py does not read."""
+    import h5py
+
+    space = h5py.h5s.create_simple(shape)
+    h5py.h5d.create(f.id, name.encode(), h5py.h5t.UNIX_D32LE, space)
+
+
+def test_a_type_that_no_array_has_does_not_stop_a_file(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["good"] = [1, 2]
+        f["run/level"] = [3.0]
+        _of_times(f, "run/times")
+        record = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+        record.insert(b"n", 0, h5py.h5t.STD_I32LE)
+        record.insert(b"t", 4, h5py.h5t.UNIX_D32LE)
+        h5py.h5d.create(f.id, b"records", record, h5py.h5s.create_simple((2,)))
+        h5py.h5a.create(
+            f["good"].id, b"when", h5py.h5t.UNIX_D32LE, h5py.h5s.create(h5py.h5s.SCALAR)
+        )
+    with pytest.raises(errors.DTypeError, match="'/run/times'"):
+        xa.from_hdf5(tmp_path / "f.h5", "run/times")
+    with pytest.warns(errors.LossyWarning) as caught:
+        g = xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "g")
+    assert list(g) == ["good", "run"] and list(g["run"]) == ["level"]
+    told = {str(w.message) for w in caught}
+    assert any(t.startswith("from HDF5, 'good': the array") and "'when'" in t for t in told)
+    (of_group,) = [t for t in told if t.startswith("from HDF5: the group does not have ")]
+    assert "'run/times' (" in of_group and "'records' (" in of_group
+
+
+def test_a_scale_of_a_type_that_no_array_has(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["level"] = [1, 2]
+        _of_times(f, "t")
+        h5py.h5ds.set_scale(f["t"].id, b"t")
+        f["level"].dims[0].attach_scale(f["t"])
+    with pytest.warns(errors.LossyWarning, match="from HDF5, 'level': .* coordinate 't'"):
+        assert xa.from_hdf5(tmp_path / "f.h5", "level")[...].tolist() == [1, 2]
+
+
+def test_an_array_that_cannot_be_read_is_named(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["good"] = [1, 2]
+        f.create_dataset("run/level", data=np.arange(1000), compression="gzip")
+        place = f["run/level"].id.get_chunk_info(0)
+    data = bytearray((tmp_path / "f.h5").read_bytes())
+    data[place.byte_offset : place.byte_offset + place.size] = bytes(place.size)
+    (tmp_path / "f.h5").write_bytes(data)
+    with pytest.raises(errors.FormatError, match="'run/level' of "):
+        xa.from_hdf5(tmp_path / "f.h5", path=tmp_path / "g")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_arrays_that_zarr_does_not_know_do_not_stop_a_store(tmp_path, zarr_format):
+    import zarr
+
+    z = zarr.open_group(tmp_path / "z", mode="w", zarr_format=zarr_format)
+    for name in ("good", "run/dtype", "run/codec"):
+        z.create_array(name, data=np.arange(3.0))
+    file = {2: ".zarray", 3: "zarr.json"}[zarr_format]
+    changes = {
+        "run/dtype": {2: {"dtype": "<q9"}, 3: {"data_type": "float13"}},
+        "run/codec": {2: {"compressor": {"id": "no"}}, 3: {"codecs": [{"name": "no"}]}},
+    }
+    for name, change in changes.items():
+        place = tmp_path / "z" / name / file
+        place.write_text(json.dumps(json.loads(place.read_text()) | change[zarr_format]))
+    with pytest.warns(errors.LossyWarning, match=r"'run/codec' \(.*'run/dtype' \("):
+        g = xa.from_zarr(tmp_path / "z", path=tmp_path / "g")
+    assert list(g) == ["good", "run"] and list(g["run"]) == []
+    assert xa.file_formats()["zarr"].names(tmp_path / "z") == ["good", *sorted(changes)]
+    with pytest.raises(errors.FormatError):
+        xa.from_zarr(tmp_path / "z", "run/dtype")
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "netcdf", "zarr"])
+def test_warnings_name_the_array(tmp_path, kind):
+    """Of arrays, groups, coordinates and single arrays."""
+    suffix = {"hdf5": "h5", "netcdf": "nc", "zarr": "zarr"}[kind]
+    save, load = (getattr(xa, f"{way}_{kind}") for way in ("to", "from"))
+    bad = {"bad": {"a": 1j}}
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("level", 2, attrs=bad)
+        g.create("run/deep", 2, attrs=bad)
+        g.attrs.update(bad)
+        g["run"].attrs.update(bad)
+        with pytest.warns(errors.LossyWarning) as caught:
+            save(g, tmp_path / f"a.{suffix}")
+        coords = {"x": {"dims": ["x"], "data": [1, 2], "attrs": bad}}
+        a = xa.from_array([1, 2], dims=("x",), attrs={"coords": coords})
+        with pytest.warns(errors.LossyWarning) as alone:
+            save(a, tmp_path / f"b.{suffix}", "run/level")
+    told = [str(w.message) for w in caught]
+    for name in ("level", "run/deep"):
+        assert any(f", '{name}': the file does not have attribute 'bad'" in t for t in told), name
+    (of_groups,) = [t for t in told if "of the group 'run'" in t]
+    assert "attribute 'bad'" in of_groups and "of the file" in of_groups
+    (text,) = [str(w.message) for w in alone]
+    assert ", 'run/level': the file does not have" in text
+    expected = "coordinate 'x'" if kind == "zarr" else "attribute 'bad'"
+    assert expected in text and "coordinate 'x'" in text
+    assert load(tmp_path / f"b.{suffix}", "run/level")[...].tolist() == [1, 2]
 
 
 def test_links_are_named(tmp_path):
