@@ -10,6 +10,9 @@ Labels alone, in place of the dict, are those of the axis that has the coordinat
 
 The attribute ``"dataset_origin"`` is that of an array in the folder of a dataset: its origin when
 its indices were those of the other arrays.
+
+Arrays that come from netCDF have two more: ``"unlimited_dims"`` lists the axes that may grow in the
+file, and ``"char_dim_name"`` names the axis along which single bytes are the characters of texts.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CHARACTERS",
     "DATASET_ORIGIN",
+    "UNLIMITED",
     "Taken",
     "attrs_of_copy",
     "attrs_of_whole",
@@ -45,6 +50,9 @@ __all__ = [
 
 #: The attribute of an array in the folder of a dataset.
 DATASET_ORIGIN = "dataset_origin"
+#: Attributes of an array that came from netCDF; the second as xarray's encodings have it.
+UNLIMITED = "unlimited_dims"
+CHARACTERS = "char_dim_name"
 
 
 class Taken(NamedTuple):

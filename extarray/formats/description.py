@@ -15,6 +15,7 @@ from extarray.common.errors import ArgumentTypeError, ExtArrayError, FormatError
 from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
     DATASET_ORIGIN,
+    UNLIMITED,
     axis_names,
     coordinate_form,
     coordinate_values,
@@ -41,8 +42,6 @@ __all__ = [
     "of_coordinate",
 ]
 
-#: The attribute of an array that names the axes which its file said may grow.
-UNLIMITED = "unlimited_dims"
 #: Elements of a coordinate that attributes hold: each commit of them writes all.
 MOST_LABELS = 1 << 16
 

@@ -26,8 +26,8 @@ from extarray.common.errors import (
     ExistsError,
 )
 from extarray.common.extras import require
-from extarray.format.labels import axis_names
-from extarray.formats.description import UNLIMITED, Description, Packing
+from extarray.format.labels import CHARACTERS, UNLIMITED, axis_names
+from extarray.formats.description import Description, Packing
 from extarray.formats.files import (
     beside,
     check_shape_is,
@@ -62,6 +62,7 @@ from extarray.formats.netcdf_parts import (
     read_coords,
     restored,
     stored_as,
+    unknown_names,
 )
 from extarray.formats.template import (
     WholeSink,
@@ -134,8 +135,9 @@ def from_netcdf(
         With the variable's attributes, fill value, and dimensions; variables with the names of its
         dimensions, and those that its attributes ``coordinates`` and ``grid_mapping`` name, are its
         coordinates, and so are their ``bounds``.  The attribute ``unlimited_dims`` names those that
-        are unlimited in the file.  In a group the variables of dimensions are arrays, and no
-        coordinates of others.  It is open in mode "r+".
+        are unlimited in the file, and ``char_dim_name`` the one along which single bytes are the
+        characters of texts; xarray joins them.  In a group every variable is an array, and those
+        that are coordinates of others are named by these alone.  It is open in mode "r+".
 
     Raises
     ------
@@ -403,7 +405,10 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
     if given.dims is not None:
         found = {d: dimension(variable.group(), d) for d in own}
         given.unlimited = tuple(d for d in own if found[d] is not None and found[d].isunlimited())
-        given.coords = read_coords(variable, own, attrs, lost, is_alone)
+    if given.dims is not None and is_alone:
+        given.coords = read_coords(variable, own, attrs, lost)
+    if kind == "S1" and own:
+        attrs[CHARACTERS] = own[-1]
     return Source(given, read, lost=lost)
 
 
@@ -446,6 +451,7 @@ def _sink(
             raise ArgumentError(f"{where!r} is a file of {dataset.data_model}, not {format}")
         with of_library(where, _TITLE):
             sink = _variable_sink(dataset, name, given, growing, options)
+            sink.lost += unknown_names(dataset[name])
         if mode == "w" and _is_plain(dataset, name, given):
             if growing:  # the library sees to all that an unlimited dimension has
                 last = tuple(n - 1 for n in given.shape)
@@ -542,6 +548,7 @@ def _variable_sink(
     stored = stored_as(given.dtype, model)
     dims = make_dims(group, last, given, growing)
     attrs = dict(given.attrs)
+    attrs.pop(CHARACTERS, None)  # which the file's type says
     extra = labels_beside(group, last, given, lost)
     if extra:
         attrs["coordinates"] = " ".join(extra)
@@ -684,7 +691,7 @@ def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[s
     for name in gone:
         if name in variable.ncattrs():
             variable.delncattr(name)
-    new = {k: v for k, v in new.items() if k not in (ENUM, UNLIMITED)}
+    new = {k: v for k, v in new.items() if k not in (ENUM, UNLIMITED, CHARACTERS)}
     if "_FillValue" in new:
         lost.append("attribute '_FillValue', which is set when a variable is made")
         del new["_FillValue"]

@@ -45,6 +45,7 @@ __all__ = [
     "read_coords",
     "restored",
     "stored_as",
+    "unknown_names",
 ]
 
 #: What the CF conventions call the units of dates.
@@ -121,7 +122,8 @@ def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
                 {**note, "_Encoding": "utf-8"},
             )
         if kind == "b":
-            return Stored(np.dtype("i1"), (), lambda x: x.view("i1"), note)
+            said = {**note, "dtype": "bool"}  # to xarray
+            return Stored(np.dtype("i1"), (), lambda x: x.view("i1"), said)
         if dtype.str[1:] == "f2":
             return Stored(np.dtype("f4"), (), lambda x: x.astype("f4"), note)
         if kind == "c" and dtype.itemsize <= 16:
@@ -419,19 +421,17 @@ def read_coords(
     dims: tuple[str, ...],
     attrs: dict[str, Any],
     lost: list[str],
-    is_alone: bool = True,
 ) -> dict[str, Coordinate]:
     """Take the coordinates of a variable; the attribute that names them goes with them.
 
-    One that is taken alone has its grid mapping and the bounds of coordinates among them.
+    Its grid mapping and the bounds of coordinates are among them.
     """
     coords: dict[str, Coordinate] = {}
     named = attrs.get("coordinates")
     others = named.split() if isinstance(named, str) else []
-    wanted = [(name, False) for name in [*dims, *others]]  # True: may have dimensions of its own
-    if is_alone:
-        wanted += [(name, False) for name in _named_by(attrs, ["grid_mapping"])]
-        wanted += [(name, True) for name in _named_by(attrs, _LIMITS)]
+    named_here = [*dims, *others, *_named_by(attrs, ["grid_mapping"])]
+    wanted = [(name, False) for name in named_here]  # True: may have dimensions of its own
+    wanted += [(name, True) for name in _named_by(attrs, _LIMITS)]
     for name, is_free in wanted:  # which gets longer
         found = _variable(variable.group(), name)
         if found is None or name in coords or (name == variable.name and dims == (name,)):
@@ -464,19 +464,24 @@ def read_coords(
             lost.append(f"coordinate {name!r}, which has other dimensions")
             continue
         coords[name] = Coordinate(own, values, notes)
-        if is_alone:
-            wanted += [(limits, True) for limits in _named_by(notes, _LIMITS)]
+        wanted += [(limits, True) for limits in _named_by(notes, _LIMITS)]
     if others and all(name in coords for name in others):
         del attrs["coordinates"]
-    if is_alone:
-        for key in _BESIDE:
-            lost.extend(
-                f"the variable {name!r}, which {key!r} names"
-                for each in (attrs, *(c.attrs for c in coords.values()))
-                for name in _named_by(each, [key])
-                if name not in coords and _variable(variable.group(), name) is not None
-            )
+    for key in _BESIDE:
+        lost.extend(
+            f"the variable {name!r}, which {key!r} names"
+            for each in (attrs, *(c.attrs for c in coords.values()))
+            for name in _named_by(each, [key])
+            if name not in coords and _variable(variable.group(), name) is not None
+        )
     return coords
+
+
+def unknown_names(variable: Any) -> list[str]:
+    """Return the coordinates that an attribute names and that are not there, in words."""
+    attrs = {key: variable.getncattr(key) for key in variable.ncattrs() if key == "coordinates"}
+    names = _named_by(attrs, ["coordinates"])
+    return [f"coordinate {name!r}" for name in names if _variable(variable.group(), name) is None]
 
 
 def fill_for(given: Description, stored: Any, attrs: dict[str, Any], lost: list[str]) -> Any:

@@ -21,9 +21,10 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
+from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing
-from extarray.formats.files import memory_of, of_library, read_all, unknown_part
+from extarray.formats.files import memory_of, of_library, part_of, read_all, unknown_part
 from extarray.formats.template import (
     WholeSink,
     WholeSource,
@@ -308,6 +309,8 @@ def _source_of(array: Any) -> Source:
             given.dims = dims
         else:
             lost.append(f"the names of the axes {dims}")
+    if dtype == "S1" and given.dims:
+        attrs[CHARACTERS] = given.dims[-1]  # as xarray takes them
 
     def read(box: Box) -> NDArray[Any]:
         return np.asarray(array[box or ...]).astype(dtype, copy=False)
@@ -422,14 +425,14 @@ def _sink(
             parts = [tuple(slice(0, n) for n in values.shape)]
             if fill is not None:
                 parts = list(tiles(values.shape, chunks, 1, limit=1, split=False))
-            kept = [p for p in parts if fill is None or not _is_all(values[(*p, ...)], fill)]
+            kept = [p for p in parts if fill is None or not _is_all(part_of(values, p), fill)]
             if len(kept) == len(parts):
                 put(box, values)
                 return
             for part in kept:
                 pairs = zip(box, part, strict=True)
                 place = tuple(slice(b.start + p.start, b.start + p.stop) for b, p in pairs)
-                put(place, values[(*part, ...)])
+                put(place, part_of(values, part))
 
         yield Sink(write, chunks=chunks, lost=lost)
 
@@ -596,11 +599,12 @@ def _made(
 ) -> Any:
     """Make an array of zarr."""
     own_attrs, settings = dict(given.attrs), dict(options)
+    own_attrs.pop(CHARACTERS, None)
     if given.fills or given.dtype.kind in "iufcbMm":
         settings.setdefault("fill_value", np.asarray(given.fill_value, given.dtype)[()])
     if zarr_format == 3:
         missing = own_attrs.pop(_MISSING, None)
-    elif given.dims is not None and "fill_value" not in options:
+    elif (given.dims is not None or not given.shape) and "fill_value" not in options:
         settings["fill_value"] = _missing_of_zarr_2(given, own_attrs, lost)
     attrs = _json_attrs(own_attrs, lost)
     if zarr_format == 3 and missing is not None:
@@ -611,8 +615,8 @@ def _made(
     lost.extend(f"coordinate {each!r}" for each in given.coords)
     if given.dims is not None and zarr_format == 3:
         settings.setdefault("dimension_names", given.dims)
-    elif given.dims is not None:
-        attrs.setdefault(_DIMENSIONS, list(given.dims))
+    elif zarr_format == 2 and (given.dims is not None or not given.shape):
+        attrs.setdefault(_DIMENSIONS, list(given.dims or ()))
     if given.shape and "chunks" not in settings:
         assert given.chunks is not None
         own = tuple(max(1, min(c, n)) for c, n in zip(given.chunks, given.shape, strict=True))

@@ -26,6 +26,7 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.common.extras import require
+from extarray.format.labels import CHARACTERS, UNLIMITED
 from extarray.format.values import missing_element, missing_to_json, plain_json
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ class Described:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes; None: they have none."""
+        return () if self.array.ndim == 0 else self.array.dims
+
     def bounds(self) -> Index:
         """Return the shape, of a moment at which keys mean what they did."""
         array = self.array
@@ -120,7 +126,7 @@ class Described:
         array, dtype = self.array, self.array.dtype
         shape = self.bounds()
         fill = array.fill_value
-        if zarr_format == 2 and array.dims is not None:
+        if zarr_format == 2 and self.dims is not None:
             # For xarray, which knows the array by its dims, it stands for missing elements.
             fill = missing_element(array.attrs.get(_MISSING), dtype)
         if fill is not None:
@@ -155,20 +161,21 @@ class Described:
             "attributes": self.attributes(3)[0],
             "storage_transformers": [],
         }
-        if array.dims is not None:
-            found["dimension_names"] = array.dims
+        if self.dims is not None:
+            found["dimension_names"] = self.dims
         return found
 
     def attributes(self, zarr_format: int) -> tuple[dict[str, Any], list[str]]:
         """Return those attributes that JSON has, and the names of others."""
         values, dtype = self.array.attrs.asdict(), self.array.dtype
-        values.pop("dims", None)  # which are told as such
+        for key in ("dims", UNLIMITED, CHARACTERS):
+            values.pop(key, None)  # which Zarr has as such, or not at all
         lost = []
         if isinstance(values.get("coords"), dict):
             del values["coords"]  # those of Zarr are arrays
             lost.append("coords")
         missing = values.pop(_MISSING, None)
-        is_told = self.array.dims is not None and missing_element(missing, dtype) is not None
+        is_told = self.dims is not None and missing_element(missing, dtype) is not None
         if missing is not None and zarr_format == 3:
             try:
                 values[_MISSING] = missing_to_json(missing, dtype)

@@ -32,9 +32,9 @@ def references(source: Any, name: str | None = None, zarr_format: int = 2) -> di
             metadata = node.metadata(zarr_format)
             if zarr_format == 2:
                 attributes = node.attributes(2)[0]
-                if node.array.dims is not None:
+                if node.dims is not None:
                     # The attribute by which xarray has names of axes in Zarr 2.
-                    attributes.setdefault("_ARRAY_DIMENSIONS", node.array.dims)
+                    attributes.setdefault("_ARRAY_DIMENSIONS", node.dims)
                 refs[f"{prefix}.zarray"] = json.dumps(metadata)
                 refs[f"{prefix}.zattrs"] = json.dumps(attributes)
             else:

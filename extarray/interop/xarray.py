@@ -88,8 +88,9 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         mask_and_scale, decode_times, decode_coords, drop_variables, use_cftime, decode_timedelta
             As for `xarray.open_dataset`.
         concat_characters : bool
-            Decode byte strings with the attribute ``"_Encoding"``.  Single bytes are not joined:
-            an array of them is what it says.
+            Decode byte strings with the attribute ``"_Encoding"``, and join the characters of texts
+            in arrays that were made of netCDF (``"char_dim_name"`` says so).  Other arrays of
+            single bytes are not joined.
         """
         path = os.path.expanduser(filename_or_obj)
         return self._open(
@@ -128,7 +129,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
                 decode_timedelta=decode_timedelta,
             )
             if decode_coords:
-                dataset = dataset.set_coords([n for n in store.coords if n in dataset.variables])
+                dataset = dataset.set_coords(store.coordinate_names & set(dataset.variables))
             dataset.set_close(store.close)
         return dataset
 

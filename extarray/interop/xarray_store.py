@@ -32,7 +32,10 @@ from extarray.common.extras import require
 from extarray.common.on_error import OnError
 from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
+    CHARACTERS,
     DATASET_ORIGIN,
+    UNLIMITED,
+    axis_names,
     coordinate_form,
     coordinate_values,
     first_labels,
@@ -90,6 +93,8 @@ class Entry(NamedTuple):
     coords: dict[str, Any]  # the attribute
     origin: tuple[int, ...]
     dataset_origin: tuple[int, ...] | None
+    unlimited: frozenset[str]  # dimensions that may grow in the file that the array came from
+    is_text: bool  # whether single bytes are the characters of texts, along the last axis
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
@@ -109,11 +114,15 @@ class Entry(NamedTuple):
             dataset_origin = known_origin(attrs.get(DATASET_ORIGIN), a.ndim)
             if dataset_origin is not None:
                 del attrs[DATASET_ORIGIN]
+            named = dims or tuple(f"{prefix}dim_{j}" for j in range(a.ndim))
+            own_names = dims or axis_names(None, a.ndim)
+            unlimited = attrs.pop(UNLIMITED) if isinstance(attrs.get(UNLIMITED), list) else []
+            is_text = a.dtype == "S1" and attrs.pop(CHARACTERS, None) in own_names[-1:]
             return cls(
                 path=os.fspath(a.path),
                 manager=manager,
                 name=name,
-                dims=dims or tuple(f"{prefix}dim_{j}" for j in range(a.ndim)),
+                dims=named,
                 shape=a.shape,
                 dtype=a.dtype,
                 chunks=a.chunks,
@@ -121,6 +130,8 @@ class Entry(NamedTuple):
                 coords=coords,
                 origin=a.origin,
                 dataset_origin=dataset_origin,
+                unlimited=frozenset(d for d in unlimited if d in named),
+                is_text=is_text,
             )
 
     @property
@@ -193,6 +204,13 @@ class Entry(NamedTuple):
                 yield name, variable.isel(labels)
 
 
+def _are_texts(name: str, variables: Mapping[Any, Any]) -> bool:
+    """Tell whether the last dimension of a variable has characters alone, as xarray wants it."""
+    dim = variables[name].dims[-1]
+    sharing = [v for v in variables.values() if dim in v.dims]
+    return dim not in variables and all(v.dtype.kind == "S" and v.dims[-1] == dim for v in sharing)
+
+
 def _warn(message: str) -> None:
     # The level of who calls xarray is not known: it differs from function to function.
     warnings.warn(message, UserWarning, stacklevel=2)
@@ -248,7 +266,7 @@ class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
     ----------
     entries : list of Entry
     decodes_text : bool
-        Whether byte strings with a known encoding are given as texts.
+        Whether characters are joined, and byte strings with a known encoding are given as texts.
     """
 
     entries: list[Entry]
@@ -258,9 +276,21 @@ class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
         """Return variables and attributes."""
         variables, attrs = super().load()
         if self.decodes_text:
-            decode_text = strings.EncodedStringCoder().decode
-            variables = {name: decode_text(v, name) for name, v in variables.items()}
+            joined = {e.name for e in self.entries if e.is_text and _are_texts(e.name, variables)}
+            join, decode = strings.CharacterArrayCoder().decode, strings.EncodedStringCoder().decode
+            variables = {n: join(v, n) if n in joined else v for n, v in variables.items()}
+            variables = {n: decode(v, n) for n, v in variables.items()}
         return variables, attrs
+
+    @property
+    def coordinate_names(self) -> set[str]:
+        """Names of the coordinates in attributes, of which some may be arrays as well."""
+        return {name for entry in self.entries for name in entry.coords}
+
+    def get_encoding(self) -> dict[str, Any]:
+        """Return what xarray keeps of files beside the elements: which dimensions may grow."""
+        names = {d for entry in self.entries for d in entry.unlimited}
+        return {UNLIMITED: names} if names else {}
 
     def close(self) -> None:
         """Close the arrays; what is read afterwards opens them again."""
@@ -294,7 +324,7 @@ class ArrayStore(_Store):
     @property
     def coords(self) -> set[str]:
         """Names of the variables that are coordinates."""
-        return set(self.entries[0].coords)
+        return self.coordinate_names
 
     def starts(self, entry: Entry) -> dict[str, int]:
         """Return the index of the array at which each dimension begins."""
@@ -337,7 +367,7 @@ class FolderStore(_Store):
         Where they begin, counted from where the arrays began when they were put together; not of
         those for which that is not known.
     coords : set of str
-        Names of the coordinates in attributes.
+        Names of the coordinates that are attributes alone, and no arrays.
     """
 
     sizes: dict[str, int]
@@ -357,7 +387,7 @@ class FolderStore(_Store):
             for d in sorted({d for entry in self.entries for d in entry.dims}):
                 self._agree(d)
         names = {entry.name for entry in self.entries}
-        self.coords = {name for entry in self.entries for name in entry.coords} - names
+        self.coords = self.coordinate_names - names
 
     def _agree(self, dim: str) -> None:
         """Find the elements along a dimension that all arrays have."""
