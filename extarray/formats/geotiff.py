@@ -23,7 +23,7 @@ from extarray.common.extras import require
 from extarray.formats.description import Coordinate, Description, Packing, as_element
 from extarray.formats.files import Pieces, beside, file_name, mapped, of_library, part_of, write_all
 from extarray.formats.template import from_template
-from extarray.formats.transfer import Format, Sink, Source
+from extarray.formats.transfer import Format, Sink, Source, has_likeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -576,9 +576,16 @@ def _sink(
                 return
         dataset = stack.enter_context(_created(fresh, where, settings, given, lost))
         stored = dataset.dtypes[0]
+        nodata = np.asarray(settings.get("nodata", 0))
 
         def write(box: Box, values: NDArray[Any]) -> None:
+            nonlocal nodata
             cube = values.reshape(-1, *values.shape[-2:])
+            if nodata != nodata and has_likeness(
+                cube, (1, *dataset.block_shapes[0]), nodata.astype(cube.dtype)
+            ):
+                lost.append("the bits of NaN, where a block has no other elements")
+                nodata = np.asarray(0)  # said once
             first = box[0].start if given.ndim == 3 else 0
             bands = list(range(first + 1, first + len(cube) + 1))
             dataset.write(cube.astype(stored, copy=False), bands, window=_window(box))

@@ -30,7 +30,7 @@ from extarray.common.progress import Progress
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
-from extarray.formats.files import of_library
+from extarray.formats.files import of_library, part_of
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
 from extarray.streaming.mapped_pages import Passing
@@ -53,7 +53,9 @@ __all__ = [
     "Source",
     "boxes_of",
     "cut",
+    "has_likeness",
     "inverse",
+    "is_all",
     "line_of",
     "load",
     "runs",
@@ -308,6 +310,37 @@ def cut(box: Box, piece: tuple[int, ...]) -> Iterator[Box]:
             for first in (b.start // n * n,)
         )
     )
+
+
+def has_likeness(values: NDArray[Any], chunks: tuple[int, ...], value: NDArray[Any]) -> bool:
+    """Tell whether a chunk has other bytes than a value, but equals it: of NaN, of complex zeros.
+
+    Libraries that leave out chunks of the fill value take such a chunk for one.
+
+    Examples
+    --------
+    >>> x = np.array([0x7FF0000000000002] * 2, "u8").view("f8")
+    >>> has_likeness(x, (2,), np.array(np.nan)), has_likeness(x, (2,), np.array(0.0))
+    (True, False)
+    """
+    if value.dtype.kind != "c" and (value.dtype.kind != "f" or value == value):
+        return False
+    parts = (part_of(values, box) for box in tiles(values.shape, chunks, 1, limit=1, split=False))
+    return any(_equals(part, value) and not is_all(part, value) for part in parts)
+
+
+def _equals(elements: NDArray[Any], value: NDArray[Any]) -> bool:
+    """Tell whether all elements equal a value, of which any NaN is one."""
+    if value == value:
+        return elements.flat[0] == value and bool((elements == value).all())
+    return elements.flat[0] != elements.flat[0] and bool((elements != elements).all())
+
+
+def is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:
+    """Tell whether all elements have the bytes of a value."""
+    own = value.tobytes()
+    first = elements[(slice(0, 1),) * elements.ndim]
+    return first.tobytes() == own and elements.tobytes() == own * elements.size
 
 
 def _threads(given: Description, most: int) -> int:

@@ -24,7 +24,7 @@ from extarray.common.extras import require
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing
-from extarray.formats.files import memory_of, of_library, part_of, read_all, unknown_part
+from extarray.formats.files import memory_of, of_library, read_all, unknown_part
 from extarray.formats.template import (
     WholeSink,
     WholeSource,
@@ -32,7 +32,7 @@ from extarray.formats.template import (
     load_whole,
     save_whole,
 )
-from extarray.formats.transfer import Format, Sink, Source, cut
+from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import swap_folders
 from extarray.storage.filesystem import File
@@ -414,25 +414,14 @@ def _sink(
             return
         chunks = tuple(array.shards or array.chunks)
         keeps = not _is_path(root)  # memory may keep what it is given
-        # zarr takes any NaN for the fill value NaN: which chunks are left out is decided here.
         fill = _left_out(array, given.dtype)
-        target = array.with_config({"write_empty_chunks": True})
-
-        def put(box: Box, values: NDArray[Any]) -> None:
-            target[box or ...] = values.copy() if keeps else values
 
         def write(box: Box, values: NDArray[Any]) -> None:
-            parts = [tuple(slice(0, n) for n in values.shape)]
-            if fill is not None:
-                parts = list(tiles(values.shape, chunks, 1, limit=1, split=False))
-            kept = [p for p in parts if fill is None or not _is_all(part_of(values, p), fill)]
-            if len(kept) == len(parts):
-                put(box, values)
-                return
-            for part in kept:
-                pairs = zip(box, part, strict=True)
-                place = tuple(slice(b.start + p.start, b.start + p.stop) for b, p in pairs)
-                put(place, part_of(values, part))
+            nonlocal array, fill
+            if fill is not None and has_likeness(values, array.chunks, fill):
+                # zarr would leave it out, and from here on leaves out none: boxes may share chunks.
+                array, fill = array.with_config({"write_empty_chunks": True}), None
+            array[box or ...] = values.copy() if keeps else values
 
         yield Sink(write, chunks=chunks, lost=lost)
 
@@ -469,7 +458,7 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
                 whole[tuple(slice(0, n) for n in part.shape)] = part
                 part = whole
             part = np.ascontiguousarray(part)
-            if left_out is not None and _is_all(part, left_out):
+            if left_out is not None and is_all(part, left_out):
                 continue
             places = zip(box, inner, chunks, strict=True)
             index = tuple((b.start + p.start) // c for b, p, c in places)
@@ -498,13 +487,6 @@ def _left_out(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     kind = array.metadata.dtype if form == 2 else array.metadata.data_type
     said = kind.to_json_scalar(array.fill_value, zarr_format=form)
     return np.asarray(kind.from_json_scalar(said, zarr_format=form), dtype)
-
-
-def _is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:
-    """Tell whether all elements have the bytes of a value."""
-    own = value.tobytes()
-    first = elements[(slice(0, 1),) * elements.ndim]
-    return first.tobytes() == own and elements.tobytes() == own * elements.size
 
 
 @contextlib.contextmanager

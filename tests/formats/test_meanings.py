@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,62 @@ def test_chunks_of_the_fill_value_are_left_out(file, settings):
     xa.to_zarr(a, file, overwrite=True, **_STORES[settings])
     assert sorted(p.name for p in (file / "c").iterdir()) == ["1", "3"]
     assert np.signbit(zarr.open(file)[13])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_complex_zeros_keep_their_signs_in_zarr(file, zarr_format):
+    pytest.importorskip("zarr")
+    x = np.zeros(8, "c8")
+    x.imag[4:] = -0.0
+    xa.to_zarr(xa.from_array(x, chunks=4), file, zarr_format=zarr_format)
+    assert np.array_equal(np.signbit(xa.from_zarr(file)[...].imag), np.signbit(x.imag))
+
+
+@pytest.mark.parametrize("limit", ["1 MiB", "4 KiB"])
+def test_chunks_of_two_boxes_keep_their_nan(file, limit):
+    """What is written to a chunk later may be the plain NaN, for which zarr would remove it."""
+    pytest.importorskip("zarr")
+    x = np.full((2, 4096), np.nan)
+    x.view("u8")[0] = 0x7FF0000000000002
+    a = xa.from_array(x, chunks=(2, 4096), fill_value=np.nan)
+    with xa.config.set(max_memory=limit):
+        xa.to_zarr(a, file)
+    assert np.array_equal(xa.from_zarr(file)[...].view("u8"), x.view("u8"))
+
+
+_OTHERS = {
+    "hdf5": ("x",),
+    "netcdf": ("x",),
+    "npz": ("x",),
+    "npy": (),
+    "fits": (),
+    "envi": (),
+    "mat": ("x",),
+    "geotiff": (),
+}
+
+
+@pytest.mark.parametrize("form", _OTHERS)
+def test_bits_of_nan_go_through_other_formats(file, form):
+    """GDAL takes blocks of other NaN for blocks of its nodata: that is said."""
+    needs = {"hdf5": "h5py", "netcdf": "netCDF4", "fits": "astropy", "geotiff": "rasterio"}
+    if form in needs:
+        pytest.importorskip(needs[form])
+    x = np.full((8, 8), 0x7F800001, "u4").view("f4")
+    a = xa.from_array(x, chunks=4, fill_value=np.nan)
+    target = file.with_suffix(xa.file_formats()[form].suffixes[0])
+    save, load = (getattr(xa, f"{way}_{form}") for way in ("to", "from"))
+    if form == "geotiff":
+        with pytest.warns(xa.LossyWarning, match="the bits of NaN"):
+            save(a, target)
+        assert np.isnan(load(target)[...]).all()
+        a = xa.from_array(x, chunks=4)
+        target.unlink()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*the fill value", xa.LossyWarning)
+        save(a, target, *_OTHERS[form])
+    found = load(target, *_OTHERS[form])[...].reshape(x.shape).astype("f4")
+    assert np.array_equal(found.view("u4"), x.view("u4"))
 
 
 def test_an_array_without_axes_goes_through_zarr(file):
