@@ -26,14 +26,16 @@ Its modules, from the top down; each uses some of those below it:
     Spectral angles and classes of pixels, and how right they are.
 ``hyperspectral_unmixing``
     Abundances of endmembers in each pixel, by least squares under constraints.
-``hyperspectral_morphology``
-    Endmembers by spectra and neighbourhoods together: AMEE.
+``hyperspectral_purity``
+    Endmembers as the pixels of the greatest index: PPI, and AMEE, which looks at neighbourhoods.
 ``hyperspectral_endmembers``
-    Endmembers among the pixels of a scene: ATGP, PPI, VCA and N-FINDR.
+    Endmembers as the pixels that span the others: ATGP, VCA and N-FINDR.
 ``hyperspectral_components``
     Statistics of a scene, and what follows from them: components, noise, number of endmembers.
 ``hyperspectral_blocks``
     A scene as blocks of whole spectra, which ranks share, and sums that do not depend on the ranks.
+``hyperspectral_pixels``
+    Scenes as their owners keep them, read box by box; which of their pixels have data.
 ``scenes``
     A hyperspectral scene that arrives in pieces, and the order in which they arrive.
 

@@ -20,15 +20,13 @@ from extarray.apps.hyperspectral_classes import (
 from extarray.apps.hyperspectral_components import Components, hfc, hysime, mnf, pct
 from extarray.apps.hyperspectral_endmembers import (
     Endmembers,
-    PurePixels,
     Simplex,
     atgp,
     nfindr,
-    ppi,
     vca,
 )
 from extarray.apps.hyperspectral_growing import Growing
-from extarray.apps.hyperspectral_morphology import Eccentric, amee
+from extarray.apps.hyperspectral_purity import Eccentric, PurePixels, amee, ppi
 from extarray.apps.hyperspectral_unmixing import abundances
 
 __all__ = [

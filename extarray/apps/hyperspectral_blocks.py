@@ -8,6 +8,9 @@ the result has the same bits on any number of them.
 
 Each block's products are computed by the thread that has the block: BLAS, which would share these
 small ones among threads of its own, has one as long as ours are at work.
+
+A pixel without data, as the scene or a mask says, or with a number that is not finite in any band,
+is in no block's spectra.
 """
 
 from __future__ import annotations
@@ -30,12 +33,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import extarray as xa
-from extarray import ArgumentError, AxisError, ExtArrayError, ShapeError
+from extarray import ArgumentError, ExtArrayError, ShapeError
+from extarray.apps.hyperspectral_pixels import Raster
 from extarray.common.extras import require
 
-__all__ = ["Block", "Floats", "Spectra", "as_spectra", "batches", "spectra_given"]
+__all__ = [
+    "Block",
+    "Floats",
+    "Ints",
+    "Spectra",
+    "as_spectra",
+    "batches",
+    "cut",
+    "memory_of",
+    "no_data",
+    "spectra_given",
+]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 #: Bytes of a block as float64: it and what is made of it stay in the caches.
@@ -60,7 +76,7 @@ class Block(NamedTuple):
         return int(high * wide)
 
 
-def _memory_of(max_memory: int | str | None) -> int:
+def memory_of(max_memory: int | str | None) -> int:
     """Return bytes: those given, as a number or such as "256 MiB", or `xa.config.max_memory`."""
     if max_memory is None:
         return int(xa.config.max_memory)
@@ -73,9 +89,9 @@ class Spectra:
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : Raster, or what it takes
         Scene of three axes, real numbers.  Ranks see the same one.
-    band_axis : int
+    band_axis : int or str, optional
         The axis of the bands; the two others are rows and columns, in their order.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks that share the work.  Default: those that have `a` open together.
@@ -85,6 +101,8 @@ class Spectra:
         Bytes of a block as float64, where `max_memory` allows it.
     work_bytes : int, optional
         What the work on a block takes.  Default: some times the bytes of one.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out.
 
     Attributes
     ----------
@@ -98,56 +116,33 @@ class Spectra:
     def __init__(
         self,
         a: Any,
-        band_axis: int = -1,
+        band_axis: int | str | None = None,
         comm: Any = None,
         max_memory: int | str | None = None,
         block_bytes: int = _BLOCK,
         work_bytes: int | None = None,
+        mask: Any = None,
     ) -> None:
-        array = a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asarray(a)
-        if len(array.shape) != 3:
-            raise ShapeError(
-                f"a scene has three axes (rows, columns, bands), not the shape {array.shape}"
-            )
-        if array.dtype.kind not in "biuf":
-            raise ArgumentError(f"a scene is real numbers, not {array.dtype}")
-        if not -3 <= band_axis < 3:
-            raise AxisError(band_axis, 3)
-        self.array = array
-        self.band_axis = band_axis % 3
-        spatial = [n for axis, n in enumerate(array.shape) if axis != self.band_axis]
-        self.rows: int
-        self.columns: int
-        self.rows, self.columns = spatial
-        self.bands: int = array.shape[self.band_axis]
+        self.raster = a if isinstance(a, Raster) else Raster(a, band_axis, mask)
+        self.rows, self.columns, self.bands = (
+            self.raster.rows,
+            self.raster.columns,
+            self.raster.bands,
+        )
         self.pixels = self.rows * self.columns
+        array = self.raster.array
         if not self.pixels * self.bands:
-            raise ShapeError(f"a scene of the shape {array.shape} has no pixels")
+            raise ShapeError(f"a scene of the shape {tuple(array.shape)} has no pixels")
         self.comm = getattr(array, "comm", None) if comm is None else comm
         self.rank: int = 0 if self.comm is None else self.comm.rank
         self.size: int = 1 if self.comm is None else self.comm.size
-        self.memory = _memory_of(max_memory)
+        self.memory = memory_of(max_memory)
         self.moments: Any = None  # once they were taken
         self._own = threading.local()  # the buffers of each thread
         block_bytes = min(block_bytes, self.memory // _PARTS)
-        self.blocks = self._cut(block_bytes)
+        self.blocks = cut(self.rows, self.columns, self.bands, block_bytes)
         at_once = self.memory // max(1, work_bytes or _WORK * block_bytes)
         self.threads: int = 1 if self.comm is not None else max(1, min(xa.config.threads, at_once))
-
-    def _cut(self, nbytes: int) -> list[Block]:
-        """Cut the scene into blocks of whole rows, or rows into parts where one is too large."""
-        fits = max(1, nbytes // (8 * self.bands))
-        high = max(1, fits // self.columns)
-        wide = -(-self.columns // -(-self.columns // fits))  # even parts
-        return [
-            Block(
-                slice(row, min(row + high, self.rows)),
-                slice(column, min(column + wide, self.columns)),
-                row * self.columns + column,
-            )
-            for row in range(0, self.rows, high)
-            for column in range(0, self.columns, wide)
-        ]
 
     def share(self) -> list[Block]:
         """Return the blocks of this rank: its zone."""
@@ -189,27 +184,30 @@ class Spectra:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def box(self, rows: slice, columns: slice) -> Floats:
-        """Read a box of pixels: (rows, columns, bands), float64.
+    def box(self, rows: slice, columns: slice) -> tuple[Floats, NDArray[np.bool_] | None]:
+        """Read a box of pixels.
 
-        It is the caller's, who may change it, until its thread reads the next one: fresh memory
-        for each would take as long as much of what is computed.
+        Returns
+        -------
+        data : ndarray, (rows, columns, bands)
+            Zero where a pixel has no data.  It is the caller's, who may change it, until its thread
+            reads the next one: fresh memory for each would take as long as much of what is
+            computed.
+        missing : ndarray of bool, (rows, columns), or None
+            Which pixels have no data; None: all have some.
         """
-        key: list[slice] = [rows, columns]
-        key.insert(self.band_axis, slice(None))
-        found = np.moveaxis(self.array[tuple(key)], self.band_axis, -1)
+        found, missing = self.raster.read(rows, columns)
         data = self.buffer("box", found.shape)
         data[...] = found
         # The sum of squares, which says it in one quick look, may also be too large for a float.
         flat = data.reshape(-1)
-        if found.dtype.kind == "f" and not (
-            math.isfinite(np.vdot(flat, flat)) or np.isfinite(flat).all()
-        ):
-            raise ArgumentError(
-                f"the scene has elements that are no finite numbers, in rows {rows.start} to "
-                f"{rows.stop - 1}; give them values, or leave these rows out"
-            )
-        return data
+        if found.dtype.kind == "f" and not math.isfinite(np.vdot(flat, flat)):
+            finite: Any = np.isfinite(data).all(axis=2)
+            missing = ~finite if missing is None else missing | ~finite
+        if missing is None or not missing.any():
+            return data, None
+        data[missing] = 0
+        return data, missing
 
     def buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
         """Return memory for a purpose, used again when the same thread asks for it again."""
@@ -219,18 +217,43 @@ class Spectra:
             buffers[name] = np.empty(size)
         return buffers[name][:size].reshape(shape)
 
-    def read(self, block: Block) -> Floats:
-        """Read the spectra of a block: (pixels, bands)."""
-        return self.box(block.rows, block.columns).reshape(-1, self.bands)
+    def read(self, block: Block) -> tuple[Floats, Ints]:
+        """Read the spectra of a block's pixels that have data, and the numbers of these pixels.
 
-    def at(self, pixels: Sequence[int] | NDArray[np.int64]) -> Floats:
+        Shapes (n, bands) and (n,), where n may be 0.
+        """
+        data, missing = self.box(block.rows, block.columns)
+        x = data.reshape(-1, self.bands)
+        if missing is None:
+            return x, np.arange(block.first, block.first + len(x))
+        there = np.flatnonzero(~missing)
+        return x[there], there + block.first
+
+    def at(self, pixels: Sequence[int] | Ints) -> Floats:
         """Read the spectra of single pixels, given by their numbers: (len(pixels), bands)."""
         spectra = np.empty((len(pixels), self.bands))
         for k, (row, column) in enumerate(self.positions(pixels).tolist()):
-            spectra[k] = self.box(slice(row, row + 1), slice(column, column + 1))[0, 0]
+            spectra[k] = self.box(slice(row, row + 1), slice(column, column + 1))[0][0, 0]
         return spectra
 
-    def positions(self, pixels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    def with_data(self, ranks: Ints) -> Ints:
+        """Return the numbers of pixels, of which it is given how many that have data precede them.
+
+        One pass over the scene.
+        """
+
+        def count(block: Block) -> list[int]:
+            return [len(self.read(block)[1])]
+
+        counts = self.fold(count, lambda one, other: one + other)
+        ends = np.cumsum(counts)
+        numbers = np.empty(len(ranks), dtype=np.int64)
+        for k in np.unique(np.searchsorted(ends, ranks, side="right")).tolist():
+            here = (ranks >= ends[k] - counts[k]) & (ranks < ends[k])
+            numbers[here] = self.read(self.blocks[k])[1][ranks[here] - ends[k] + counts[k]]
+        return numbers
+
+    def positions(self, pixels: Sequence[int] | Ints) -> Ints:
         """Return the row and the column of pixels: (len(pixels), 2)."""
         return np.stack(np.divmod(np.asarray(pixels, dtype=np.int64), self.columns), axis=1)
 
@@ -302,6 +325,37 @@ class Spectra:
             self.remove_with(image, Path(name))
         return image
 
+    def map(
+        self,
+        call: Callable[[Floats], NDArray[Any]],
+        depth: int | None,
+        dtype: Any = np.float64,
+        path: str | Path | None = None,
+        fill: float = math.nan,
+    ) -> Any:
+        """Put what spectra give, (n, depth) or (n,), into an image of the scene.
+
+        Pixels without data have the fill value.
+        """
+        return self.image(partial(self.spread, call, depth, dtype, fill), depth, dtype, path)
+
+    def spread(
+        self,
+        call: Callable[[Floats], NDArray[Any]],
+        depth: int | None,
+        dtype: Any,
+        fill: float,
+        block: Block,
+    ) -> NDArray[Any]:
+        """Return what the spectra of a block give, and the fill value for pixels without data."""
+        x, numbers = self.read(block)
+        if len(x) == block.pixels:
+            return call(x)
+        values = np.full((block.pixels, *(() if depth is None else (depth,))), fill, dtype)
+        if len(x):
+            values[numbers - block.first] = call(x)
+        return values
+
     def _exchange(self, values: NDArray[Any]) -> None:
         """Send the pixels of each rank's zone to all others, from where they lie to the same place.
 
@@ -326,7 +380,7 @@ class Spectra:
 
     def temporary_path(self) -> Path:
         """Return a path in a new folder: beside the files of the scene, which all ranks reach."""
-        beside = getattr(self.array, "path", None) if self.size > 1 else None
+        beside = getattr(self.raster.array, "path", None) if self.size > 1 else None
         near = None if beside is None else Path(beside).parent
         return Path(self.once(lambda: tempfile.mkdtemp(prefix="extarray-", dir=near)), "image")
 
@@ -394,12 +448,41 @@ _BLAS = _OneThread()
 
 
 def as_spectra(
-    a: Any, band_axis: int, comm: Any, max_memory: int | str | None, block_bytes: int = _BLOCK
+    a: Any,
+    band_axis: int | str | None,
+    comm: Any,
+    max_memory: int | str | None,
+    mask: Any = None,
+    block_bytes: int = _BLOCK,
 ) -> Spectra:
     """Return a scene as `Spectra`, if it is none yet."""
     if isinstance(a, Spectra):
         return a
-    return Spectra(a, band_axis, comm, max_memory, block_bytes)
+    return Spectra(a, band_axis, comm, max_memory, block_bytes, mask=mask)
+
+
+def no_data() -> ArgumentError:
+    """Return the error of a scene in which no pixel is left."""
+    return ArgumentError(
+        "no pixel of the scene has data in all its bands: leave out bands that have none anywhere; "
+        "mask=False trusts every finite number, whatever the scene says stands for none"
+    )
+
+
+def cut(rows: int, columns: int, bands: int, nbytes: int) -> list[Block]:
+    """Cut a scene into blocks of whole rows, or rows into parts where one is too large."""
+    fits = max(1, nbytes // (8 * bands))
+    high = max(1, fits // columns)
+    wide = -(-columns // -(-columns // fits))  # even parts
+    return [
+        Block(
+            slice(row, min(row + high, rows)),
+            slice(column, min(column + wide, columns)),
+            row * columns + column,
+        )
+        for row in range(0, rows, high)
+        for column in range(0, columns, wide)
+    ]
 
 
 def _push(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError, ShapeError
 from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, spectra_given
+from extarray.apps.hyperspectral_pixels import Raster
 from extarray.apps.hyperspectral_unmixing import LARGE, Fit
 from extarray.common.extras import require
 
@@ -25,7 +26,8 @@ def sam(
     a: Any,
     endmembers: ArrayLike,
     *,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
     path: str | Path | None = None,
@@ -34,12 +36,14 @@ def sam(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     endmembers : array, (p, bands)
         Their spectra.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -50,7 +54,8 @@ def sam(
     Returns
     -------
     ndarray or ExtArray, (rows, columns, p)
-        In radians, from 0 to pi; pi / 2 where a pixel is zero in all bands.
+        In radians, from 0 to pi; pi / 2 where a pixel is zero in all bands, and NaN where it has no
+        data.
 
     Examples
     --------
@@ -59,11 +64,9 @@ def sam(
     >>> hyperspectral.sam([[[3.0, 3.0]]], [[1, 0], [2, 2]]).round(4).tolist()
     [[[0.7854, 0.0]]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
     members = spectra_given(endmembers, spectra.bands, "endmembers")
-    return spectra.image(
-        lambda block: angles(spectra.read(block), members), len(members), path=path
-    )
+    return spectra.map(lambda x: angles(x, members), len(members), path=path)
 
 
 def angles(x: Floats, y: Floats) -> Floats:
@@ -81,7 +84,8 @@ def classify(
     *,
     classes: Sequence[int] | None = None,
     threshold: float | None = None,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
     path: str | Path | None = None,
@@ -90,7 +94,7 @@ def classify(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     endmembers : array, (p, bands)
         Their spectra.
@@ -100,8 +104,10 @@ def classify(
         The label of each endmember, from 1; several may have the same.  Default: 1 to p.
     threshold : float, optional
         Pixels beyond it have the label 0: the greatest angle, or the least abundance.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -112,6 +118,7 @@ def classify(
     Returns
     -------
     ndarray or ExtArray of int32, (rows, columns)
+        0 where a pixel has no data.
 
     Examples
     --------
@@ -121,8 +128,8 @@ def classify(
     >>> hyperspectral.classify(scene, [[1, 0], [0, 1]], threshold=0.7).tolist()
     [[1, 2, 0]]
     """
-    large = 0 if method == "sam" else LARGE
-    spectra = as_spectra(a, band_axis, comm, max_memory, *([large] if large else []))
+    large = [] if method == "sam" else [LARGE]
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask, *large)
     members = spectra_given(endmembers, spectra.bands, "endmembers")
     labels = np.arange(1, len(members) + 1) if classes is None else np.asarray(classes)
     if (
@@ -143,15 +150,15 @@ def classify(
     else:
         limit, score = threshold, spectra.once(lambda: Fit.of(members, method))
 
-    def work(block: Block) -> NDArray[np.int32]:
-        scores = score(spectra.read(block))
+    def label(x: Floats) -> NDArray[np.int32]:
+        scores = score(x)
         best = scores.argmax(axis=1)
         found: NDArray[np.int32] = labels[best].astype(np.int32)
         if limit is not None:
             found[np.take_along_axis(scores, best[:, None], axis=1)[:, 0] < limit] = 0
         return found
 
-    return spectra.image(work, None, np.int32, path)
+    return spectra.map(label, None, np.int32, path, 0)
 
 
 # -- how right it is -------------------------------------------------------------------------------
@@ -235,13 +242,15 @@ class Accuracy:
     confusion: NDArray[np.int64]
 
 
-def accuracy(labels: Any, truth: Any, *, comm: Any = None) -> Accuracy:
+def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> Accuracy:
     """Compare labels with the truth, pixel by pixel; where the truth is 0, nothing is known.
 
     Parameters
     ----------
-    labels, truth : ExtArray or array of int, (rows, columns)
-        The label of each pixel.
+    labels, truth : ExtArray, array or DataArray of int, (rows, columns) or (n,)
+        The label of each pixel, or of some of them, as of a test set.
+    mask : array of bool, of the same shape, optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
 
@@ -252,7 +261,7 @@ def accuracy(labels: Any, truth: Any, *, comm: Any = None) -> Accuracy:
     Raises
     ------
     ShapeError, ArgumentError
-        The shapes differ, or no pixel of the truth is labelled.
+        The shapes differ, or no pixel that counts is labelled in the truth.
 
     Examples
     --------
@@ -261,15 +270,20 @@ def accuracy(labels: Any, truth: Any, *, comm: Any = None) -> Accuracy:
     >>> found.overall, found.per_class.tolist(), round(found.kappa, 3)
     (0.8, [1.0, 0.75], 0.545)
     """
-    given, known = _LabelMap.of(labels, "labels"), _LabelMap.of(truth, "truth")
-    if given.shape != known.shape:
-        raise ShapeError(f"labels have the shape {given.shape}, the truth {known.shape}")
+    shapes = np.shape(labels), np.shape(truth)
+    if shapes[0] != shapes[1]:
+        raise ShapeError(f"labels have the shape {shapes[0]}, the truth {shapes[1]}")
+    given, known = _label_map(labels, "labels", mask), _label_map(truth, "truth", None)
     image = Spectra(known, comm=getattr(labels, "comm", None) if comm is None else comm)
 
     def pairs(block: Block) -> dict[tuple[int, int], int]:
-        right = known[block.rows, block.columns, :].reshape(-1)
-        label = given[block.rows, block.columns, :].reshape(-1)[right != 0]
-        both = np.stack([right[right != 0].astype(np.int64), label.astype(np.int64)], axis=1)
+        label, unlabelled = given.read(block.rows, block.columns)
+        right, unknown = known.read(block.rows, block.columns)
+        there = right[..., 0] != 0
+        for missing in (unlabelled, unknown):
+            if missing is not None:
+                there &= ~missing
+        both = np.stack([right[there, 0].astype(np.int64), label[there, 0].astype(np.int64)], 1)
         kinds, counts = np.unique(both, axis=0, return_counts=True)
         return dict(zip(map(tuple, kinds.tolist()), counts.tolist(), strict=True))
 
@@ -280,7 +294,7 @@ def accuracy(labels: Any, truth: Any, *, comm: Any = None) -> Accuracy:
 
     counts = image.fold(pairs, merge)
     if not counts:
-        raise ArgumentError("the truth labels no pixel: it is 0 everywhere")
+        raise ArgumentError("the truth labels no pixel: it is 0 or left out everywhere")
     classes = np.unique([right for right, _ in counts])
     places = {int(c): k for k, c in enumerate(classes)}
     confusion = np.zeros((len(classes), len(classes) + 1), dtype=np.int64)
@@ -294,24 +308,30 @@ def accuracy(labels: Any, truth: Any, *, comm: Any = None) -> Accuracy:
     return Accuracy(overall, hits / of_truth, kappa, classes, confusion)
 
 
-class _LabelMap:
-    """A map of labels as a scene of one band."""
+def _label_map(labels: Any, name: str, mask: Any) -> Raster:
+    """Return labels as a scene of one band; those of a single axis are a row."""
+    array = labels if hasattr(labels, "shape") else np.asarray(labels)
+    if len(array.shape) not in (1, 2) or np.dtype(array.dtype).kind not in "biu":
+        raise ShapeError(
+            f"{name} are integers (rows, columns) or (n,), not {array.dtype} of shape {array.shape}"
+        )
+    single = len(array.shape) == 1
+    if mask is not None and single:
+        mask = np.asarray(mask)[None]
+    return Raster(_OneBand(array, single), 2, mask)
 
-    def __init__(self, labels: Any) -> None:
-        self._labels = labels
+
+class _OneBand:
+    """Labels with an axis of one band behind those they have, and one of one row before."""
+
+    def __init__(self, labels: Any, single: bool) -> None:
+        self._labels, self._single = labels, single
         self.dtype = labels.dtype
-        self.shape = (*labels.shape, 1)
-        self.comm = getattr(labels, "comm", None)
+        self.shape = (*([1] if single else []), *labels.shape, 1)
 
-    @classmethod
-    def of(cls, labels: Any, name: str) -> _LabelMap:
-        array = labels if hasattr(labels, "shape") else np.asarray(labels)
-        if len(array.shape) != 2 or array.dtype.kind not in "biu":
-            raise ShapeError(
-                f"{name} are integers (rows, columns), not {array.dtype} of shape {array.shape}"
-            )
-        return cls(array)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._labels, name)
 
     def __getitem__(self, key: tuple[slice, slice, slice]) -> NDArray[Any]:
-        found: NDArray[Any] = self._labels[key[:2]][..., None]
-        return found
+        found: NDArray[Any] = np.asanyarray(self._labels[key[1] if self._single else key[:2]])
+        return found[None, :, None] if self._single else found[..., None]

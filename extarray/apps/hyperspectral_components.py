@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from extarray import ArgumentError
-from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra
+from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, no_data
 
 __all__ = [
     "Components",
@@ -22,6 +22,7 @@ __all__ = [
     "merge_both",
     "mnf",
     "moments",
+    "moments_of_block",
     "pct",
     "principal",
     "with_noise",
@@ -29,6 +30,9 @@ __all__ = [
 
 #: Bytes of a block for differences of neighbours, which is to have some rows.
 _TALL = 8 * 2**20
+
+#: So many times the least relative difference of floats is none but rounding.
+_ROUNDING = 64
 
 #: Pixels along diagonals whose differences are taken together: more would leave the caches.
 _DIAGONAL = 4
@@ -74,6 +78,19 @@ class Moments:
         scatter += np.outer(step, step * (self.count * other.count / count))
         return Moments(count, self.mean + step * (other.count / count), scatter)
 
+    def without(self, part: Moments) -> Moments:
+        """Return the moments of what is left when a part of the spectra is taken away."""
+        if not part.count:
+            return self
+        count = self.count - part.count
+        if not count:
+            return Moments(0, np.zeros_like(self.mean), np.zeros_like(self.scatter))
+        mean = self.mean + (self.mean - part.mean) * (part.count / count)
+        step = part.mean - mean
+        scatter = self.scatter - part.scatter
+        scatter -= np.outer(step, step * (count * part.count / self.count))
+        return Moments(count, mean, scatter)
+
     @property
     def covariance(self) -> Floats:
         """The covariance of the bands, with the divisor ``count - 1``."""
@@ -99,7 +116,7 @@ class Components:
         Variances of the scores, falling.  Of `mnf`: in units of the noise's, so that
         ``variances - 1`` is the signal-to-noise ratio.
     scores : ndarray or ExtArray, (rows, columns, n)
-        The scene in these components.
+        The scene in these components; NaN where a pixel has no data.
     """
 
     mean: Floats
@@ -112,7 +129,8 @@ def pct(
     a: Any,
     n: int | None = None,
     *,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
     path: str | Path | None = None,
@@ -124,12 +142,19 @@ def pct(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     n : int, optional
         Number of components, from 1 to the number of bands.  Default: all.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name.  Default: the axis that is named ``band``, ``bands``,
+        ``wavelength`` or ``wavelengths``, else the last one.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out, as in `numpy.ma`.  So are, without it, pixels that have in
+        any band: a number that is not finite; an element that `numpy.ma` masks; or a value that the
+        scene says stands for none, by its attributes (``_FillValue``, ``missing_value``,
+        ``nodata``, ``data ignore value``, ``BLANK``) or, of an ExtArray, by a fill value other than
+        zero.  ``mask=False`` takes such a value for one like others.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; all call this, with the same arguments, and get the same result,
         to the bit, whatever their number.  Default: those that have `a` open together.
@@ -148,7 +173,8 @@ def pct(
     Raises
     ------
     ArgumentError, ShapeError, AxisError
-        There is no such number of components, or the scene is not one of finite real numbers.
+        There is no such number of components, the scene is not one of real numbers, or no pixel
+        of it has data.
 
     Examples
     --------
@@ -160,7 +186,7 @@ def pct(
     >>> found.scores.shape, int(found.components[0].argmax())
     ((20, 30, 2), 3)
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
     n = _number(n, spectra.bands, "bands")
     statistics = moments(spectra)
     variances, components = spectra.once(lambda: principal(statistics.covariance, n))
@@ -171,7 +197,8 @@ def mnf(
     a: Any,
     n: int | None = None,
     *,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
     path: str | Path | None = None,
@@ -183,12 +210,14 @@ def mnf(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     n : int, optional
         Number of components.  Default: all that have noise.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work.
     max_memory : int or str, optional
@@ -204,7 +233,7 @@ def mnf(
     Raises
     ------
     ArgumentError
-        More components are asked for than the noise has dimensions.
+        The scene is constant, or more components are asked for than the noise has dimensions.
 
     Examples
     --------
@@ -216,7 +245,7 @@ def mnf(
     >>> bool(found.variances[0] > 10), bool(found.variances[1] < 2)
     (True, True)
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory, _TALL)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask, _TALL)
     if n is not None:
         n = _number(n, spectra.bands, "bands")
     if min(spectra.rows, spectra.columns) < 2:
@@ -225,6 +254,15 @@ def mnf(
             f"and has {spectra.rows} and {spectra.columns}"
         )
     statistics, noise = spectra.fold(partial(with_noise, spectra), merge_both)
+    if not statistics.count:
+        raise no_data()
+    # Differences of equal neighbours are zero, but for the rounding of sums.
+    rounding = (_ROUNDING * np.finfo(float).eps) ** 2 * statistics.correlation.diagonal()
+    if (noise.covariance.diagonal() <= rounding).all():
+        raise ArgumentError(
+            f"the scene has no noise: none of {noise.count} pairs of pixels that touch diagonally "
+            "differs from the others, in any band; a constant scene has no components"
+        )
     covariances = statistics.covariance, noise.covariance / 2
     variances, components = spectra.once(lambda: _noise_adjusted(*covariances, n))
     return _project(spectra, statistics.mean, components, variances, path)
@@ -234,7 +272,8 @@ def hfc(
     a: Any,
     far: float = 1e-3,
     *,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
 ) -> int:
@@ -245,12 +284,14 @@ def hfc(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     far : float
         Rate of false alarms, between 0 and 1.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -276,7 +317,7 @@ def hfc(
     """
     if not 0 < far < 1:
         raise ArgumentError(f"a rate of false alarms is between 0 and 1, not {far}")
-    statistics = moments(as_spectra(a, band_axis, comm, max_memory))
+    statistics = moments(as_spectra(a, band_axis, comm, max_memory, mask))
     with_mean = np.linalg.eigvalsh(statistics.correlation)
     without = np.linalg.eigvalsh(statistics.scatter / statistics.count)
     deviation = np.sqrt(2 * (with_mean**2 + without**2) / statistics.count)
@@ -285,7 +326,12 @@ def hfc(
 
 
 def hysime(
-    a: Any, *, band_axis: int = -1, comm: Any = None, max_memory: int | str | None = None
+    a: Any,
+    *,
+    band_axis: int | str | None = None,
+    mask: Any = None,
+    comm: Any = None,
+    max_memory: int | str | None = None,
 ) -> int:
     """Estimate the number of endmembers as the dimension of the signal (HySime).
 
@@ -294,10 +340,12 @@ def hysime(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -316,7 +364,7 @@ def hysime(
     >>> hyperspectral.hysime(scene + rng.normal(0, 1e-3, scene.shape))
     4
     """
-    whole = moments(as_spectra(a, band_axis, comm, max_memory)).correlation
+    whole = moments(as_spectra(a, band_axis, comm, max_memory, mask)).correlation
     bands = len(whole)
     if not whole.any():
         return 0
@@ -336,11 +384,18 @@ def hysime(
 
 
 def moments(spectra: Spectra) -> Moments:
-    """Take the moments of all pixels, in one pass, once for each object."""
+    """Take the moments of all pixels that have data, in one pass, once for each object."""
     if spectra.moments is None:
-        spectra.moments = spectra.fold(lambda block: Moments.of(spectra.read(block)), Moments.merge)
+        spectra.moments = spectra.fold(partial(moments_of_block, spectra), Moments.merge)
+        if not spectra.moments.count:
+            raise no_data()
     found: Moments = spectra.moments
     return found
+
+
+def moments_of_block(spectra: Spectra, block: Block) -> Moments:
+    """Take the moments of the pixels of a block."""
+    return Moments.of(spectra.read(block)[0])
 
 
 def principal(covariance: Floats, n: int) -> tuple[Floats, Floats]:
@@ -370,12 +425,20 @@ def _oriented(rows: Floats) -> Floats:
 
 
 def with_noise(spectra: Spectra, block: Block) -> tuple[Moments, Moments]:
-    """Return the moments of a block, and of its differences to the pixels to their lower right."""
+    """Return the moments of a block, and of its differences to the pixels to their lower right.
+
+    A difference counts where both pixels have data.
+    """
     high, wide = block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
-    box = spectra.box(
+    box, missing = spectra.box(
         slice(block.rows.start, min(block.rows.stop + 1, spectra.rows)),
         slice(block.columns.start, min(block.columns.stop + 1, spectra.columns)),
     )
+    if missing is not None:
+        there = ~missing
+        pairs = there[:-1, :-1] & there[1:, 1:]
+        differences = box[:-1, :-1][pairs] - box[1:, 1:][pairs]
+        return Moments.of(box[:high, :wide][there[:high, :wide]]), Moments.of(differences)
     step = min(_DIAGONAL, wide) if wide == spectra.columns else 1
     strips = (
         _of_strip(spectra, box[row : row + step + 1], min(step, high - row), wide)
@@ -447,12 +510,12 @@ def _project(
     """Give the components their scores, in one pass."""
     offset = components @ mean
 
-    def work(block: Block) -> Floats:
-        scores: Floats = spectra.read(block) @ components.T
+    def score(x: Floats) -> Floats:
+        scores: Floats = x @ components.T
         scores -= offset
         return scores
 
-    return Components(mean, components, variances, spectra.image(work, len(components), path=path))
+    return Components(mean, components, variances, spectra.map(score, len(components), path=path))
 
 
 def _number(n: Any, most: int, of: str) -> int:

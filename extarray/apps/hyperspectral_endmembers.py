@@ -1,4 +1,4 @@
-"""Endmembers among the pixels of a scene: ATGP, PPI, VCA and N-FINDR."""
+"""Endmembers as the pixels that span the others: ATGP, VCA and N-FINDR."""
 
 from __future__ import annotations
 
@@ -9,38 +9,34 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from extarray import ArgumentError
 from extarray.apps.hyperspectral_blocks import (
     Block,
     Floats,
+    Ints,
     Spectra,
     as_spectra,
-    batches,
-    spectra_given,
+    no_data,
 )
 from extarray.apps.hyperspectral_components import moments, principal
 
 __all__ = [
     "Endmembers",
-    "PurePixels",
     "Simplex",
     "atgp",
+    "check_number",
     "enlarge",
+    "generator",
     "nfindr",
-    "ppi",
     "projected",
-    "purest",
     "vca",
     "vertices_to_begin_with",
 ]
 
-Ints = NDArray[np.int64]
-Rows = Callable[[Block], Floats]
-
-#: Bytes of projections that stay in the caches.
-_BLOCK = 4 * 2**20
+#: What reads rows of a block, and the numbers of their pixels.
+Rows = Callable[[Block], tuple[Floats, Ints]]
 
 #: A pixel replaces a vertex where the volume grows by more than rounding.
 _GROWS = 1 + 1e-9
@@ -63,19 +59,6 @@ class Endmembers:
 
 
 @dataclass
-class PurePixels(Endmembers):
-    """Endmembers of `ppi`.
-
-    Attributes
-    ----------
-    counts : ndarray of int, (rows, columns)
-        Number of times that each pixel was the first or the last one along a skewer.
-    """
-
-    counts: Ints
-
-
-@dataclass
 class Simplex(Endmembers):
     """Endmembers of `nfindr`.
 
@@ -89,7 +72,13 @@ class Simplex(Endmembers):
 
 
 def atgp(
-    a: Any, p: int, *, band_axis: int = -1, comm: Any = None, max_memory: int | str | None = None
+    a: Any,
+    p: int,
+    *,
+    band_axis: int | str | None = None,
+    mask: Any = None,
+    comm: Any = None,
+    max_memory: int | str | None = None,
 ) -> Endmembers:
     """Find endmembers by automatic target generation (ATGP).
 
@@ -98,12 +87,14 @@ def atgp(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     p : int
         Number of endmembers, up to the number of bands.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -128,88 +119,10 @@ def atgp(
     >>> hyperspectral.atgp(scene, 2).positions.tolist()
     [[1, 2], [3, 0]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory)
-    _check_number(p, spectra.bands)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
+    check_number(p, spectra.bands)
     pixels, found = _targets(spectra, spectra.read, p)
     return Endmembers(found, spectra.positions(pixels))
-
-
-def ppi(
-    a: Any,
-    n_skewers: int | ArrayLike = 1000,
-    seed: Any = 0,
-    *,
-    p: int | None = None,
-    min_angle: float = 0.0,
-    band_axis: int = -1,
-    comm: Any = None,
-    max_memory: int | str | None = None,
-) -> PurePixels:
-    """Count how often each pixel is extreme along random directions: the pixel purity index.
-
-    One pass over the scene; a block of pixels is projected on a block of skewers by one product of
-    matrices.
-
-    Parameters
-    ----------
-    a : ExtArray or array
-        Scene of three axes.
-    n_skewers : int or array, (n, bands)
-        Number of random directions, or the directions.
-    seed : int, optional
-        Of the random directions; None: others each time.
-    p : int, optional
-        Number of endmembers.  Default: every pixel that was extreme.
-    min_angle : float
-        In radians: a pixel is no endmember if its spectral angle to one with a greater count is
-        less, as the purest pixels of a material often are all there.
-    band_axis : int
-        The axis of the bands.
-    comm : mpi4py.MPI.Intracomm, optional
-        Ranks that share the work; see `pct`.
-    max_memory : int or str, optional
-        Bytes of temporary memory a rank.
-
-    Returns
-    -------
-    PurePixels
-        The endmembers by falling counts; of equal ones, the first pixels.
-
-    Raises
-    ------
-    ArgumentError, ShapeError
-        Fewer than p pixels are extreme and far enough from each other, or the skewers have not as
-        many entries as there are bands.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from extarray.apps import hyperspectral
-    >>> rng = np.random.default_rng(0)
-    >>> scene = rng.dirichlet([1, 1, 1], (9, 9)) @ np.eye(3, 20)
-    >>> scene[4, 4] = np.eye(20)[1] * 2
-    >>> found = hyperspectral.ppi(scene, 100, p=1)
-    >>> found.positions.tolist(), int(found.counts.sum())
-    ([[4, 4]], 200)
-    """
-    spectra = as_spectra(a, band_axis, comm, max_memory)
-    if p is not None:
-        _check_number(p, spectra.pixels)
-    if isinstance(n_skewers, (int, np.integer)):
-        if n_skewers < 1:
-            raise ArgumentError(f"the number of skewers must be at least 1, not {n_skewers}")
-        rng = _generator(spectra, seed)
-        skewers = rng.standard_normal((int(n_skewers), spectra.bands))
-    else:
-        skewers = spectra_given(n_skewers, spectra.bands, "skewers")
-    extremes = spectra.fold(
-        lambda block: _extremes(spectra, block, skewers),
-        _outer,
-    )
-    ends = np.concatenate([extremes.last, extremes.first])
-    counts = np.bincount(ends, minlength=spectra.pixels).reshape(spectra.rows, spectra.columns)
-    chosen = purest(spectra, counts, p, min_angle)
-    return PurePixels(spectra.at(chosen), spectra.positions(chosen), counts)
 
 
 def vca(
@@ -217,7 +130,8 @@ def vca(
     p: int,
     seed: Any = 0,
     *,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
 ) -> Endmembers:
@@ -228,14 +142,16 @@ def vca(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     p : int
         Number of endmembers, from 2 to the number of bands.
     seed : int, optional
         Of the random directions; None: others each time.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -256,9 +172,9 @@ def vca(
     >>> sorted(hyperspectral.vca(scene, 3).positions.tolist())
     [[0, 5], [7, 7], [20, 1]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory)
-    _check_number(p, min(spectra.bands, spectra.pixels), 2)
-    rng = _generator(spectra, seed)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
+    check_number(p, min(spectra.bands, spectra.pixels), 2)
+    rng = generator(spectra, seed)
     reduced, rows = _as_vca_does(spectra, p)
     found = np.zeros((p, p))
     found[0, -1] = 1
@@ -281,7 +197,8 @@ def nfindr(
     seed: Any = 0,
     *,
     init: str = "atgp",
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
 ) -> Simplex:
@@ -293,7 +210,7 @@ def nfindr(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     p : int
         Number of endmembers, from 2 to one more than the bands.
@@ -301,8 +218,10 @@ def nfindr(
         Of random pixels and directions at the start; None: others each time.
     init : {"atgp", "vca", "random"}
         The pixels to begin with.  "atgp" is on the principal components, as is all else.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -330,9 +249,10 @@ def nfindr(
     """
     if init not in ("atgp", "vca", "random"):
         raise ArgumentError(f"init must be 'atgp', 'vca' or 'random', not {init!r}")
-    spectra = as_spectra(a, band_axis, comm, max_memory)
-    _check_number(p, min(spectra.bands + 1, spectra.pixels), 2)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
+    check_number(p, min(spectra.bands + 1, spectra.pixels), 2)
     statistics = moments(spectra)
+    check_number(p, statistics.count, 2)
     _, directions = spectra.once(lambda: principal(statistics.covariance, p - 1))
     reduced = projected(spectra, directions, directions @ statistics.mean)
     pixels = _first_pixels(spectra, reduced, p, seed, init)
@@ -340,7 +260,7 @@ def nfindr(
     return Simplex(spectra.at(pixels), spectra.positions(pixels), volume)
 
 
-# -- ATGP, and what is extreme ---------------------------------------------------------------------
+# -- ATGP ------------------------------------------------------------------------------------------
 
 
 class _Pixel(NamedTuple):
@@ -350,15 +270,28 @@ class _Pixel(NamedTuple):
 
 
 def _best(spectra: Spectra, rows: Rows, score: Callable[[Floats], Floats]) -> _Pixel:
-    """Return the pixel whose row has the greatest score; of equal ones, the first."""
+    """Return the pixel whose row has the greatest score; of equal ones, the first.
+
+    ArgumentError where no pixel has data.
+    """
 
     def work(block: Block) -> _Pixel:
-        x = rows(block)
+        x, numbers = rows(block)
+        if not len(x):
+            return _Pixel(-math.inf, -1, np.empty(0))
         values = score(x)
         k = int(values.argmax())
-        return _Pixel(float(values[k]), block.first + k, x[k].copy())
+        return _Pixel(float(values[k]), int(numbers[k]), x[k].copy())
 
-    return spectra.fold(work, lambda one, other: other if other.value > one.value else one)
+    best = spectra.fold(work, lambda one, other: other if other.value > one.value else one)
+    if best.pixel < 0:
+        raise no_data()
+    return best
+
+
+def _farthest(spectra: Spectra) -> float:
+    """Return how far from the origin the farthest pixel is."""
+    return math.sqrt(_best(spectra, spectra.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
 
 
 def _along(direction: Floats, x: Floats) -> Floats:
@@ -394,72 +327,6 @@ def _targets(spectra: Spectra, rows: Rows, p: int) -> tuple[Ints, Floats]:
     return pixels, np.stack(found)
 
 
-# -- PPI -------------------------------------------------------------------------------------------
-
-
-class _Ends(NamedTuple):
-    """The pixels that are the first and the last along each skewer, and where they lie on it."""
-
-    lowest: Floats
-    first: Ints
-    highest: Floats
-    last: Ints
-
-
-def _extremes(spectra: Spectra, block: Block, skewers: Floats) -> _Ends:
-    """Project the spectra of a block on skewers, in products of so many that they are small."""
-    x = spectra.read(block)
-    n = len(skewers)
-    ends = _Ends(np.empty(n), np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64))
-    for part in batches(n, max(1, min(spectra.memory // 32, _BLOCK) // (8 * len(x)))):
-        along = spectra.buffer("along", (part.stop - part.start, len(x)))
-        np.matmul(skewers[part], x.T, out=along)
-        each = np.arange(len(along))
-        ends.first[part] = low = along.argmin(axis=1)
-        ends.last[part] = high = along.argmax(axis=1)
-        ends.lowest[part], ends.highest[part] = along[each, low], along[each, high]
-    return ends._replace(first=ends.first + block.first, last=ends.last + block.first)
-
-
-def _outer(one: _Ends, other: _Ends) -> _Ends:
-    """Return the extremes of both; of equal pixels, the earlier ones."""
-    lower, higher = other.lowest < one.lowest, other.highest > one.highest
-    return _Ends(
-        np.where(lower, other.lowest, one.lowest),
-        np.where(lower, other.first, one.first),
-        np.where(higher, other.highest, one.highest),
-        np.where(higher, other.last, one.last),
-    )
-
-
-def purest(spectra: Spectra, scores: NDArray[Any], p: int | None, min_angle: float) -> Ints:
-    """Return pixels by falling scores above zero, each at an angle to those before it."""
-    flat = scores.reshape(-1)
-    order = np.argsort(-flat, kind="stable")[: np.count_nonzero(flat > 0)]
-    most = len(order) if p is None else p
-    if min_angle <= 0:
-        chosen = order[:most]
-    else:
-        kept: list[int] = []
-        directions = np.empty((0, spectra.bands))
-        for pixel in order.tolist():
-            x = spectra.at([pixel])[0]
-            x = x / (np.linalg.norm(x) or 1.0)
-            if len(kept) == most:
-                break
-            if not np.any(directions @ x > math.cos(min_angle)):
-                kept.append(pixel)
-                directions = np.vstack([directions, x])
-        chosen = np.array(kept, dtype=np.int64)
-    if p is not None and len(chosen) < p:
-        raise ArgumentError(
-            f"{len(chosen)} pixels have scores above zero and angles of at least {min_angle:g} to "
-            f"each other, and {p} were asked for: take more skewers or larger kernels, or a "
-            "smaller angle"
-        )
-    return chosen
-
-
 # -- VCA and N-FINDR -------------------------------------------------------------------------------
 
 
@@ -474,34 +341,28 @@ def _as_vca_does(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
     if kept - p / spectra.bands * power < 10**1.5 * p * (power - kept):
         # Much noise: the plane through the mean, at a distance that sees all pixels from afar.
         reduced = projected(spectra, directions[: p - 1], directions[: p - 1] @ mean)
-        far = math.sqrt(_best(reduced, reduced.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
+        far = _farthest(reduced)
 
-        def rows(block: Block) -> Floats:
-            x = reduced.read(block)
-            return np.hstack([x, np.full((len(x), 1), far)])
+        def rows(block: Block) -> tuple[Floats, Ints]:
+            x, numbers = reduced.read(block)
+            return np.hstack([x, np.full((len(x), 1), far)]), numbers
 
         return reduced, rows
     _, directions = spectra.once(lambda: principal(whole, p))
     reduced = projected(spectra, directions, np.zeros(p))
     middle = directions @ mean
 
-    def scaled(block: Block) -> Floats:
-        x = reduced.read(block)
+    def scaled(block: Block) -> tuple[Floats, Ints]:
+        x, numbers = reduced.read(block)
         along = x @ middle
-        rows: Floats = x / np.where(along == 0, 1.0, along)[:, None]
-        return rows
+        return x / np.where(along == 0, 1.0, along)[:, None], numbers
 
     return reduced, scaled
 
 
 def projected(spectra: Spectra, directions: Floats, offset: Floats) -> Spectra:
     """Return ``directions @ x - offset`` of each pixel x, as a scene."""
-
-    def work(block: Block) -> Floats:
-        scores: Floats = spectra.read(block) @ directions.T - offset
-        return scores
-
-    image = spectra.image(work, len(directions))
+    image = spectra.map(lambda x: x @ directions.T - offset, len(directions))
     return Spectra(image, comm=spectra.comm, max_memory=spectra.memory)
 
 
@@ -509,9 +370,13 @@ def _homogeneous(x: Floats) -> Floats:
     return np.hstack([np.ones((len(x), 1)), x])
 
 
-def enlarge(reduced: Spectra, pixels: Ints) -> float:
-    """Exchange pixels, the vertices of a simplex, until none makes it larger; return its volume."""
-    vertices = _homogeneous(reduced.at(pixels))
+def enlarge(reduced: Spectra, pixels: Ints, vertices: Floats | None = None) -> float:
+    """Exchange pixels, the vertices of a simplex, until none makes it larger; return its volume.
+
+    `vertices` are where they lie, (p, p - 1), if they are no pixels of this scene, whatever their
+    numbers.
+    """
+    vertices = _homogeneous(reduced.at(pixels) if vertices is None else vertices)
     while True:
         inverse = np.linalg.inv(vertices)
         candidates = reduced.fold(partial(_enlarging, reduced, inverse), _larger)
@@ -522,11 +387,11 @@ def enlarge(reduced: Spectra, pixels: Ints) -> float:
 
 def vertices_to_begin_with(reduced: Spectra, p: int) -> Ints:
     """Return the pixels of ATGP on principal components, seen from afar."""
-    far = math.sqrt(_best(reduced, reduced.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
+    far = _farthest(reduced)
 
-    def rows(block: Block) -> Floats:
-        x = reduced.read(block)
-        return np.hstack([np.full((len(x), 1), far), x])
+    def rows(block: Block) -> tuple[Floats, Ints]:
+        x, numbers = reduced.read(block)
+        return np.hstack([np.full((len(x), 1), far), x]), numbers
 
     return _targets(reduced, rows, p)[0]
 
@@ -538,9 +403,10 @@ def _first_pixels(spectra: Spectra, reduced: Spectra, p: int, seed: Any, init: s
         return pixels
     if init == "atgp":
         return vertices_to_begin_with(reduced, p)
-    rng = _generator(spectra, seed)
+    rng = generator(spectra, seed)
+    count = moments(spectra).count
     for _ in range(100):
-        pixels = np.sort(rng.choice(spectra.pixels, p, replace=False))
+        pixels = reduced.with_data(np.sort(rng.choice(count, p, replace=False)))
         if np.linalg.cond(_homogeneous(reduced.at(pixels))) < 1e12:
             return pixels
     raise ArgumentError(f"no {p} pixels drawn at random span a simplex; try init='atgp'")
@@ -555,10 +421,14 @@ class _Candidates(NamedTuple):
 
 
 def _enlarging(reduced: Spectra, inverse: NDArray[Any], block: Block) -> _Candidates:
-    rows = _homogeneous(reduced.read(block))
+    x, numbers = reduced.read(block)
+    rows = _homogeneous(x)
+    p = len(inverse)
+    if not len(x):
+        return _Candidates(np.zeros(p), np.full(p, -1), np.zeros((p, p)))
     ratios = np.abs(rows @ inverse)
     best = ratios.argmax(axis=0)
-    return _Candidates(ratios.max(axis=0), best + block.first, rows[best])
+    return _Candidates(ratios.max(axis=0), numbers[best], rows[best])
 
 
 def _larger(one: _Candidates, other: _Candidates) -> _Candidates:
@@ -585,11 +455,12 @@ def _replace(vertices: Floats, pixels: Ints, candidates: _Candidates) -> bool:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def _check_number(p: Any, most: int, least: int = 1) -> None:
+def check_number(p: Any, most: int, least: int = 1) -> None:
+    """Refuse a number of endmembers that there cannot be."""
     if not isinstance(p, (int, np.integer)) or not least <= p <= most:
         raise ArgumentError(f"the number of endmembers must be from {least} to {most}, not {p}")
 
 
-def _generator(spectra: Spectra, seed: Any) -> np.random.Generator:
+def generator(spectra: Spectra, seed: Any) -> np.random.Generator:
     """Return random numbers that are the same on all ranks."""
     return np.random.default_rng(spectra.once(lambda: np.random.SeedSequence(seed)))

@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from extarray import ArgumentError, AxisError, ClosedError, ShapeError
-from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra
-from extarray.apps.hyperspectral_components import Moments, moments, principal
+from extarray import ArgumentError, ClosedError, ShapeError
+from extarray.apps.hyperspectral_blocks import Block, Floats, Ints, Spectra, cut, memory_of
+from extarray.apps.hyperspectral_components import Moments, moments_of_block, principal
 from extarray.apps.hyperspectral_endmembers import (
     enlarge,
     projected,
     vertices_to_begin_with,
 )
+from extarray.apps.hyperspectral_pixels import Raster, within
 
 __all__ = ["Growing"]
+
+#: The part of the memory for pixels that are kept until their scores are known.
+_KEPT = 4
+
+#: The whole scene is searched for endmembers when it has so many times the pixels of the last time.
+_AGAIN = 1.25
+
+#: What an update that fails leaves as it was.
+_STATE = (
+    "shape",
+    "endmembers",
+    "positions",
+    "volume",
+    "_moments",
+    "_origin",
+    "_basis",
+    "_searched",
+)
 
 
 class Growing:
     """Statistics and endmembers of a scene that grows by swaths and bands.
 
-    Pixels that arrive are read in the update that takes them up, for their moments and for their
-    scores in the few directions that tell pixels apart; new bands of pixels that are there, alone.
-    Nothing that was seen is read again but the spectra of the endmembers.
+    An update reads what has arrived since the last one, once, and costs what that costs, however
+    large the scene is.  Of what was seen, only the spectra of new endmembers are read again.
 
     Parameters
     ----------
@@ -36,8 +55,11 @@ class Growing:
         Number of endmembers, from 2.
     tolerance : float
         Directions with a smaller share of the variance are not kept.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.  It is at least as large as the scene, and may
+        be an ExtArray that grows before the scene does.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work, and call all methods together.  Default: those that have `a` open
         together.
@@ -49,11 +71,11 @@ class Growing:
     shape : tuple of int
         Rows, columns and bands that were taken up.
     count : int
-        Pixels.
+        Pixels that have data.
     mean, covariance : ndarray, (bands,) and (bands, bands)
-        Of all pixels; see Notes.
+        Of these pixels; see Notes.
     endmembers, positions : ndarray, (p, bands) and (p, 2)
-        As of `nfindr`; none as long as the pixels span too few dimensions.
+        As of `nfindr`, see Notes; none as long as the pixels span too few dimensions.
     volume : float
         Of the simplex of the endmembers.
 
@@ -62,6 +84,13 @@ class Growing:
     Swaths, rows or columns, cost no accuracy: moments merge exactly.  How a new band varies
     together with the old ones is known from the scores, hence without what is below `tolerance`:
     noise, as a rule, which varies with nothing.
+
+    No pixel that arrived would make the simplex larger in the place of a single endmember.  The
+    pixels before are searched again, by their scores, when bands have arrived or the scene has
+    grown by a quarter since, so that all these searches together cost a few times what one does.
+
+    A pixel that had no data when it arrived stays left out.  One that has none in a band that
+    arrives later is left out from then on, and the spectra of its block are read again for that.
 
     The scores are an ExtArray in a temporary file, which grows along all axes with the scene;
     `close`, or the end of a with block, removes it.
@@ -88,7 +117,8 @@ class Growing:
         p: int,
         *,
         tolerance: float = 1e-5,
-        band_axis: int = -1,
+        band_axis: int | str | None = None,
+        mask: Any = None,
         comm: Any = None,
         max_memory: int | str | None = None,
     ) -> None:
@@ -96,29 +126,28 @@ class Growing:
             raise ArgumentError(f"the number of endmembers must be at least 2, not {p}")
         if not 0 <= tolerance < 1:
             raise ArgumentError(f"a tolerance is a share from 0 to 1, not {tolerance}")
-        if len(a.shape) != 3:
-            raise ShapeError(f"a scene has three axes, not the shape {a.shape}")
         self._a, self._p, self._tolerance = a, p, tolerance
-        if not -3 <= band_axis < 3:
-            raise AxisError(band_axis, 3)
-        self._axis = band_axis % 3
+        self._band_axis, self._mask = band_axis, mask
         self._comm = getattr(a, "comm", None) if comm is None else comm
-        self._memory = max_memory
+        self._memory = memory_of(max_memory)
         self._start = getattr(a, "origin", None)
         self.shape = (0, 0, 0)
         self._moments = Moments.of(np.empty((0, 0)))
-        self._origin = np.empty(0)  # of the scores: x is about origin + scores @ basis
-        self._basis = np.empty((0, 0))
+        # A pixel x is about origin + scores @ basis.  The scores of a pixel without data are NaN,
+        # in one column at least: the first row of the basis is zero, so that there is one.
+        self._origin = np.empty(0)
+        self._basis = np.empty((1, 0))
         self._scores: Any = None
         self._closed = False
         self.endmembers = np.empty((0, 0))
-        self.positions = np.empty((0, 2), dtype=np.int64)
+        self.positions: Ints = np.empty((0, 2), dtype=np.int64)
         self.volume = 0.0
+        self._searched = 0, 0  # pixels and directions when the whole scene was searched
         self.update()
 
     @property
     def count(self) -> int:
-        """Pixels that were taken up."""
+        """Pixels that were taken up and have data."""
         return self._moments.count
 
     @property
@@ -165,178 +194,279 @@ class Growing:
         Raises
         ------
         ShapeError
-            The scene has become smaller, or grown at the start of an axis: begin anew.
+            The scene has become smaller, or grown at the start of an axis: begin anew.  Or the mask
+            has not grown with it.
         ClosedError
             The analysis is closed.
-        ArgumentError
-            What arrived has values that are no finite numbers; an update takes it up when they are.
+        StorageError
+            Something cannot be read or written.  A later update takes it up.
         """
         if self._closed:
             raise ClosedError("the analysis is closed; begin a new one")
-        if hasattr(self._a, "refresh"):
-            self._a.refresh()
-        extents = list(self._a.shape)
-        bands = extents.pop(self._axis)
-        rows, columns = extents
+        for array in (self._a, self._mask):
+            if hasattr(array, "refresh"):
+                array.refresh()
+        raster = Raster(self._a, self._band_axis, self._mask, covers=True)
+        shape = rows, columns, bands = raster.rows, raster.columns, raster.bands
         if getattr(self._a, "origin", None) != self._start or any(
-            new < old for new, old in zip((rows, columns, bands), self.shape, strict=True)
+            new < old for new, old in zip(shape, self.shape, strict=True)
         ):
             raise ShapeError(
-                f"the scene of the shape {self.shape} has become {rows, columns, bands}, and "
+                f"the scene of the shape {self.shape} has become {shape}, and "
                 "not at the ends of its axes: begin a new analysis"
             )
-        if (rows, columns, bands) == self.shape or not rows * columns * bands:
+        if shape == self.shape or not rows * columns * bands:
             return False
+        if self.shape == (0, 0, 0):
+            self._step(raster, slice(0, rows), slice(0, columns), bands)
+            return True
         old_rows, old_columns, old_bands = self.shape
-        # Each step is noted: if the next one cannot be taken, nothing is taken up twice later.
-        if not self.count:
-            self._add_pixels(slice(0, rows), slice(0, columns), bands)
-            self.shape = rows, columns, bands
-        if bands > self.shape[2]:
-            self._add_bands(old_bands, bands)
-            self.shape = old_rows, old_columns, bands
-        if rows > self.shape[0]:
-            self._add_pixels(slice(old_rows, rows), slice(0, old_columns), bands)
-            self.shape = rows, old_columns, bands
-        if columns > self.shape[1]:
-            self._add_pixels(slice(0, rows), slice(old_columns, columns), bands)
-            self.shape = rows, columns, bands
-        self._find()
+        if bands > old_bands:
+            self._step(raster, slice(0, old_rows), slice(0, old_columns), bands)
+        if rows > old_rows:
+            self._step(raster, slice(old_rows, rows), slice(0, old_columns), bands)
+        if columns > old_columns:
+            self._step(raster, slice(0, rows), slice(old_columns, columns), bands)
         return True
 
-    def _window(self, rows: slice, columns: slice, bands: slice) -> Spectra:
-        """Return a part of the scene, of which nothing else is read."""
-        key = [rows, columns]
-        key.insert(self._axis, bands)
-        part = self._a.lazy[tuple(key)] if hasattr(self._a, "lazy") else self._a[tuple(key)]
-        return Spectra(part, self._axis, self._comm, self._memory)
+    def _step(self, raster: Raster, rows: slice, columns: slice, bands: int) -> None:
+        """Take up a swath, or new bands of all pixels; all of it, or none."""
+        before = {name: self.__dict__[name] for name in _STATE}
+        extents = None if self._scores is None else self._scores.shape
+        old_bands = self.shape[2]
+        try:
+            if self._scores is None:
+                self._origin, self._basis = np.zeros(bands), np.zeros((1, bands))
+            if 0 < old_bands < bands:
+                self._add_bands(raster.part(rows, columns, slice(0, bands)), old_bands)
+            else:
+                self._add_pixels(raster.part(rows, columns, slice(0, bands)), rows, columns)
+            self.shape = rows.stop, columns.stop, bands
+            self._seek(raster, rows, columns, old_bands < bands)
+        except BaseException:
+            self.__dict__.update(before)
+            if self._scores is not None and extents is not None:
+                self._scores.resize(extents)
+            elif self._scores is not None:
+                self._scores.close()
+                self._scores = None
+            raise
+
+    def _pieces(self, window: Raster) -> Iterator[tuple[tuple[slice, slice], Spectra]]:
+        """Cut a part of the scene into pieces that are read once, and kept as long as in use.
+
+        First their places in the part.  They do not depend on the ranks, nor does what is made of
+        them.
+        """
+        for block in cut(window.rows, window.columns, window.bands, self._memory // _KEPT):
+            part = window.part(block.rows, block.columns, slice(0, window.bands)).kept()
+            memory = self._memory - self._memory // _KEPT
+            yield (block.rows, block.columns), Spectra(part, comm=self._comm, max_memory=memory)
 
     # -- pixels ----------------------------------------------------------------------------------
 
-    def _add_pixels(self, rows: slice, columns: slice, bands: int) -> None:
-        window = self._window(rows, columns, slice(0, bands))
-        part = moments(window)
-        if not self.count:
-            self._origin, self._basis = part.mean, np.empty((0, bands))
-        self._moments = self._moments.merge(part) if self.count else part
-        # The directions in which these pixels differ and those before did not.
-        step = part.mean - self._origin
-        spread = part.scatter / part.count + np.outer(step, step)
-        if len(self._basis):
-            outside = np.eye(bands) - np.linalg.pinv(self._basis) @ self._basis
-            spread = outside @ spread @ outside
-        self._basis = np.vstack([self._basis, window.once(lambda: self._directions(spread))])
-        inverse = np.linalg.pinv(self._basis)
-        self._write(
-            window,
-            rows,
-            columns,
-            0,
-            lambda block: (window.read(block) - self._origin) @ inverse,
-        )
+    def _add_pixels(self, window: Raster, rows: slice, columns: slice) -> None:
+        for place, piece in self._pieces(window):
+            part = piece.fold(partial(moments_of_block, piece), Moments.merge)
+            if not self.count:
+                self._origin = part.mean
+            self._moments = self._moments.merge(part)
+            if part.count:
+                # The directions in which these pixels differ and those before did not.
+                step = part.mean - self._origin
+                spread = part.scatter / part.count + np.outer(step, step)
+                more = self._directions(piece, spread, self._basis, self.covariance)
+                self._basis = np.vstack([self._basis, more])
+            score = partial(_scores, self._origin, np.linalg.pinv(self._basis))
+            n = len(self._basis)
+            at = within(rows, place[0]), within(columns, place[1])
+            self._write(piece, at, slice(0, n), partial(piece.spread, score, n, float, np.nan))
 
-    def _directions(self, spread: Floats) -> Floats:
-        """Return the directions that have more than the least share of the variance, in rows."""
-        values, vectors = principal(spread, len(spread))
-        least = self._tolerance * np.trace(self._moments.covariance)
-        kept = values > max(least, len(values) * np.finfo(float).eps * np.trace(spread))
-        kept[0] |= not len(self._basis)  # one at least
-        chosen: Floats = vectors[kept]
+    def _directions(
+        self, piece: Spectra, spread: Floats, known: Floats, *covariances: Floats
+    ) -> Floats:
+        """Return directions, in rows, in which pixels are spread, and which are not known.
+
+        They have more than the least share of the variance, which these covariances have together.
+        """
+        outside = np.eye(len(spread)) - np.linalg.pinv(known) @ known
+        left = outside @ spread @ outside
+        values, vectors = piece.once(lambda: principal(left, len(left)))
+        least = self._tolerance * sum(float(np.trace(one)) for one in covariances)
+        chosen: Floats = vectors[
+            values > max(least, len(values) * np.finfo(float).eps * np.trace(spread))
+        ]
         return chosen
 
-    def _write(self, window: Spectra, rows: slice, columns: slice, first: int, work: Any) -> None:
-        """Let the scores grow, and put there what each block gives, from a direction on."""
-        shape = rows.stop, columns.stop, len(self._basis)
+    def _write(
+        self,
+        piece: Spectra,
+        at: tuple[slice, slice],
+        depth: slice,
+        work: Callable[[Block], Floats],
+    ) -> None:
+        """Let the scores grow, and put there what each block of a piece gives."""
+        shape = at[0].stop, at[1].stop, depth.stop
         if self._scores is None:
-            path = window.temporary_path()
-            self._scores = window.create(path, shape)
-            window.remove_with(self._scores, path)
+            path = piece.temporary_path()
+            self._scores = piece.create(path, shape)
+            piece.remove_with(self._scores, path)
         for axis, (extent, new) in enumerate(zip(self._scores.shape, shape, strict=True)):
             if new > extent:
                 self._scores.extend(axis=axis, by=new - extent)
 
         def write(run: Iterator[tuple[int, Block]]) -> None:
             for _, block in run:
-                high = block.rows.stop - block.rows.start
-                key = self._place(block, rows, columns)
-                self._scores[(*key, slice(first, None))] = work(block).reshape(
-                    high, -1, shape[2] - first
-                )
+                values = work(block)
+                rows, columns = within(at[0], block.rows), within(at[1], block.columns)
+                high = rows.stop - rows.start
+                self._scores[rows, columns, depth] = values.reshape(high, -1, values.shape[1])
 
-        window.together(partial(window.by_threads, write))
-        self._scores.flush()
-
-    @staticmethod
-    def _place(block: Block, rows: slice, columns: slice) -> tuple[slice, slice]:
-        """Return where in the scene a block of a window lies."""
-        return (
-            slice(rows.start + block.rows.start, rows.start + block.rows.stop),
-            slice(columns.start + block.columns.start, columns.start + block.columns.stop),
-        )
+        piece.together(partial(piece.by_threads, write))
 
     # -- bands -----------------------------------------------------------------------------------
 
-    def _add_bands(self, old: int, new: int) -> None:
+    def _add_bands(self, window: Raster, old: int) -> None:
         """Take up new bands of the pixels that are there: by regression on the scores."""
-        rows, columns = slice(0, self.shape[0]), slice(0, self.shape[1])
-        window = self._window(rows, columns, slice(old, new))
-        k = len(self._basis)
-
-        def scores(block: Block) -> Floats:
-            found: Floats = self._scores[block.rows, block.columns, :k].reshape(-1, k)
-            return found
-
-        joint = window.fold(
-            lambda block: Moments.of(np.hstack([scores(block), window.read(block)])), Moments.merge
-        )
-        among, across, own = joint.scatter[:k, :k], joint.scatter[:k, k:], joint.scatter[k:, k:]
-        slopes = np.linalg.pinv(among, hermitian=True) @ across
-        origin = joint.mean[k:] - joint.mean[:k] @ slopes
+        rows, columns = slice(0, window.rows), slice(0, window.columns)
+        older = Spectra(window.part(rows, columns, slice(0, old)), comm=self._comm)
+        new, k = window.bands - old, len(self._basis)
+        left, joint = self._moments, Moments.of(np.empty((0, k + new)))
+        origin, slopes, more = np.zeros(new), np.zeros((k, new)), np.empty((0, new))
+        for at, piece in self._pieces(window.part(rows, columns, slice(old, window.bands))):
+            part, lost = piece.fold(
+                partial(self._joint, piece, at, older, k),
+                lambda one, other: (one[0].merge(other[0]), one[1].merge(other[1])),
+            )
+            left = left.without(lost)
+            if not joint.count and part.count:
+                inverse = np.linalg.pinv(part.scatter[:k, :k], hermitian=True)
+                slopes = inverse @ part.scatter[:k, k:]
+                origin = part.mean[k:] - part.mean[:k] @ slopes
+            joint = joint.merge(part)
+            if lost.count and more.any(axis=1).all():
+                more = np.vstack([more, np.zeros((1, new))])  # a column for their NaN
+            if part.count:
+                # What regression leaves has directions of its own.
+                residual = np.vstack([-slopes, np.eye(new)])
+                step = part.mean @ residual - origin
+                spread = residual.T @ part.scatter @ residual / part.count + np.outer(step, step)
+                variances = left.covariance, joint.covariance[k:, k:]
+                more = np.vstack([more, self._directions(piece, spread, more, *variances)])
+            if len(more):
+                work = partial(self._residual, piece, at, origin, slopes, more)
+                self._write(piece, at, slice(k, k + len(more)), work)
+        across, own = joint.scatter[:k, k:], joint.scatter[k:, k:]
         together = self._basis.T @ across
-        before = self._moments
         self._moments = Moments(
-            before.count,
-            np.concatenate([before.mean, joint.mean[k:]]),
-            np.block([[before.scatter, together], [together.T, own]]),
+            left.count,
+            np.concatenate([left.mean, joint.mean[k:]]),
+            np.block([[left.scatter, together], [together.T, own]]),
         )
-        left = (own - across.T @ slopes) / joint.count
-        more = window.once(lambda: self._directions(left))
         self._origin = np.concatenate([self._origin, origin])
         self._basis = np.block([[self._basis, slopes], [np.zeros((len(more), old)), more]])
-        if len(more):
-            self._write(
-                window,
-                rows,
-                columns,
-                k,
-                lambda block: (window.read(block) - origin - scores(block) @ slopes) @ more.T,
-            )
+
+    def _scored(self, at: tuple[slice, slice], block: Block, k: int) -> Floats:
+        """Return the scores of a block of a piece in k directions."""
+        rows, columns = within(at[0], block.rows), within(at[1], block.columns)
+        found: Floats = self._scores[rows, columns, :k].reshape(-1, k)
+        return found
+
+    def _joint(
+        self, piece: Spectra, at: tuple[slice, slice], older: Spectra, k: int, block: Block
+    ) -> tuple[Moments, Moments]:
+        """Return the moments of scores and new bands together, and of pixels that end here.
+
+        These have data in the old bands and none in the new ones.
+        """
+        x, numbers = piece.read(block)
+        scores = self._scored(at, block, k)
+        had: Any = np.isfinite(scores).all(axis=1)
+        places = numbers - block.first
+        both = had[places]
+        joint = Moments.of(np.hstack([scores[places[both]], x[both]]))
+        had[places] = False
+        lost = np.empty((0, older.bands))
+        if had.any():
+            rows, columns = within(at[0], block.rows), within(at[1], block.columns)
+            lost = older.box(rows, columns)[0].reshape(-1, older.bands)[had]
+        return joint, Moments.of(lost)
+
+    def _residual(
+        self,
+        piece: Spectra,
+        at: tuple[slice, slice],
+        origin: Floats,
+        slopes: Floats,
+        more: Floats,
+        block: Block,
+    ) -> Floats:
+        """Return the scores in new directions; NaN where a pixel has no data, in any band."""
+        x, numbers = piece.read(block)
+        places = numbers - block.first
+        values = np.full((block.pixels, len(more)), np.nan)
+        fitted = self._scored(at, block, len(slopes))[places] @ slopes
+        values[places] = (x - origin - fitted) @ more.T
+        return values
 
     # -- endmembers ------------------------------------------------------------------------------
 
-    def _find(self) -> None:
-        """Find the simplex anew, and from the one there was; the larger one counts."""
-        rows, columns, bands = self.shape
-        if self._p - 1 > min(bands, len(self._basis)) or self._p > self.count:
+    def _seek(self, raster: Raster, rows: slice, columns: slice, new_bands: bool) -> None:
+        """Find the simplex of the pixels: by those of a swath, or of the whole scene."""
+        n, directions = self.count, int(self._basis.any(axis=1).sum())
+        if self._p - 1 > directions or self._p > n:
+            self._take(raster, np.empty((0, 2), dtype=np.int64), 0.0)
             return
-        scores = Spectra(self._scores, comm=self._comm, max_memory=self._memory)
-        _, directions = scores.once(lambda: principal(self.covariance, self._p - 1))
-        reduced = projected(
-            scores, directions @ self._basis.T, directions @ (self.mean - self._origin)
-        )
+        scores = Raster(self._scores)
+        view = Spectra(scores, comm=self._comm, max_memory=self._memory)
+        _, axes = view.once(lambda: principal(self.covariance, self._p - 1))
+        turn, offset = axes @ self._basis.T, axes @ (self.mean - self._origin)
+        known = [self._scores[row, column] @ turn.T - offset for row, column in self.positions]
+        vertices = np.array(known) if known else np.empty((0, self._p - 1))
+        if not np.isfinite(vertices).all():  # an endmember has lost its data
+            vertices = vertices[:0]
+        if new_bands or n >= _AGAIN * self._searched[0]:
+            self._searched = n, directions
+            self._seek_all(raster, projected(view, turn, offset), vertices)
+        elif len(vertices):
+            part = scores.part(rows, columns, slice(0, scores.bands))
+            swath = Spectra(part, comm=self._comm, max_memory=self._memory)
+            pixels = np.full(self._p, -1, dtype=np.int64)
+            reduced = projected(swath, turn, offset)
+            volume = enlarge(reduced, pixels, vertices)
+            found = reduced.positions(pixels) + [rows.start, columns.start]
+            kept = pixels[:, None] < 0
+            self._take(raster, np.where(kept, self.positions, found), volume)
+        elif directions > self._searched[1]:
+            self._searched = n, directions
+            self._seek_all(raster, projected(view, turn, offset), vertices)
+
+    def _seek_all(self, raster: Raster, reduced: Spectra, vertices: Floats) -> None:
+        """Find the simplex anew, and from the one there was; the larger one counts."""
         try:
             pixels = vertices_to_begin_with(reduced, self._p)
         except ArgumentError:  # too few dimensions as yet
             return
-        self.volume = enlarge(reduced, pixels)
-        if len(self.positions):
-            others = self.positions @ np.array([columns, 1])
-            volume = enlarge(reduced, others)
-            if volume > self.volume:
-                self.volume, pixels = volume, others
-        whole = self._window(slice(0, rows), slice(0, columns), slice(0, bands))
-        self.positions = whole.positions(pixels)
-        self.endmembers = whole.at(pixels)
+        volume = enlarge(reduced, pixels)
+        if len(vertices):
+            others = self.positions @ np.array([reduced.columns, 1])
+            other = enlarge(reduced, others)
+            if other > volume:
+                volume, pixels = other, others
+        self._take(raster, reduced.positions(pixels), volume)
+
+    def _take(self, raster: Raster, positions: Ints, volume: float) -> None:
+        """Take endmembers, and read the spectra of those that are new."""
+        known = dict(zip(map(tuple, self.positions.tolist()), self.endmembers, strict=True))
+        whole = Spectra(raster, comm=self._comm, max_memory=self._memory)
+        members = np.empty((len(positions), raster.bands))
+        for k, place in enumerate(map(tuple, positions.tolist())):
+            old = known.get(place)
+            if old is None or len(old) != raster.bands:
+                members[k] = whole.at([place[0] * whole.columns + place[1]])[0]
+            else:
+                members[k] = old
+        self.positions, self.endmembers, self.volume = positions, members, volume
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -352,3 +482,8 @@ class Growing:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _scores(origin: Floats, inverse: NDArray[Any], x: Floats) -> Floats:
+    found: Floats = (x - origin) @ inverse
+    return found

@@ -46,7 +46,8 @@ def abundances(
     endmembers: ArrayLike,
     method: str = "fcls",
     *,
-    band_axis: int = -1,
+    band_axis: int | str | None = None,
+    mask: Any = None,
     comm: Any = None,
     max_memory: int | str | None = None,
     path: str | Path | None = None,
@@ -55,15 +56,17 @@ def abundances(
 
     Parameters
     ----------
-    a : ExtArray or array
+    a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     endmembers : array, (p, bands)
         Their spectra, such as `atgp` and `nfindr` find.
     method : {"fcls", "nnls", "scls", "ucls"}
         "ucls": any abundances.  "scls": their sum is 1.  "nnls": none is negative.  "fcls": both.
         The constraints hold exactly, not by a weight.
-    band_axis : int
-        The axis of the bands.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
@@ -74,7 +77,8 @@ def abundances(
     Returns
     -------
     ndarray or ExtArray, (rows, columns, p)
-        An ExtArray at `path`, or in a temporary file where it takes more than half of `max_memory`.
+        NaN where a pixel has no data.  An ExtArray at `path`, or in a temporary file where it takes
+        more than half of `max_memory`.
 
     Raises
     ------
@@ -97,10 +101,10 @@ def abundances(
     >>> hyperspectral.abundances(scene, spectra).round(9).tolist()
     [[[0.25, 0.75], [0.0, 1.0]]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory, LARGE)
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask, LARGE)
     members = spectra_given(endmembers, spectra.bands, "endmembers")
     fit = spectra.once(lambda: Fit.of(members, method))
-    return spectra.image(lambda block: fit(spectra.read(block)), len(members), path=path)
+    return spectra.map(fit, len(members), path=path)
 
 
 class Fit:

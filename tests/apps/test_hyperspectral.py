@@ -57,7 +57,7 @@ class TestBlocks:
     def test_blocks_are_the_pixels_in_their_order(self, shape, nbytes):
         data = np.random.default_rng(0).random(shape)
         spectra = Spectra(data, block_bytes=nbytes)
-        read = [spectra.read(block).copy() for block in spectra.blocks]
+        read = [spectra.read(block)[0].copy() for block in spectra.blocks]
         np.testing.assert_array_equal(np.concatenate(read), data.reshape(-1, shape[2]))
         firsts = np.cumsum([0, *map(len, read)])[:-1]
         assert [block.first for block in spectra.blocks] == firsts.tolist()

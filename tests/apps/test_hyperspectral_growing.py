@@ -11,6 +11,7 @@ import pytest
 
 import extarray as xa
 from extarray.apps import hyperspectral as hs
+from extarray.apps.hyperspectral_pixels import Raster
 from extarray.errors import ArgumentError, ClosedError, ShapeError
 
 
@@ -25,27 +26,16 @@ class Counted:
     def __init__(self, data):
         self.data, self.shape, self.dtype = data, (0, 0, 0), data.dtype
         self.reads = np.zeros(data.shape, int)
+        self.allowed = None  # reads, until one fails
 
     def __getitem__(self, key):
-        part = tuple(slice(*s.indices(n)) for s, n in zip(key, self.shape, strict=True))
-        return Window(self, part)
-
-
-class Window:
-    """A part of it, read when it is asked for."""
-
-    def __init__(self, scene, part):
-        self.scene, self.part, self.dtype = scene, part, scene.dtype
-        self.shape = tuple(s.stop - s.start for s in part)
-
-    def __getitem__(self, key):
-        bounds = [s.indices(n) for s, n in zip(key, self.shape, strict=True)]
-        place = tuple(
-            slice(s.start + start, s.start + stop)
-            for s, (start, stop, _) in zip(self.part, bounds, strict=True)
-        )
-        self.scene.reads[place] += 1
-        return self.scene.data[place]
+        place = tuple(slice(*s.indices(n)) for s, n in zip(key, self.shape, strict=True))
+        self.reads[place] += 1
+        if self.allowed is not None:
+            self.allowed -= 1
+            if self.allowed < 0:
+                raise OSError("as a test")
+        return self.data[place]
 
 
 STEPS = [(6, 10, 8), (24, 10, 8), (24, 10, 20), (24, 30, 20)]
@@ -67,13 +57,14 @@ def test_swaths_and_bands(made):
             np.testing.assert_allclose(live.mean, x.mean(axis=0))
             np.testing.assert_allclose(live.covariance, np.cov(x.T), atol=2e-3 * np.var(x))
             np.testing.assert_array_equal(live.endmembers, there[tuple(live.positions.T)])
-            # Of what was seen before, no more than the endmembers is read.
-            again = (scene.reads - before > 0) & ~new
-            assert set(zip(*again.any(axis=2).nonzero(), strict=True)) <= set(
-                map(tuple, live.positions.tolist())
+            # What is new is read once, and nothing else; the endmembers may be, beside that.
+            reads = scene.reads - before
+            reads[tuple(live.positions.T)] = 0
+            new[tuple(live.positions.T)] = False
+            np.testing.assert_array_equal(
+                reads[tuple(map(slice, shape))], new[tuple(map(slice, shape))]
             )
         assert sorted(live.positions.tolist()) == sorted(made.positions.tolist())
-        assert (scene.reads > 0).all()
 
 
 @pytest.mark.parametrize("band_axis", [0, 1, -1])
@@ -117,25 +108,172 @@ def test_what_cannot_be_taken_up(made):
         hs.Growing(a[0], 3)
 
 
-def test_what_is_no_number_is_taken_up_later(made):
-    data = made.data.copy()
-    data[20, 25, 3] = np.nan
-    scene = Counted(data)
-    scene.shape = (6, 10, 20)
-    with hs.Growing(scene, 4) as live:
-        scene.shape = data.shape
-        for _ in range(2):  # the rows were taken up, the columns not
-            with pytest.raises(ArgumentError, match="no finite numbers"):
-                live.update()
-            assert live.shape == (24, 10, 20) and live.count == 240
-        data[20, 25, 3] = 1.0
-        assert live.update() and live.count == 24 * 30
-        np.testing.assert_allclose(live.mean, data.mean(axis=(0, 1)))
-
-
 def test_a_scene_without_variance_has_no_endmembers():
     with hs.Growing(np.ones((4, 5, 6)), 3) as live:
         assert live.count == 20 and len(live.positions) == 0
+
+
+# -- pixels without data ---------------------------------------------------------------------------
+
+
+def same(live, data, there):
+    """Compare the statistics with those of the pixels that remain, swaths alone."""
+    x = data[there]
+    assert live.count == len(x)
+    np.testing.assert_allclose(live.mean, x.mean(axis=0))
+    np.testing.assert_allclose(live.covariance, np.cov(x.T), rtol=1e-9, atol=1e-12)
+    assert there[tuple(live.positions.T)].all()
+    np.testing.assert_array_equal(live.endmembers, data[tuple(live.positions.T)])
+
+
+@pytest.mark.parametrize("max_memory", [60_000, None])
+def test_pixels_without_data_stop_nothing(made, max_memory):
+    data = made.data.copy()
+    there = np.ones(data.shape[:2], bool)
+    for row, column in ((0, 0), (5, 9), (6, 2), (21, 25), (23, 29)):
+        there[row, column] = False
+        data[row, column, 3] = np.nan
+    there[10:12] = False  # a whole swath
+    data[10:12, :, 5] = np.inf
+    scene = Counted(data)
+    with hs.Growing(scene, 4, max_memory=max_memory) as live:
+        for rows, columns in ((6, 10), (10, 10), (12, 10), (24, 10), (24, 30)):
+            scene.shape = rows, columns, 20
+            assert live.update() and not live.update()
+            same(live, data[:rows, :columns], there[:rows, :columns])
+        assert sorted(live.positions.tolist()) == sorted(made.positions.tolist())
+
+
+def test_the_first_swath_may_be_without_data(made):
+    data = made.data.copy()
+    data[:5] = np.nan
+    scene = Counted(data)
+    scene.shape = 5, 30, 8
+    with hs.Growing(scene, 4) as live:
+        assert live.count == 0 and live.mean.tolist() == [0] * 8
+        scene.shape = 5, 30, 20
+        assert live.update() and live.count == 0 and live.mean.shape == (20,)
+        scene.shape = data.shape
+        assert live.update()
+        there = np.repeat(np.arange(24) >= 5, 30).reshape(24, 30)
+        same(live, data, there)
+
+
+def test_bands_without_data_end_pixels(made):
+    data = made.data.copy()
+    there = np.ones(data.shape[:2], bool)
+    data[2, 3, 1] = np.nan  # in the first bands
+    scene = Counted(data)
+    scene.shape = 24, 30, 12
+    with hs.Growing(scene, 4, max_memory=60_000) as live:
+        first = tuple(live.positions[0].tolist())
+        for place in ((2, 3), (7, 7), (8, 7), first):  # an endmember among them
+            there[place] = False
+            data[*place, 15] = np.nan
+        scene.shape = data.shape
+        assert live.update()
+        x = data[there]
+        assert live.count == len(x)
+        np.testing.assert_allclose(live.mean, x.mean(axis=0))
+        np.testing.assert_allclose(live.covariance, np.cov(x.T), atol=2e-3 * np.var(x))
+        np.testing.assert_allclose(live.covariance[:12, :12], np.cov(x[:, :12].T))
+        np.testing.assert_allclose(live.covariance[12:, 12:], np.cov(x[:, 12:].T))
+        assert there[tuple(live.positions.T)].all()
+        np.testing.assert_array_equal(live.endmembers, data[tuple(live.positions.T)])
+        wanted = hs.nfindr(data, 4)
+        assert live.volume == pytest.approx(wanted.volume, rel=1e-2)
+        # A band that no pixel has ends all of them.
+        data = np.concatenate([data, np.full((24, 30, 1), np.nan)], axis=2)
+        scene.data, scene.reads, scene.shape = data, np.zeros(data.shape, int), data.shape
+        assert live.update() and live.count == 0 and len(live.positions) == 0
+
+
+def test_a_mask_grows_before_the_scene(made):
+    a, mask = xa.from_array(made.data[:10]), xa.zeros((10, 30), bool)
+    mask[3, 4:9] = True
+    with hs.Growing(a, 4, mask=mask) as live:
+        a.append(made.data[10:])
+        with pytest.raises(ShapeError, match=r"rows and columns of the scene, \(24, 30\)"):
+            live.update()
+        mask.append(np.eye(20, 30, dtype=bool))  # more rows than the scene has
+        assert live.update()
+        same(live, made.data, ~mask[:24])
+
+
+# -- failures, and what an update costs ------------------------------------------------------------
+
+
+def state(live):
+    return (live.shape, live.count, live.volume, *map(bytes, (live.covariance, live.positions)))
+
+
+@pytest.mark.parametrize("shape", [(24, 10, 12), (15, 30, 12), (15, 10, 20)])
+@pytest.mark.parametrize("reads", [0, 3, 9])
+def test_what_cannot_be_read_is_taken_up_later(made, shape, reads):
+    scene = Counted(made.data)
+    scene.shape = 15, 10, 12
+    with (
+        hs.Growing(scene, 4, max_memory=30_000) as live,
+        hs.Growing(scene, 4, max_memory=30_000) as other,
+    ):
+        before = state(live)
+        scene.shape, scene.allowed = shape, reads
+        with pytest.raises(OSError, match="as a test"):
+            live.update()
+        scene.allowed = None
+        assert state(live) == before
+        assert live.update() and other.update()
+        assert state(live) == state(other)
+        np.testing.assert_array_equal(live._scores, other._scores)
+
+
+def test_an_update_costs_what_is_new(made, monkeypatch):
+    """Count the elements that are read of the scene and of its scores."""
+    elements = []
+    whole = Raster.read
+
+    def read(self, *box):
+        found = whole(self, *box)
+        elements.append(found[0].size)
+        return found
+
+    monkeypatch.setattr(Raster, "read", read)
+    rng = np.random.default_rng(0)
+    costs = []
+    for rows in (96, 512):
+        amounts = rng.dirichlet(np.ones(4), (rows + 16, 30))
+        data = amounts @ made.endmembers + rng.normal(0, 1e-3, (rows + 16, 30, 20))
+        a = xa.from_array(data[:rows], chunks=(8, 30, 20))
+        with hs.Growing(a, 4) as live:
+            for k in range(2):
+                elements.clear()
+                a.append(data[rows + 8 * k : rows + 8 * k + 8])
+                assert live.update()
+                costs.append(sum(elements))
+    # Sweeps over the new pixels in three components are more or fewer; one over all is far more.
+    assert max(costs) - min(costs) <= 10 * 8 * 30 * 3
+
+
+def test_old_and_new_pixels_share_the_simplex():
+    """What arrives later, little by little, displaces what was pure before."""
+    made = hyperscenes.make(80, 30, 20, 4)
+    amounts = 0.25 + 0.7 * (made.abundances - 0.25)
+    data = amounts @ made.endmembers
+    late = [(75, 3), (76, 9), (77, 20), (79, 29)]
+    for place, spectrum in zip(late, made.endmembers, strict=True):
+        data[place] = spectrum
+    a = xa.from_array(data[:73], chunks=(8, 30, 20))
+    with hs.Growing(a, 4) as live:
+        for row in range(73, 80):
+            a.append(data[row : row + 1])
+            assert live.update()
+            scores = (data[: row + 1].reshape(-1, 20) - live.mean) @ np.linalg.eigh(
+                live.covariance
+            )[1][:, -3:]
+            vertices = np.hstack([np.ones((4, 1)), scores[live.positions @ [30, 1]]])
+            assert abs(np.linalg.det(vertices)) / 6 == pytest.approx(live.volume)
+        assert sorted(map(tuple, live.positions.tolist())) == late
+        assert live.volume == pytest.approx(hs.nfindr(a, 4).volume)
 
 
 APPEND = """

@@ -14,7 +14,6 @@ from mpi4py import MPI
 
 import extarray as xa
 from extarray.apps import hyperspectral as hs
-from extarray.errors import ArgumentError
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1]).parent
@@ -75,11 +74,31 @@ with xa.open(sys.argv[1], "r", comm=comm) as a:
             keep("its endmembers", np.hstack([live.positions, live.endmembers]))
             assert not list(live.follow(timeout=0))
 
+    # Pixels without data are left out, whichever rank has them.
+    holes = a[...]
+    holes[3:9, 5:20, 2] = np.nan
+    holes[-1, -1, -1] = np.inf
+    mask = np.zeros(holes.shape[:2], bool)
+    mask[20:] = True
+    keep("pct of holes", hs.pct(holes, 3, comm=comm, mask=mask, **few))
+    keep("mnf of holes", hs.mnf(holes, 3, comm=comm, mask=mask, **few))
+    keep("random of holes", hs.nfindr(holes, 4, 2, init="random", comm=comm, mask=mask, **few))
+    keep("ppi of holes", hs.ppi(holes, 300, p=4, comm=comm, mask=mask, **few))
+    keep("amee of holes", hs.amee(holes, 4, (3, 5), comm=comm, mask=mask, **few))
+
     # What one rank finds wrong, all raise.
-    bad = a[...]
-    bad[-1, -1, -1] = np.nan
-    with pytest.raises(ArgumentError, match="no finite numbers"):
-        hs.pct(bad, 2, comm=comm, **few)
+    class Broken:
+        """A scene whose last row cannot be read."""
+
+        shape, dtype = a.shape, a.dtype
+
+        def __getitem__(self, key):
+            if key[0].stop == a.shape[0]:
+                raise OSError("as a test")
+            return holes[key]
+
+    with pytest.raises(OSError, match="as a test"):
+        hs.pct(Broken(), 2, comm=comm, **few)
     comm.Barrier()
     if comm.rank == 0:
         left = [name for name in os.listdir(folder) if name.startswith("extarray-")]

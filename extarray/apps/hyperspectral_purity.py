@@ -1,0 +1,406 @@
+"""Endmembers as the pixels of the greatest index: PPI, and AMEE, which looks at neighbourhoods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from extarray import ArgumentError
+from extarray.apps.hyperspectral_blocks import (
+    Block,
+    Floats,
+    Ints,
+    Spectra,
+    as_spectra,
+    batches,
+    no_data,
+    spectra_given,
+)
+from extarray.apps.hyperspectral_endmembers import Endmembers, check_number, generator
+
+__all__ = ["Eccentric", "PurePixels", "amee", "ppi"]
+
+#: Bytes of projections that stay in the caches.
+_BLOCK = 4 * 2**20
+
+#: Bytes of a block with the rows around it that its pixels need.
+_LARGE = 24 * 2**20
+
+
+@dataclass
+class PurePixels(Endmembers):
+    """Endmembers of `ppi`.
+
+    Attributes
+    ----------
+    counts : ndarray of int, (rows, columns)
+        Number of times that each pixel was the first or the last one along a skewer; 0 where a
+        pixel has no data.
+    """
+
+    counts: Ints
+
+
+@dataclass
+class Eccentric(Endmembers):
+    """Endmembers of `amee`.
+
+    Attributes
+    ----------
+    scores : ndarray, (rows, columns)
+        The morphological eccentricity index, in radians; 0 where a pixel was nowhere the purest,
+        NaN where it has no data.
+    """
+
+    scores: Floats
+
+
+def ppi(
+    a: Any,
+    n_skewers: int | ArrayLike = 1000,
+    seed: Any = 0,
+    *,
+    p: int | None = None,
+    min_angle: float = 0.0,
+    band_axis: int | str | None = None,
+    mask: Any = None,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+) -> PurePixels:
+    """Count how often each pixel is extreme along random directions: the pixel purity index.
+
+    One pass over the scene; a block of pixels is projected on a block of skewers by one product of
+    matrices.
+
+    Parameters
+    ----------
+    a : ExtArray, array, DataArray or image of SPy
+        Scene of three axes.
+    n_skewers : int or array, (n, bands)
+        Number of random directions, or the directions.
+    seed : int, optional
+        Of the random directions; None: others each time.
+    p : int, optional
+        Number of endmembers.  Default: every pixel that was extreme.
+    min_angle : float
+        In radians: a pixel is no endmember if its spectral angle to one with a greater count is
+        less, as the purest pixels of a material often are all there.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+
+    Returns
+    -------
+    PurePixels
+        The endmembers by falling counts; of equal ones, the first pixels.
+
+    Raises
+    ------
+    ArgumentError, ShapeError
+        Fewer than p pixels are extreme and far enough from each other, or the skewers have not as
+        many entries as there are bands.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> rng = np.random.default_rng(0)
+    >>> scene = rng.dirichlet([1, 1, 1], (9, 9)) @ np.eye(3, 20)
+    >>> scene[4, 4] = np.eye(20)[1] * 2
+    >>> found = hyperspectral.ppi(scene, 100, p=1)
+    >>> found.positions.tolist(), int(found.counts.sum())
+    ([[4, 4]], 200)
+    """
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
+    if p is not None:
+        check_number(p, spectra.pixels)
+    if isinstance(n_skewers, (int, np.integer)):
+        if n_skewers < 1:
+            raise ArgumentError(f"the number of skewers must be at least 1, not {n_skewers}")
+        rng = generator(spectra, seed)
+        skewers = rng.standard_normal((int(n_skewers), spectra.bands))
+    else:
+        skewers = spectra_given(n_skewers, spectra.bands, "skewers")
+    extremes = spectra.fold(partial(_extremes, spectra, skewers), _outer)
+    if extremes.first[0] < 0:
+        raise no_data()
+    ends = np.concatenate([extremes.last, extremes.first])
+    counts = np.bincount(ends, minlength=spectra.pixels).reshape(spectra.rows, spectra.columns)
+    chosen = _purest(spectra, counts, p, min_angle)
+    return PurePixels(spectra.at(chosen), spectra.positions(chosen), counts)
+
+
+def amee(
+    a: Any,
+    p: int,
+    kernels: Sequence[int] = (3, 5, 7),
+    *,
+    min_angle: float = 0.0,
+    band_axis: int | str | None = None,
+    mask: Any = None,
+    comm: Any = None,
+    max_memory: int | str | None = None,
+) -> Eccentric:
+    """Find endmembers by automated morphological endmember extraction (AMEE).
+
+    Plaza et al. (2002): in a window around each pixel, extended dilation finds the purest spectrum,
+    whose mean spectral angle to its own neighbours is greatest, and extended erosion the most mixed
+    one, where it is least.  The angle between the two is the eccentricity of the purest; of all
+    windows that find it, in kernels that grow, the greatest counts.  A pixel that is zero in all
+    bands has no angle to others, and is left out as those without data are.
+
+    Parameters
+    ----------
+    a : ExtArray, array, DataArray or image of SPy
+        Scene of three axes.
+    p : int
+        Number of endmembers.
+    kernels : sequence of int
+        Sides of the square windows, odd and growing.  At the border they are cut off.
+    min_angle : float
+        In radians: a pixel is no endmember if its spectral angle to one with a greater index is
+        less.
+    band_axis : int or str, optional
+        The axis of the bands, or its name; see `pct`.
+    mask : array of bool, (rows, columns), optional
+        True where a pixel is left out; see `pct`.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that share the work; see `pct`.  They read the rows around their zones as well.
+    max_memory : int or str, optional
+        Bytes of temporary memory a rank.
+
+    Returns
+    -------
+    Eccentric
+        The endmembers by falling index; of equal ones, the first pixels.
+
+    Raises
+    ------
+    ArgumentError
+        The kernels are not odd and growing, or fewer than p pixels are far enough from each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from extarray.apps import hyperspectral
+    >>> scene = np.ones((12, 12, 4)) + np.arange(12)[:, None, None] * 1e-3
+    >>> scene[3, 8] = [5, 1, 1, 1]
+    >>> hyperspectral.amee(scene, 1).positions.tolist()
+    [[3, 8]]
+    """
+    sides = list(kernels)
+    if not sides or any(k < 3 or k % 2 == 0 for k in sides) or sides != sorted(set(sides)):
+        raise ArgumentError(
+            f"kernels are odd sides from 3 that grow, such as (3, 5, 7), not {kernels}"
+        )
+    radii = [k // 2 for k in sides]
+    whole = as_spectra(a, band_axis, comm, max_memory, mask)
+    check_number(p, whole.pixels)
+    box_bytes = min(_LARGE, whole.memory // 8)
+    spectra = Spectra(
+        whole.raster,
+        comm=whole.comm,
+        max_memory=whole.memory,
+        block_bytes=_block_bytes(whole, box_bytes, 3 * radii[-1]),
+        # As read, as float64, of length 1, and what is small for each pixel.
+        work_bytes=5 * box_bytes,
+    )
+    scores = spectra.image(lambda block: _eccentricity(spectra, block, radii), None)
+    pixels = _purest(spectra, scores, p, min_angle)
+    return Eccentric(spectra.at(pixels), spectra.positions(pixels), np.asarray(scores))
+
+
+# -- PPI -------------------------------------------------------------------------------------------
+
+
+class _Ends(NamedTuple):
+    """The pixels that are the first and the last along each skewer, and where they lie on it."""
+
+    lowest: Floats
+    first: Ints
+    highest: Floats
+    last: Ints
+
+
+def _extremes(spectra: Spectra, skewers: Floats, block: Block) -> _Ends:
+    """Project the spectra of a block on skewers, in products of so many that they are small."""
+    x, numbers = spectra.read(block)
+    n = len(skewers)
+    if not len(x):
+        nobody, far = np.full(n, -1), np.full(n, math.inf)
+        return _Ends(far, nobody, -far, nobody)
+    ends = _Ends(np.empty(n), np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64))
+    for part in batches(n, max(1, min(spectra.memory // 32, _BLOCK) // (8 * len(x)))):
+        along = spectra.buffer("along", (part.stop - part.start, len(x)))
+        np.matmul(skewers[part], x.T, out=along)
+        each = np.arange(len(along))
+        ends.first[part] = low = along.argmin(axis=1)
+        ends.last[part] = high = along.argmax(axis=1)
+        ends.lowest[part], ends.highest[part] = along[each, low], along[each, high]
+    return ends._replace(first=numbers[ends.first], last=numbers[ends.last])
+
+
+def _outer(one: _Ends, other: _Ends) -> _Ends:
+    """Return the extremes of both; of equal pixels, the earlier ones."""
+    lower, higher = other.lowest < one.lowest, other.highest > one.highest
+    return _Ends(
+        np.where(lower, other.lowest, one.lowest),
+        np.where(lower, other.first, one.first),
+        np.where(higher, other.highest, one.highest),
+        np.where(higher, other.last, one.last),
+    )
+
+
+def _purest(spectra: Spectra, scores: NDArray[Any], p: int | None, min_angle: float) -> Ints:
+    """Return pixels by falling scores above zero, each at an angle to those before it."""
+    flat = scores.reshape(-1)
+    order = np.argsort(-flat, kind="stable")[: np.count_nonzero(flat > 0)]
+    most = len(order) if p is None else p
+    if min_angle <= 0:
+        chosen = order[:most]
+    else:
+        kept: list[int] = []
+        directions = np.empty((0, spectra.bands))
+        for pixel in order.tolist():
+            x = spectra.at([pixel])[0]
+            x = x / (np.linalg.norm(x) or 1.0)
+            if len(kept) == most:
+                break
+            if not np.any(directions @ x > math.cos(min_angle)):
+                kept.append(pixel)
+                directions = np.vstack([directions, x])
+        chosen = np.array(kept, dtype=np.int64)
+    if p is not None and len(chosen) < p:
+        raise ArgumentError(
+            f"{len(chosen)} pixels have scores above zero and angles of at least {min_angle:g} to "
+            f"each other, and {p} were asked for: take more skewers or larger kernels, or a "
+            "smaller angle"
+        )
+    return chosen
+
+
+# -- AMEE ------------------------------------------------------------------------------------------
+
+
+def _block_bytes(spectra: Spectra, box_bytes: int, halo: int) -> int:
+    """Return the size of blocks that fit into a box together with the pixels around them."""
+    pixel: int = 8 * spectra.bands
+    fits = box_bytes // pixel
+    high = fits // spectra.columns - 2 * halo
+    if high >= 1:
+        return high * spectra.columns * pixel
+    return max(1, fits // (1 + 2 * halo) - 2 * halo) * pixel
+
+
+def _eccentricity(spectra: Spectra, block: Block, radii: Sequence[int]) -> Floats:
+    """Return the index of each pixel of a block.
+
+    A pixel is judged by windows around pixels up to a radius away; these look at distances of
+    pixels a radius farther, which are to those another radius farther.
+    """
+    halo = 3 * radii[-1]
+    rows, above = _widened(block.rows, halo, spectra.rows)
+    columns, before = _widened(block.columns, halo, spectra.columns)
+    box, missing = spectra.box(rows, columns)
+    lengths = np.linalg.norm(box, axis=2, keepdims=True)
+    unit = box / np.where(lengths == 0, 1.0, lengths)
+    there = lengths[:, :, 0] > 0  # as it is zero where there are no data
+    whole = bool(there.all())
+    flat = unit.reshape(-1, spectra.bands)
+    distance, number = np.zeros(box.shape[:2]), np.zeros(box.shape[:2])
+    index = np.zeros(len(flat))
+    inner = 0
+    for radius in radii:
+        for one, other in _pairs(inner, radius, box.shape[:2]):
+            angle = _arc(np.einsum("ijk,ijk->ij", unit[one], unit[other]))
+            both = 1.0 if whole else there[one] & there[other]
+            angle *= both
+            for part in (one, other):
+                distance[part] += angle
+                number[part] += both
+        inner = radius
+        mean = distance / np.maximum(number, 1)
+        dilated, eroded = _window_extremes(mean, there, radius)
+        angle = np.empty(len(dilated))
+        for some in batches(len(dilated), 4096):
+            angle[some] = np.einsum("ij,ij->i", flat[dilated[some]], flat[eroded[some]])
+        angle[dilated == eroded] = 1.0  # whatever rounding says
+        np.maximum.at(index, dilated, _arc(angle))
+    if missing is not None:
+        index[missing.reshape(-1)] = np.nan
+    high, wide = block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
+    found = index.reshape(box.shape[:2])[above : above + high, before : before + wide]
+    return found.reshape(-1)
+
+
+def _arc(cosines: Floats) -> Floats:
+    found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
+    return found
+
+
+def _widened(part: slice, halo: int, extent: int) -> tuple[slice, int]:
+    """Widen a slice at both ends, inside an axis; return it, and by how much at the start."""
+    start = max(0, part.start - halo)
+    return slice(start, min(part.stop + halo, extent)), part.start - start
+
+
+def _pairs(
+    inner: int, radius: int, shape: Sequence[int]
+) -> Iterator[tuple[tuple[slice, slice], tuple[slice, slice]]]:
+    """Yield pairs of boxes whose pixels are neighbours in a ring of windows, each pair once."""
+    for down in range(radius + 1):
+        for right in range(-radius, radius + 1):
+            if (down, right) <= (0, 0) or max(down, abs(right)) <= inner:
+                continue
+            if down >= shape[0] or abs(right) >= shape[1]:
+                continue
+            left = max(0, -right)
+            here = slice(0, shape[0] - down), slice(left, shape[1] - max(0, right))
+            there = slice(down, shape[0]), slice(left + right, shape[1] - max(0, -right))
+            yield here, there
+
+
+def _window_extremes(
+    values: Floats, there: NDArray[np.bool_], radius: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return, for the window of each pixel, the pixels of the greatest and of the least value.
+
+    Of equal ones, the first.  First along columns and then along rows, as windows are squares.
+    Pixels that are not there have no window, and are in none.
+    """
+    places = np.arange(values.size).reshape(values.shape)
+    found = []
+    for sign in (1.0, -1.0):
+        best, place = np.where(there, sign * values, -np.inf), places
+        for axis in (1, 0):
+            best, place = _along(best, place, radius, axis)
+        found.append(place[there])
+    return found[0], found[1]
+
+
+def _along(
+    values: Floats, places: NDArray[np.int64], radius: int, axis: int
+) -> tuple[Floats, NDArray[np.int64]]:
+    extent = values.shape[axis]
+    best, place = np.full(values.shape, -np.inf), np.zeros(values.shape, dtype=np.int64)
+    for step in range(-min(radius, extent - 1), min(radius, extent - 1) + 1):
+        to: list[slice] = [slice(None), slice(None)]
+        of: list[slice] = [slice(None), slice(None)]
+        to[axis] = slice(max(0, -step), extent - max(0, step))
+        of[axis] = slice(max(0, step), extent - max(0, -step))
+        here, there = tuple(to), tuple(of)
+        better = values[there] > best[here]
+        best[here] = np.where(better, values[there], best[here])
+        place[here] = np.where(better, places[there], place[here])
+    return best, place
