@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import extarray as xa
 from extarray.apps.bands import communicator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from extarray.mpi import GlobalArray, GlobalSection, ParallelArray, Request
 
@@ -20,29 +22,39 @@ __all__ = ["multiply"]
 
 _DONE = "product of"
 
+#: Side of the square tiles of a factor that are digested one by one: 2 MiB of float64.
+_TILE = 512
+
 
 def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> None:
     """Bring a product up to date with its factors: ``product = left @ right``.
 
     What was computed by an earlier call is kept where the factors have grown at their ends since:
     new rows of `left` are new rows of the product, new columns of `right` new columns, and along
-    the axis of the sum the new terms are added.
+    the axis of the sum the new terms are added.  Where the factors have changed in another way, all
+    is computed again.
 
     Parameters
     ----------
     product : ExtArray
         Of two axes and any shape, open for writing.  It grows to the shape of the product.  Its
-        attribute ``"product of"`` tells how much of the factors is in it.
+        attribute ``"product of"`` tells how much of the factors is in it, and has digests of it.
     left, right : ExtArray
-        Matrices of shapes (m, k) and (k, n).  What is in them is not changed between two calls.
+        Matrices of shapes (m, k) and (k, n).
 
     Raises
     ------
     ShapeError
         The factors have no product.
+    ArgumentError
+        The product is one of its factors.
 
     Notes
     -----
+    Each call reads the factors once, for the digests: of a changed element, or of growth at the
+    start, nothing else leaves a trace whatever way it was made.  A product that has been resized or
+    has grown at the start is computed again, too.  Elements of it that somebody has changed stay.
+
     If all three were opened with the same ``comm=``, the call is collective.  The product is then
     made tile by tile in a `GlobalArray`: each rank reads its zones of the next panels from the
     files while all of them multiply the ones before, and `GlobalArray.matmul` fetches blocks of
@@ -64,15 +76,21 @@ def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> Non
     """
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
         raise xa.ShapeError(f"shapes {left.shape} and {right.shape} have no product")
+    if product is left or product is right:
+        raise xa.ArgumentError("a product cannot take the place of one of its factors")
     (m, k), n = left.shape, right.shape[1]
-    done = tuple(product.attrs.get(_DONE, (0, 0, 0)))
-    if any(old > new for old, new in zip(done, (m, k, n), strict=True)):
-        done = (0, 0, 0)
-    if done == (m, k, n):
+    rows, inner, columns, *made_of = _done(product, m, k, n)
+    old_left, new_left = _digests(left, [(rows, inner), (m, k)])
+    old_right, new_right = _digests(right, [(inner, columns), (k, n)])
+    if made_of != [old_left, old_right]:
+        rows = inner = columns = 0
+    if (rows, inner, columns) == (m, k, n):
         return
-    rows, inner, columns = done
-    product.attrs[_DONE] = [0, 0, 0]  # until all is done
+    product.attrs[_DONE] = {}  # until all is done
     product.resize((m, n))
+    if not k:  # a sum without terms
+        size, rank = _place(product)
+        product.write(slice(m * rank // size, m * (rank + 1) // size), 0)
     add = _add if communicator(product) is None else _add_together
     for part in (
         (slice(0, rows), slice(inner, k), slice(0, columns)),
@@ -81,7 +99,71 @@ def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> Non
     ):
         if all(some.start < some.stop for some in part):
             add(product, left, right, *part)
-    product.attrs[_DONE] = [m, k, n]
+    product.attrs[_DONE] = {
+        "extents": [m, k, n],
+        "origin": list(product.origin),
+        "left": new_left,
+        "right": new_right,
+    }
+
+
+def _place(array: xa.ExtArray) -> tuple[int, int]:
+    """Return the number of ranks that have an array open together, and which one this is."""
+    comm = communicator(array)
+    return (1, 0) if comm is None else (comm.size, comm.rank)
+
+
+def _done(product: xa.ExtArray, m: int, k: int, n: int) -> tuple[int, int, int, str, str]:
+    """Return how many rows, terms and columns are in a product, and the digests of its factors.
+
+    They are none where the factors have become smaller, or somebody else has changed the product's
+    bounds.
+    """
+    nothing = 0, 0, 0, "", ""
+    note = product.attrs.get(_DONE)
+    if not isinstance(note, dict) or set(note) != {"extents", "origin", "left", "right"}:
+        return nothing
+    rows, inner, columns = note["extents"]
+    if (rows, columns) != product.shape or list(product.origin) != note["origin"]:
+        return nothing
+    if rows > m or inner > k or columns > n:
+        return nothing
+    return rows, inner, columns, note["left"], note["right"]
+
+
+def _digests(factor: Any, shapes: Sequence[tuple[int, int]]) -> list[str]:
+    """Return digests of boxes at the origin of a factor, which is read once; collective.
+
+    The tiles depend on nothing but the shape, so neither do the digests.
+    """
+    tiles = [*itertools.product(*(_cut(slice(0, n), _TILE) for n in factor.shape))]
+    comm = communicator(factor)
+    size, rank = _place(factor)
+    mine = tiles[len(tiles) * rank // size : len(tiles) * (rank + 1) // size]
+
+    def of_tile(tile: tuple[slice, slice]) -> list[bytes]:
+        values = factor[tile]
+        known: dict[tuple[int, ...], bytes] = {}
+        digests = []
+        for height, width in shapes:
+            part = values[: max(0, height - tile[0].start), : max(0, width - tile[1].start)]
+            if part.shape not in known:
+                flat = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+                known[part.shape] = hashlib.blake2b(flat, digest_size=16).digest()
+            digests.append(known[part.shape] if part.size else b"")
+        return digests
+
+    with ThreadPoolExecutor(1 if comm is not None else xa.config.threads) as pool:
+        found = [*pool.map(of_tile, mine)]
+    if comm is not None:
+        found = [*itertools.chain(*comm.allgather(found))]
+    wholes = [
+        hashlib.blake2b(f"{factor.dtype.str} {shape}".encode(), digest_size=16) for shape in shapes
+    ]
+    for digests in found:
+        for whole, digest in zip(wholes, digests, strict=True):
+            whole.update(digest)
+    return [whole.hexdigest() for whole in wholes]
 
 
 def _add(product: Any, left: Any, right: Any, rows: slice, inner: slice, columns: slice) -> None:

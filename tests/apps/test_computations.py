@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from plain import VELOCITIES, cavity_step, lennard_jones
 
 import extarray as xa
@@ -74,6 +76,142 @@ def test_a_product_that_was_not_finished_is_made_anew(path, monkeypatch):
         product[...] = -1
         multiply(product, left, right)
         assert (product[...] == 8).all()
+
+
+CHANGES = {
+    "an element": lambda a: a.__setitem__((2, 1), 7.0),
+    "through the mapping": lambda a: a.chunk((0, 0)).__setitem__((0, 0), 7.0),
+    "growth at the start": lambda a: a.extend(0, 1, side="start"),
+    "growth at the start of the sum": lambda a: a.extend(1, 1, side="start"),
+    "growth at both ends": lambda a: (a.extend(0, 1), a.extend(0, 2, side="start")),
+    "it grew and changed": lambda a: (a.extend(0, 2), a.__setitem__((0, 3), 7.0)),
+    "it was cut and grew again": lambda a: (a.shrink(0, 1), a.extend(0, 1)),
+    "all is new": lambda a: a.fill(3.0),
+    "nothing is left of the sum": lambda a: a.shrink(1, a.shape[1]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("which", [0, 1])
+def test_changed_factors_give_no_stale_blocks(tmp_path, change, which):
+    rng = np.random.default_rng(1)
+    factors = [
+        xa.from_array(rng.random(shape), tmp_path / name, chunks=(3, 3))
+        for name, shape in (("left", (5, 7)), ("right", (7, 6)))
+    ]
+    with factors[0] as left, factors[1] as right, xa.create(tmp_path / "p", (0, 0)) as product:
+        multiply(product, left, right)
+        # The right factor is changed as the left one of the transposed product would be.
+        change(factors[which] if which == 0 else Turned(right))
+        other = factors[1 - which]
+        terms = factors[which].shape[1 - which]
+        other.resize((other.shape[0], terms) if which else (terms, other.shape[1]))
+        for _ in range(2):
+            multiply(product, left, right)
+            np.testing.assert_allclose(product[...], left[...] @ right[...], rtol=1e-12)
+
+
+class Turned:
+    """A matrix whose rows are the columns of an array."""
+
+    def __init__(self, array):
+        self.array, self.fill = array, array.fill
+
+    @property
+    def shape(self):
+        return self.array.shape[::-1]
+
+    def __setitem__(self, key, value):
+        self.array[key[::-1]] = value
+
+    def chunk(self, index):
+        return self.array.chunk(index[::-1]).T
+
+    def extend(self, axis, by, **options):
+        self.array.extend(1 - axis, by, **options)
+
+    def shrink(self, axis, by):
+        self.array.shrink(1 - axis, by)
+
+
+def test_a_product_in_other_bounds_is_made_anew(path):
+    left, right = xa.full((3, 4), 1.0), xa.full((4, 5), 2.0)
+    with xa.create(path, (0, 0)) as product:
+        multiply(product, left, right)
+        for change in (
+            lambda: product.extend(0, 2, side="start"),
+            lambda: product.shrink(1, 1),
+            lambda: (product.extend(1, 1, side="start"), product.shrink(1, 1)),
+        ):
+            change()
+            multiply(product, left, right)
+            assert product.shape == (3, 5) and (product[...] == 8).all()
+        product.attrs["product of"] = [3, 4, 5]  # as it was noted without digests
+        left[...] = 2
+        multiply(product, left, right)
+        assert (product[...] == 16).all()
+
+
+def test_a_product_stays_with_copies_of_its_factors(path):
+    rng = np.random.default_rng(1)
+    a, b = rng.random((1100, 700)), rng.random((700, 20))
+    left, right = xa.from_array(a, chunks=(100, 70)), xa.from_array(b)
+    with xa.create(path, (0, 0)) as product:
+        multiply(product, left, right)
+        product[0, 0] = -1
+        larger = np.vstack([a, a[:50]])
+        for again in (xa.from_array(a, chunks=(1000, 30)), xa.from_array(larger)):
+            with xa.config.set(threads=1):
+                multiply(product, again, right)
+            assert product[0, 0] == -1
+        np.testing.assert_allclose(product[1:], (larger @ b)[1:])
+
+
+@st.composite
+def histories(draw):
+    """Sizes of the three extents, growth at their starts, and places that change."""
+    step = st.tuples(
+        st.tuples(*[st.integers(0, 6)] * 3),
+        st.tuples(*[st.integers(0, 2)] * 3),
+        st.lists(st.tuples(st.integers(0, 1), st.integers(0, 63)), max_size=2),
+    )
+    return draw(st.lists(step, min_size=1, max_size=5))
+
+
+@pytest.mark.slow
+@settings(max_examples=50)
+@given(history=histories())
+def test_whatever_happens_to_factors(history):
+    rng = np.random.default_rng(0)
+    left, right = xa.zeros((0, 0), chunks=(2, 3)), xa.zeros((0, 0), chunks=(3, 2))
+    product = xa.zeros((0, 0), chunks=(2, 2))
+    for (m, k, n), starts, places in history:
+        before = left.shape, right.shape
+        left.resize((m, k))
+        right.resize((k, n))
+        for array, shape in zip((left, right), before, strict=True):
+            new = np.ones(array.shape, bool)
+            new[: shape[0], : shape[1]] = False
+            array[new] = rng.random(int(new.sum()))
+        for array, by in ((left, starts[:2]), (right, starts[1:])):
+            for axis in (0, 1):
+                array.extend(axis, by[axis], side="start")
+        for which, place in places:
+            array = (left, right)[which]
+            if array.size:
+                array[np.unravel_index(place % array.size, array.shape)] += 1
+        multiply(product, left, right)
+        np.testing.assert_allclose(product[...], left[...] @ right[...], rtol=1e-12)
+
+
+def test_a_product_is_none_of_its_factors():
+    a = xa.ones((3, 3))
+    for product, left, right in ((a, a, xa.ones((3, 3))), (a, xa.ones((3, 3)), a)):
+        with pytest.raises(xa.ArgumentError, match="one of its factors"):
+            multiply(product, left, right)
+    square = xa.zeros((0, 0))
+    multiply(square, a, a)
+    assert (square[...] == 3).all()
 
 
 def test_factors_must_fit():

@@ -39,6 +39,23 @@ with (
         multiply(product, left, right)
         np.testing.assert_allclose(product[...], a[:m, :k] @ b[:k, :n], rtol=1e-12)
         comm.Barrier()
+    # What a rank changes, all see; as they do that an axis has grown at its start.
+    if comm.rank == comm.size - 1:
+        left[3, 4] = 9.0
+    comm.Barrier()
+    multiply(product, left, right)
+    np.testing.assert_allclose(product[...], left[...] @ right[...], rtol=1e-12)
+    comm.Barrier()
+    right.extend(1, 2, side="start")
+    right.write((slice(None), slice(0, 2)), 1.0)
+    multiply(product, left, right)
+    np.testing.assert_allclose(product[...], left[...] @ right[...], rtol=1e-12)
+    comm.Barrier()
+    left.resize((70, 0))
+    right.resize((0, 62))
+    multiply(product, left, right)
+    assert product.shape == (70, 62) and not product[...].any()
+    comm.Barrier()
 
 # Particles join, and all ranks have the same of them.
 grid = 1.1 * np.stack(np.meshgrid(*[np.arange(3.0)] * 3), -1).reshape(-1, 3)
