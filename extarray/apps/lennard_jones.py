@@ -14,6 +14,12 @@ __all__ = ["System", "pair_forces"]
 
 Floats = NDArray[np.float64]
 
+#: The attribute of a matrix of forces that has what a system needs to go on.
+_STATE = "particles"
+
+#: The square of a distance at which forces are too large for floats, or nearly so.
+_SAME = 1e-40
+
 
 def pair_forces(
     positions: Floats, some: slice = slice(None), box: float | None = None, cutoff: float = math.inf
@@ -29,8 +35,8 @@ def pair_forces(
     box : float, optional
         Side of the periodic cell, of which the nearest image counts; None: open space.
     cutoff : float
-        Distance from which on particles do not see each other.  The potential is shifted to be
-        zero there.
+        Distance from which on particles do not see each other, at most half a side of the cell.
+        The potential is shifted to be zero there.
 
     Returns
     -------
@@ -39,6 +45,12 @@ def pair_forces(
     energies : ndarray
         Of shape (some, n), in units of epsilon.
 
+    Raises
+    ------
+    ArgumentError
+        The cutoff is more than half a side of the cell, where a particle sees two images of
+        another; two particles are at the same place; or a position is no finite number.
+
     Examples
     --------
     >>> import numpy as np
@@ -46,17 +58,52 @@ def pair_forces(
     >>> bool(abs(forces).max() < 1e-12), float(energies[0, 1].round(12))
     (True, -1.0)
     """
+    _check_cell(box, cutoff)
+    apart, squares = _apart(positions, some, box)
+    inverse = np.where(squares < cutoff**2, 1 / squares, 0.0) ** 3
+    shift = cutoff**-6
+    energies = np.where(inverse > 0, 4 * (inverse**2 - inverse - shift**2 + shift), 0.0)
+    strengths = 24 * (2 * inverse**2 - inverse) / squares
+    return strengths[..., None] * apart, energies
+
+
+def _check_cell(box: float | None, cutoff: float) -> None:
+    """Refuse a cell or a cutoff that there cannot be, and both where they do not fit."""
+    if not cutoff > 0:
+        raise xa.ArgumentError(f"a cutoff is a distance above 0, not {cutoff}")
+    if box is None:
+        return
+    if not 0 < box < math.inf:
+        raise xa.ArgumentError(f"the side of a cell is a finite length above 0, not {box}")
+    if cutoff > box / 2:
+        raise xa.ArgumentError(
+            f"within a cutoff of {cutoff} a particle sees two images of another in a cell of side "
+            f"{box}: give a cutoff of at most {box / 2}, or a larger cell"
+        )
+
+
+def _apart(positions: Floats, some: slice, box: float | None) -> tuple[Floats, Floats]:
+    """Return how far some particles are from all, and the squares of the distances.
+
+    A particle is infinitely far from itself.
+    """
+    if not np.isfinite(positions).all():
+        bad = int((~np.isfinite(positions).all(axis=1)).argmax())
+        raise xa.ArgumentError(
+            f"the position of particle {bad} is no finite number: {positions[bad].tolist()}"
+        )
     apart = positions[some, None] - positions
     if box is not None:
         apart -= box * np.round(apart / box)
     squares = np.einsum("ijk,ijk->ij", apart, apart)
     rows = np.arange(len(positions))[some]
     squares[np.arange(len(rows)), rows] = math.inf  # nobody pushes itself
-    inverse = np.where(squares < cutoff**2, 1 / squares, 0.0) ** 3
-    shift = cutoff**-6
-    energies = np.where(inverse > 0, 4 * (inverse**2 - inverse - shift**2 + shift), 0.0)
-    strengths = 24 * (2 * inverse**2 - inverse) / squares
-    return strengths[..., None] * apart, energies
+    for i, j in np.argwhere(squares < _SAME)[:1].tolist():
+        raise xa.ArgumentError(
+            f"particles {rows[i]} and {j} are at the same place, {positions[j].tolist()}, where "
+            "the force between them is infinite: move one of them"
+        )
+    return apart, squares
 
 
 class System:
@@ -65,21 +112,34 @@ class System:
     Parameters
     ----------
     forces : ExtArray
-        Of shape (n, n, axes), where n may be 0.  It grows when particles are added; element
-        (i, j) is the force of particle j on particle i.  If it was opened with ``comm=``, the
-        ranks share its rows, and all methods are collective.
-    box, cutoff
-        As for `pair_forces`.
+        Of shape (n, n, axes): without particles, or the matrix of an earlier system, which goes on
+        with these.  It grows when particles are added; element (i, j) is the force of particle j
+        on particle i.  If it was opened with ``comm=``, the ranks share its rows, and all methods
+        are collective.
+    box, cutoff : float, optional
+        As for `pair_forces`.  Default: those of the earlier system, else open space and infinity.
 
     Attributes
     ----------
+    box, cutoff : float or None, and float
     positions, velocities : ndarray
         Of shape (n, axes), on every rank.
     potential : float
         Energy of all pairs.
 
+    Raises
+    ------
+    ShapeError
+        The matrix has not the shape of one.
+    ArgumentError
+        The matrix has particles of which no system has noted where they are; the earlier system had
+        another cell or cutoff; or as for `pair_forces`.
+
     Notes
     -----
+    Where the particles are, and how fast they are, is kept in the attribute ``"particles"`` of the
+    matrix at the end of `add` and of `run`.  A run that ends by an error goes on from there.
+
     Units are those of the potential: its depth, the diameter of a particle and its mass are 1.
     Rows of the matrix are computed a few at a time, in ``config.max_memory``; with a communicator,
     all rows of a rank at once.
@@ -99,14 +159,40 @@ class System:
     """
 
     def __init__(
-        self, forces: xa.ExtArray, box: float | None = None, cutoff: float = math.inf
+        self, forces: xa.ExtArray, box: float | None = None, cutoff: float | None = None
     ) -> None:
+        if forces.ndim != 3 or forces.shape[0] != forces.shape[1] or not forces.shape[2]:
+            raise xa.ShapeError(
+                f"a matrix of forces has the shape (n, n, axes), such as (0, 0, 3), not "
+                f"{forces.shape}"
+            )
         self.forces = forces
-        self.box, self.cutoff = box, cutoff
         self.positions = self.velocities = np.zeros((0, forces.shape[2]))
         self.potential = 0.0
         self._totals = self.positions
+        self.box, self.cutoff = box, math.inf if cutoff is None else cutoff
+        known = forces.attrs.get(_STATE)
+        if known is not None:
+            self.positions = np.array(known["positions"], float)
+            self.velocities = np.array(known["velocities"], float)
+            self.box = known["box"]
+            self.cutoff = math.inf if known["cutoff"] is None else known["cutoff"]
+            for name, value in (("box", box), ("cutoff", cutoff)):
+                if value is not None and value != getattr(self, name):
+                    raise xa.ArgumentError(
+                        f"the system of this matrix has {name}={getattr(self, name)}, not {value}; "
+                        f"leave {name} away to go on with it, or begin with another matrix"
+                    )
+        if self.positions.shape != forces.shape[1:]:
+            raise xa.ArgumentError(
+                f"the matrix has forces of {forces.shape[0]} particles, and its attribute "
+                f"{_STATE!r} says where {len(self.positions)} are: begin with a matrix of the "
+                f"shape (0, 0, {forces.shape[2]}), or with one that a System has made"
+            )
+        _check_cell(self.box, self.cutoff)
         share(forces, 0)
+        if len(self.positions):
+            self._update()
 
     def add(self, positions: ArrayLike, velocities: ArrayLike = 0.0) -> None:
         """Add particles: both axes of the matrix grow by their number.
@@ -117,13 +203,37 @@ class System:
             Of shape (number, axes).
         velocities : array_like
             Of the same shape, or one for all.
+
+        Raises
+        ------
+        ShapeError, ArgumentError
+            No particle is added: one is where another is, say; see `pair_forces`.
         """
         new = np.asarray(positions, float)
-        self.positions = np.concatenate([self.positions, new])
-        self.velocities = np.concatenate([self.velocities, np.broadcast_to(velocities, new.shape)])
+        if new.ndim != 2 or new.shape[1] != self.positions.shape[1]:
+            raise xa.ShapeError(
+                f"positions have the shape (number, {self.positions.shape[1]}), not {new.shape}"
+            )
+        speeds = np.asarray(velocities, float)
+        try:
+            speeds = np.broadcast_to(speeds, new.shape)
+        except ValueError:
+            raise xa.ShapeError(
+                f"velocities have the shape of the positions, {new.shape}, or are one for all, not "
+                f"{speeds.shape}"
+            ) from None
+        if not np.isfinite(speeds).all():
+            raise xa.ArgumentError("velocities must be finite numbers")
+        n, together = len(self.positions), np.concatenate([self.positions, new])
+        step = max(1, xa.config.max_memory // (6 * 8 * max(1, together.size)))
+        for start in range(n, len(together), step):
+            _apart(together, slice(start, start + step), self.box)
+        self.positions = together
+        self.velocities = np.concatenate([self.velocities, speeds])
         for axis in (0, 1):
-            self.forces.extend(axis, len(self.positions) - self.forces.shape[axis])
+            self.forces.extend(axis, len(new))
         self._update()
+        self._note()
 
     def run(self, steps: int, by: float) -> None:
         """Move all particles by velocity Verlet.
@@ -133,12 +243,27 @@ class System:
         steps : int
         by : float
             Time of a step.
+
+        Raises
+        ------
+        ArgumentError
+            A step would put particles where they cannot be, as one that is too long does: none is
+            moved by it.
         """
         for _ in range(steps):
+            before = self.positions, self.velocities
+            with np.errstate(over="ignore", invalid="ignore"):  # which is found out
+                self.velocities = self.velocities + by / 2 * self._totals
+                self.positions = self.positions + by * self.velocities
+            try:
+                self._update()
+            except xa.ArgumentError:
+                self.positions, self.velocities = before
+                self._update()
+                self._note()
+                raise
             self.velocities = self.velocities + by / 2 * self._totals
-            self.positions = self.positions + by * self.velocities
-            self._update()
-            self.velocities = self.velocities + by / 2 * self._totals
+        self._note()
 
     @property
     def energy(self) -> float:
@@ -149,12 +274,29 @@ class System:
         """Compute the matrix, and from it the force on each particle."""
         self._totals = np.zeros_like(self.positions)
         potential = 0.0
+        comm = communicator(self.forces)
         for rows in bands(self.forces, 0, 6 * 8 * self.positions.size):
-            forces, energies = pair_forces(self.positions, rows, self.box, self.cutoff)
+            error = None
+            try:
+                forces, energies = pair_forces(self.positions, rows, self.box, self.cutoff)
+            except xa.ArgumentError as e:
+                error = e
+            if comm is not None:  # of each rank, whose rows are one band
+                error = next((e for e in comm.allgather(error) if e is not None), None)
+            if error is not None:
+                raise error
             self.forces.write(rows, forces)
             self._totals[rows] = forces.sum(1)
             potential += energies.sum() / 2
-        comm = communicator(self.forces)
         if comm is not None:
             self._totals, potential = comm.allreduce(self._totals), comm.allreduce(potential)
         self.potential = float(potential)
+
+    def _note(self) -> None:
+        """Keep what a later system needs to go on, beside the matrix."""
+        self.forces.attrs[_STATE] = {
+            "positions": self.positions,
+            "velocities": self.velocities,
+            "box": self.box,
+            "cutoff": None if self.cutoff == math.inf else self.cutoff,
+        }

@@ -259,6 +259,113 @@ def test_energy_and_momentum_stay_while_particles_join(path):
         np.testing.assert_array_equal(forces[...], -forces[...].transpose(1, 0, 2))
 
 
+@pytest.mark.parametrize("cutoff", [np.inf, 2.1])
+def test_a_cutoff_beyond_half_the_box_is_refused(cutoff):
+    positions = lattice(2)
+    for call in (
+        lambda: pair_forces(positions, box=4.0, cutoff=cutoff),
+        lambda: System(xa.zeros((0, 0, 3)), 4.0, cutoff),
+        lambda: System(xa.zeros((0, 0, 3)), box=4.0),
+    ):
+        with pytest.raises(xa.ArgumentError, match=r"two images .* a cutoff of at most 2\.0"):
+            call()
+    # Half of it is as far as the nearest image can be: all pairs of a line see each other once.
+    line = np.array([[0.1, 0.2], [1.4, 0.2], [2.9, 0.2]])
+    expected, energy = lennard_jones(line, 4.0, 2.0)
+    forces, energies = pair_forces(line, box=4.0, cutoff=2.0)
+    np.testing.assert_allclose(forces, expected, rtol=1e-12, atol=1e-12)
+    assert energies.sum() / 2 == pytest.approx(energy)
+
+
+@pytest.mark.parametrize(("box", "cutoff"), [(0.0, 1.0), (-3.0, 1.0), (np.nan, 1.0), (None, 0.0)])
+def test_no_cell_and_no_cutoff(box, cutoff):
+    with pytest.raises(xa.ArgumentError, match="above 0"):
+        System(xa.zeros((0, 0, 3)), box, cutoff)
+
+
+@pytest.mark.parametrize(
+    ("box", "new", "said"),
+    [
+        (None, [[5.0, 0, 0], [1.1, 0, 0]], r"particles \d and \d are at the same place, \["),
+        (None, [[9.0, 9, 9], [9.0, 9, 9]], "particles 8 and 9 are at the same place"),
+        (8.0, [[0.0, 8, -16]], r"particles \d and \d are at the same place"),
+        (None, [[5.0, np.nan, 0]], r"particle 8 is no finite number: \[5.0, nan, 0.0\]"),
+    ],
+)
+def test_particles_that_cannot_be_are_not_added(box, new, said):
+    system = System(xa.zeros((0, 0, 3)), box, 2.0)
+    system.add(lattice(2))
+    before = system.forces[...]
+    with xa.config.set(max_memory=1000), pytest.raises(xa.ArgumentError, match=said):
+        system.add(new)
+    with pytest.raises(xa.ArgumentError, match=said):
+        pair_forces(np.vstack([lattice(2), new]), box=box, cutoff=2.0)
+    for positions, velocities in (([1.0, 2, 3], 0), ([[1.0, 2]], 0), ([[7.0, 7, 7]], [1, 2])):
+        with pytest.raises(xa.ShapeError):
+            system.add(positions, velocities)
+    with pytest.raises(xa.ArgumentError, match="velocities"):
+        system.add([[7.0, 7, 7]], np.inf)
+    assert system.positions.shape == (8, 3)
+    np.testing.assert_array_equal(system.forces[...], before)
+    system.add([[4.0, 4, 4]])
+    assert system.forces.shape == (9, 9, 3)
+
+
+def test_a_step_that_is_too_long_moves_nothing():
+    system = System(xa.zeros((0, 0, 3)))
+    system.add([[0, 0, 0], [0.9, 0, 0]], [[1.0, 0, 0], [0, 1, 0]])
+    before = system.positions, system.velocities, system.potential, system.forces[...]
+    with pytest.raises(xa.ArgumentError, match="no finite number"):
+        system.run(3, 1e308)
+    after = system.positions, system.velocities, system.potential, system.forces[...]
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+    system.run(3, 0.001)
+
+
+@pytest.mark.parametrize(("box", "cutoff"), [(None, None), (6.0, 2.5)])
+def test_a_system_goes_on_with_its_matrix(path, box, cutoff):
+    velocities = np.random.default_rng(3).normal(0, 0.3, (12, 3))
+    whole = System(xa.zeros((0, 0, 3)), box, cutoff)
+    whole.add(lattice(3)[:12], velocities)
+    whole.run(5, 0.002)
+    whole.add(lattice(3)[12:20])
+    whole.run(10, 0.002)
+    with xa.create(path, (0, 0, 3), chunks=(8, 8, 3)) as forces:
+        system = System(forces, box, cutoff)
+        system.add(lattice(3)[:12], velocities)
+        system.run(5, 0.002)
+    for cell in ((), (box, np.inf if cutoff is None else cutoff)):
+        with xa.open(path, "r+") as forces:
+            system = System(forces, *cell)
+            assert (system.box, system.cutoff) == (whole.box, whole.cutoff)
+            if len(system.positions) == 12:
+                system.add(lattice(3)[12:20])
+            assert system.energy == pytest.approx(whole.energy, abs=1e-3)
+            system.run(5, 0.002)
+    with xa.open(path, "r+") as forces:
+        system = System(forces)
+        for name in ("positions", "velocities", "potential"):
+            np.testing.assert_array_equal(getattr(system, name), getattr(whole, name))
+        np.testing.assert_array_equal(forces, whole.forces)
+        with pytest.raises(xa.ArgumentError, match=r"has box=.*, not 7\.0; leave box away"):
+            System(forces, box=7.0)
+        with pytest.raises(xa.ArgumentError, match=r"has cutoff=.*, not 1\.5"):
+            System(forces, cutoff=1.5)
+        forces.extend(0, 1)
+        forces.extend(1, 1)
+        with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* where 20 are"):
+            System(forces)
+
+
+def test_a_matrix_that_no_system_made_is_refused():
+    with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* the shape \(0, 0, 3\)"):
+        System(xa.zeros((2, 2, 3)))
+    for shape in ((0, 0), (2, 3, 3), (0, 0, 0)):
+        with pytest.raises(xa.ShapeError, match=r"\(n, n, axes\)"):
+            System(xa.zeros(shape))
+
+
 # -- the cavity ------------------------------------------------------------------------------------
 
 

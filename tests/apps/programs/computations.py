@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 from plain import cavity_step, lennard_jones
 
@@ -68,6 +69,15 @@ with create("forces", (0, 0, 3), (4, 8, 3)) as forces:
     np.testing.assert_allclose(forces[...], expected, rtol=1e-9, atol=1e-9)
     assert abs(system.potential - potential) < 1e-9
     assert len({x.tobytes() for x in comm.allgather(system.positions)}) == 1
+    # What one rank finds in its rows, all raise; and all go on with the matrix.
+    with pytest.raises(xa.ArgumentError, match="same place"):
+        system.add(system.positions[:1])
+    system.positions[-1] = system.positions[0]
+    with pytest.raises(xa.ArgumentError, match="same place"):
+        system._update()
+    again = System(forces)
+    np.testing.assert_allclose(forces[...], expected, rtol=1e-9, atol=1e-9)
+    assert abs(again.potential - potential) < 1e-9
     comm.Barrier()
 
 # A cavity that grows between steps, of fewer chunks than ranks at first.
