@@ -12,6 +12,9 @@ are published; what is not there is left out.
 
 `speed` measures a scene in a file, within 256 MiB, by one process and by two ranks, against the
 other libraries with the scene in memory.
+
+`growing` measures the time that eight rows take which join scenes of more and more rows, and how
+many bytes are read for one that is new.
 """
 
 from __future__ import annotations
@@ -505,6 +508,59 @@ def speed(
         print(f"Picture: {plot}")
 
 
+#: Rows of scenes, to which a few are added.
+GROWING = {"small": (64, 256), "medium": (256, 1024, 4096), "full": (256, 1024, 4096, 8192)}
+
+
+def growing(scale: str, folder: Path, updates: int = 9) -> None:
+    """Print what the updates of a scene that grows cost, by its size."""
+    columns, bands, new = 128, 64, 8
+    rng = np.random.default_rng(0)
+    spectra = 1 + np.abs(np.cumsum(rng.normal(0, 0.1, (MEMBERS, bands)), axis=1))
+
+    def swath(rows: int) -> np.ndarray:
+        amounts = rng.dirichlet(np.full(MEMBERS, 0.3), (rows, columns))
+        pixels = amounts @ spectra + rng.normal(0, 0.01, (rows, columns, bands))
+        return pixels.astype("f4")
+
+    print(f"## A scene that grows: {new} rows of {columns} x {bands} float32 at a time\n")
+    print("|rows|first analysis, s|update, ms: median|slowest|bytes read for a new one|")
+    print("|-|-|-|-|-|")
+    for rows in GROWING[scale]:
+        with xa.create(
+            folder / f"growing-{rows}",
+            (0, columns, bands),
+            "f4",
+            chunks=(16, columns, bands),
+            engine="pread",  # what a mapping reads, no counter says
+        ) as a:
+            for _ in range(0, rows, 64):
+                a.append(swath(64))
+            began = time.perf_counter()
+            with hs.Growing(a, MEMBERS, max_memory=MEMORY) as live:
+                first = time.perf_counter() - began
+                seconds, read = [], []
+                for _ in range(updates):
+                    a.append(swath(new))
+                    before, began = bytes_read(), time.perf_counter()
+                    live.update()
+                    seconds.append(1000 * (time.perf_counter() - began))
+                    read.append((bytes_read() - before) / (4 * new * columns * bands))
+        print(
+            f"|{rows}|{first:.2f}|{np.median(seconds):.1f}|{max(seconds):.1f}"
+            f"|{np.median(read):.2f}|"
+        )
+    print()
+
+
+def bytes_read() -> int:
+    """Return how many bytes this process has read by now, from files or what is cached of them."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("rchar"):
+            return int(line.split()[1])
+    return 0
+
+
 def run(
     path: Path, candidate: str, ranks: int, skewers: int, folder: Path, threads: int
 ) -> dict[str, Any]:
@@ -556,11 +612,11 @@ def draw(results: dict[str, Any], names: list[str], size: float, path: Path) -> 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=SIDES, default="small")
-    parser.add_argument("--only", choices=("accuracy", "speed"))
+    parser.add_argument("--only", choices=("accuracy", "speed", "growing"))
     parser.add_argument("--data", type=Path, help="folder of label maps and real scenes")
     parser.add_argument("--skewers", type=int, help="of PPI (1,000 at small scale, else 10,000)")
     parser.add_argument(
-        "--folder", type=Path, help="where the scene of `speed` is written for a while"
+        "--folder", type=Path, help="where the scenes of `speed` and `growing` are for a while"
     )
     parser.add_argument(
         "--threads",
@@ -584,10 +640,12 @@ def main(argv: list[str] | None = None) -> None:
             Path(result).write_text(json.dumps(found))
         return
     skewers = args.skewers or (1000 if args.scale == "small" else 10_000)
-    if args.only != "speed":
+    if args.only in (None, "accuracy"):
         accuracy(args.data, args.scale == "full", skewers)
-    if args.only != "accuracy":
-        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        if args.only in (None, "growing"):
+            growing(args.scale, Path(folder))
+        if args.only in (None, "speed"):
             speed(args.scale, skewers, Path(folder), args.plot, args.threads, args.rounds)
 
 

@@ -142,7 +142,8 @@ class Spectra:
         block_bytes = min(block_bytes, self.memory // _PARTS)
         self.blocks = cut(self.rows, self.columns, self.bands, block_bytes)
         at_once = self.memory // max(1, work_bytes or _WORK * block_bytes)
-        self.threads: int = 1 if self.comm is not None else max(1, min(xa.config.threads, at_once))
+        crew = min(xa.config.threads, at_once, len(self.blocks))
+        self.threads: int = 1 if self.comm is not None else max(1, crew)
 
     def share(self) -> list[Block]:
         """Return the blocks of this rank: its zone."""

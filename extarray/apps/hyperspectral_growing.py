@@ -275,28 +275,14 @@ class Growing:
                 # The directions in which these pixels differ and those before did not.
                 step = part.mean - self._origin
                 spread = part.scatter / part.count + np.outer(step, step)
-                more = self._directions(piece, spread, self._basis, self.covariance)
-                self._basis = np.vstack([self._basis, more])
-            score = partial(_scores, self._origin, np.linalg.pinv(self._basis))
+                least = self._tolerance * float(np.trace(self.covariance))
+                find = partial(_directions, spread, self._basis, least)
+                self._basis = np.vstack([self._basis, piece.once(find)])
+            inverse = piece.once(partial(np.linalg.pinv, self._basis))
+            score = partial(_scores, self._origin, inverse)
             n = len(self._basis)
             at = within(rows, place[0]), within(columns, place[1])
             self._write(piece, at, slice(0, n), partial(piece.spread, score, n, float, np.nan))
-
-    def _directions(
-        self, piece: Spectra, spread: Floats, known: Floats, *covariances: Floats
-    ) -> Floats:
-        """Return directions, in rows, in which pixels are spread, and which are not known.
-
-        They have more than the least share of the variance, which these covariances have together.
-        """
-        outside = np.eye(len(spread)) - np.linalg.pinv(known) @ known
-        left = outside @ spread @ outside
-        values, vectors = piece.once(lambda: principal(left, len(left)))
-        least = self._tolerance * sum(float(np.trace(one)) for one in covariances)
-        chosen: Floats = vectors[
-            values > max(least, len(values) * np.finfo(float).eps * np.trace(spread))
-        ]
-        return chosen
 
     def _write(
         self,
@@ -340,8 +326,8 @@ class Growing:
             )
             left = left.without(lost)
             if not joint.count and part.count:
-                inverse = np.linalg.pinv(part.scatter[:k, :k], hermitian=True)
-                slopes = inverse @ part.scatter[:k, k:]
+                among = partial(np.linalg.pinv, part.scatter[:k, :k], hermitian=True)
+                slopes = piece.once(among) @ part.scatter[:k, k:]
                 origin = part.mean[k:] - part.mean[:k] @ slopes
             joint = joint.merge(part)
             if lost.count and more.any(axis=1).all():
@@ -351,8 +337,9 @@ class Growing:
                 residual = np.vstack([-slopes, np.eye(new)])
                 step = part.mean @ residual - origin
                 spread = residual.T @ part.scatter @ residual / part.count + np.outer(step, step)
-                variances = left.covariance, joint.covariance[k:, k:]
-                more = np.vstack([more, self._directions(piece, spread, more, *variances)])
+                variance = np.trace(left.covariance) + np.trace(joint.covariance[k:, k:])
+                find = partial(_directions, spread, more, self._tolerance * float(variance))
+                more = np.vstack([more, piece.once(find)])
             if len(more):
                 work = partial(self._residual, piece, at, origin, slopes, more)
                 self._write(piece, at, slice(k, k + len(more)), work)
@@ -482,6 +469,19 @@ class Growing:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _directions(spread: Floats, known: Floats, least: float) -> Floats:
+    """Return directions, in rows, of more than a variance, in which pixels are spread.
+
+    They are orthogonal to those that are known.
+    """
+    outside = np.eye(len(spread)) - np.linalg.pinv(known) @ known
+    values, vectors = principal(outside @ spread @ outside, len(spread))
+    chosen: Floats = vectors[
+        values > max(least, len(values) * np.finfo(float).eps * np.trace(spread))
+    ]
+    return chosen
 
 
 def _scores(origin: Floats, inverse: NDArray[Any], x: Floats) -> Floats:

@@ -128,8 +128,9 @@ def _analyse(a: Any, began: float) -> Unmixing:
     amounts = np.asarray(hyperspectral.abundances(spectra, found.endmembers, "fcls"))
     left = total = 0.0
     for row in range(a.shape[0]):
-        data = a[row].astype(np.float64)
-        left += float(((data - amounts[row] @ found.endmembers) ** 2).sum())
+        there = np.isfinite(amounts[row, :, 0])  # the pixels that have data
+        data = a[row].astype(np.float64)[there]
+        left += float(((data - amounts[row, there] @ found.endmembers) ** 2).sum())
         total += float((data**2).sum())
     comm = getattr(a, "comm", None)
     return Unmixing(

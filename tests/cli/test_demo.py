@@ -247,6 +247,15 @@ class TestMainJob:
         found = scene_pictures.unmix(tmp_path / "scene", 1)
         assert found.estimate == 4 and found.error < 0.01
         assert sorted(found.positions.tolist()) == sorted(made.positions.tolist())
+        # Pixels without data change nothing of it.
+        holes = np.ones((30, 40), bool)
+        holes[tuple(made.positions.T)] = False
+        holes[:, ::2] = False
+        data = np.where(holes[..., None], np.nan, made.data)
+        xa.from_array(data, tmp_path / "holes").close()
+        found = scene_pictures.unmix(tmp_path / "holes", 1)
+        assert found.error < 0.01
+        assert sorted(found.positions.tolist()) == sorted(made.positions.tolist())
 
     @pytest.mark.slow
     def test_bands(self, run):

@@ -282,6 +282,15 @@ def test_hyperspectral_tables(monkeypatch, capsys):
     assert "|Water|84|" in "".join(lines) and "|its accuracy, %|" in "".join(lines)
 
 
+def test_hyperspectral_growing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(hyperspectral.GROWING, "small", (64, 128))
+    hyperspectral.growing("small", tmp_path, 2)
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()[-3:-1]]
+    assert [row[0] for row in rows] == ["64", "128"]
+    # Each new byte is read once; beside it, what /proc says itself, and endmembers.
+    assert all(0.99 < float(row[-1]) < 1.2 for row in rows)
+
+
 def test_hyperspectral_speed(script, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(hyperspectral.SIDES, "small", 24)
