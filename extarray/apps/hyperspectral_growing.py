@@ -410,9 +410,11 @@ class Growing:
         turn, offset = axes @ self._basis.T, axes @ (self.mean - self._origin)
         known = [self._scores[row, column] @ turn.T - offset for row, column in self.positions]
         vertices = np.array(known) if known else np.empty((0, self._p - 1))
-        if not np.isfinite(vertices).all():  # an endmember has lost its data
+        # None of them, if an endmember has lost its data, or they span nothing in these components.
+        if not (np.isfinite(vertices).all() and _have_volume(vertices)):
             vertices = vertices[:0]
-        if new_bands or n >= _AGAIN * self._searched[0]:
+        grown = n >= _AGAIN * self._searched[0] or (not known and directions > self._searched[1])
+        if new_bands or grown or len(vertices) < len(known):
             self._searched = n, directions
             self._seek_all(raster, projected(view, turn, offset), vertices)
         elif len(vertices):
@@ -422,17 +424,15 @@ class Growing:
             reduced = projected(swath, turn, offset)
             volume = enlarge(reduced, pixels, vertices)
             found = reduced.positions(pixels) + [rows.start, columns.start]
-            kept = pixels[:, None] < 0
-            self._take(raster, np.where(kept, self.positions, found), volume)
-        elif directions > self._searched[1]:
-            self._searched = n, directions
-            self._seek_all(raster, projected(view, turn, offset), vertices)
+            self._take(raster, np.where(pixels[:, None] < 0, self.positions, found), volume)
 
     def _seek_all(self, raster: Raster, reduced: Spectra, vertices: Floats) -> None:
         """Find the simplex anew, and from the one there was; the larger one counts."""
         try:
             pixels = vertices_to_begin_with(reduced, self._p)
         except ArgumentError:  # too few dimensions as yet
+            there = len(vertices)
+            self._take(raster, self.positions[:there], self.volume if there else 0.0)
             return
         volume = enlarge(reduced, pixels)
         if len(vertices):
@@ -482,6 +482,12 @@ def _directions(spread: Floats, known: Floats, least: float) -> Floats:
         values > max(least, len(values) * np.finfo(float).eps * np.trace(spread))
     ]
     return chosen
+
+
+def _have_volume(vertices: Floats) -> bool:
+    """Tell whether vertices, (p, p - 1), span a simplex, if there are any."""
+    sides = vertices[1:] - vertices[:1]
+    return bool(np.linalg.matrix_rank(sides) == len(sides)) if len(sides) else True
 
 
 def _scores(origin: Floats, inverse: NDArray[Any], x: Floats) -> Floats:

@@ -45,18 +45,19 @@ class Raster:
     array : object
         The scene as it was given.
     rows, columns, bands : int
-    dtype : dtype
     """
 
-    def __init__(self, a: Any, band_axis: Any = None, mask: Any = None, covers: bool = False):
+    def __init__(
+        self, a: Any, band_axis: Any = None, mask: Any = None, covers: bool = False
+    ) -> None:
         array = a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asanyarray(a)
         if len(array.shape) != 3:
             raise ShapeError(
                 f"a scene has three axes (rows, columns, bands), not the shape {array.shape}"
             )
-        self.dtype: np.dtype[Any] = np.dtype(array.dtype)  # SPy has its text
-        if self.dtype.kind not in "biuf":
-            raise ArgumentError(f"a scene is real numbers, not {self.dtype}")
+        dtype: np.dtype[Any] = np.dtype(array.dtype)  # SPy has its text
+        if dtype.kind not in "biuf":
+            raise ArgumentError(f"a scene is real numbers, not {dtype}")
         self.array = array
         self.band_axis = _band_axis(array, band_axis)
         spatial = [int(n) for axis, n in enumerate(array.shape) if axis != self.band_axis]
@@ -64,7 +65,7 @@ class Raster:
         self._place = slice(0, spatial[0]), slice(0, spatial[1]), slice(0, bands)
         trusts_all = mask is False or mask is np.False_
         self._mask = None if mask is None or trusts_all else _mask(mask, spatial, covers)
-        self._nodata = [] if trusts_all else _nodata_of(array, self.dtype)
+        self._nodata = [] if trusts_all else _nodata_of(array, dtype)
         # Images of SPy seek and read in one file object.
         self._lock = threading.Lock() if _is_spy(array) else contextlib.nullcontext()
         # A transformed one has data where what is transformed has some.
