@@ -24,6 +24,7 @@ class Storage:
         self.peer = peer
         self.ndim = len(peer.shape)
         self.growth = self.transfer = 0.0
+        self.attrs: dict[str, Any] = {}
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -43,8 +43,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
 
     def stages(forces: Any) -> Iterator[None]:
         rng = generator(2)
-        system = System(forces)
-        system.add(places[: sizes[0]])
+        system = System(forces, positions=places[: sizes[0]])
         for n in sizes:
             for by in increments(len(system.positions), n, rng):
                 old = len(system.positions)

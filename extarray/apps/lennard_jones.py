@@ -118,6 +118,11 @@ class System:
         are collective.
     box, cutoff : float, optional
         As for `pair_forces`.  Default: those of the earlier system, else open space and infinity.
+    positions : array_like, optional
+        Of the particles that the matrix has forces of, (n, axes).  Default: those of the earlier
+        system.
+    velocities : array_like
+        Of these positions, or one for all.
 
     Attributes
     ----------
@@ -130,15 +135,16 @@ class System:
     Raises
     ------
     ShapeError
-        The matrix has not the shape of one.
+        The matrix has not the shape of one, or positions are not those of its particles.
     ArgumentError
-        The matrix has particles of which no system has noted where they are; the earlier system had
-        another cell or cutoff; or as for `pair_forces`.
+        The matrix has particles, and neither positions nor an earlier system say where they are;
+        the earlier system had another cell or cutoff; or as for `pair_forces`.
 
     Notes
     -----
     Where the particles are, and how fast they are, is kept in the attribute ``"particles"`` of the
-    matrix at the end of `add` and of `run`.  A run that ends by an error goes on from there.
+    matrix at the end of `add` and of `run`.  After a run that has been interrupted, another system
+    goes on from there.
 
     Units are those of the potential: its depth, the diameter of a particle and its mass are 1.
     Rows of the matrix are computed a few at a time, in ``config.max_memory``; with a communicator,
@@ -159,7 +165,13 @@ class System:
     """
 
     def __init__(
-        self, forces: xa.ExtArray, box: float | None = None, cutoff: float | None = None
+        self,
+        forces: xa.ExtArray,
+        box: float | None = None,
+        cutoff: float | None = None,
+        *,
+        positions: ArrayLike | None = None,
+        velocities: ArrayLike = 0.0,
     ) -> None:
         if forces.ndim != 3 or forces.shape[0] != forces.shape[1] or not forces.shape[2]:
             raise xa.ShapeError(
@@ -183,16 +195,20 @@ class System:
                         f"the system of this matrix has {name}={getattr(self, name)}, not {value}; "
                         f"leave {name} away to go on with it, or begin with another matrix"
                     )
+        if positions is not None:
+            self.positions, self.velocities = self._particles(positions, velocities)
         if self.positions.shape != forces.shape[1:]:
             raise xa.ArgumentError(
-                f"the matrix has forces of {forces.shape[0]} particles, and its attribute "
-                f"{_STATE!r} says where {len(self.positions)} are: begin with a matrix of the "
-                f"shape (0, 0, {forces.shape[2]}), or with one that a System has made"
+                f"the matrix has forces of {forces.shape[0]} particles, and it is known where "
+                f"{len(self.positions)} are: give positions=, begin with a matrix of the shape "
+                f"(0, 0, {forces.shape[2]}), or go on with one that a System has made"
             )
         _check_cell(self.box, self.cutoff)
         share(forces, 0)
         if len(self.positions):
             self._update()
+        if positions is not None:
+            self._note()
 
     def add(self, positions: ArrayLike, velocities: ArrayLike = 0.0) -> None:
         """Add particles: both axes of the matrix grow by their number.
@@ -209,21 +225,7 @@ class System:
         ShapeError, ArgumentError
             No particle is added: one is where another is, say; see `pair_forces`.
         """
-        new = np.asarray(positions, float)
-        if new.ndim != 2 or new.shape[1] != self.positions.shape[1]:
-            raise xa.ShapeError(
-                f"positions have the shape (number, {self.positions.shape[1]}), not {new.shape}"
-            )
-        speeds = np.asarray(velocities, float)
-        try:
-            speeds = np.broadcast_to(speeds, new.shape)
-        except ValueError:
-            raise xa.ShapeError(
-                f"velocities have the shape of the positions, {new.shape}, or are one for all, not "
-                f"{speeds.shape}"
-            ) from None
-        if not np.isfinite(speeds).all():
-            raise xa.ArgumentError("velocities must be finite numbers")
+        new, speeds = self._particles(positions, velocities)
         n, together = len(self.positions), np.concatenate([self.positions, new])
         step = max(1, xa.config.max_memory // (6 * 8 * max(1, together.size)))
         for start in range(n, len(together), step):
@@ -291,6 +293,23 @@ class System:
         if comm is not None:
             self._totals, potential = comm.allreduce(self._totals), comm.allreduce(potential)
         self.potential = float(potential)
+
+    def _particles(self, positions: ArrayLike, velocities: ArrayLike) -> tuple[Floats, Floats]:
+        """Return positions and velocities of particles as arrays of one shape, or refuse them."""
+        places, speeds = np.array(positions, float), np.asarray(velocities, float)
+        axes = self.forces.shape[2]
+        if places.ndim != 2 or places.shape[1] != axes:
+            raise xa.ShapeError(f"positions have the shape (number, {axes}), not {places.shape}")
+        try:
+            speeds = np.broadcast_to(speeds, places.shape)
+        except ValueError:
+            raise xa.ShapeError(
+                f"velocities have the shape of the positions, {places.shape}, or are one for all, "
+                f"not {speeds.shape}"
+            ) from None
+        if not np.isfinite(speeds).all():
+            raise xa.ArgumentError("velocities must be finite numbers")
+        return places, speeds
 
     def _note(self) -> None:
         """Keep what a later system needs to go on, beside the matrix."""

@@ -356,11 +356,23 @@ def test_a_system_goes_on_with_its_matrix(path, box, cutoff):
         forces.extend(1, 1)
         with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* where 20 are"):
             System(forces)
+        # Somebody else knows.
+        places = np.vstack([system.positions, [[9.0, 9, 9]]])
+        system = System(forces, positions=places, velocities=0.1)
+        expected, potential = lennard_jones(places, system.box, system.cutoff)
+        np.testing.assert_allclose(forces, expected, rtol=1e-9, atol=1e-9)
+        assert system.potential == pytest.approx(potential)
+        assert (system.velocities == 0.1).all()
+        np.testing.assert_array_equal(System(forces).positions, places)
 
 
 def test_a_matrix_that_no_system_made_is_refused():
     with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* the shape \(0, 0, 3\)"):
         System(xa.zeros((2, 2, 3)))
+    with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* where 3 are"):
+        System(xa.zeros((2, 2, 3)), positions=lattice(2)[:3])
+    with pytest.raises(xa.ShapeError, match=r"\(number, 3\), not \(2, 2\)"):
+        System(xa.zeros((2, 2, 3)), positions=[[1, 2], [3, 4]])
     for shape in ((0, 0), (2, 3, 3), (0, 0, 0)):
         with pytest.raises(xa.ShapeError, match=r"\(n, n, axes\)"):
             System(xa.zeros(shape))
