@@ -5,8 +5,7 @@ of its files.  A package of somebody else adds one by an entry point of the grou
 "extarray.formats".  One of ours needs a module with a `Format` (at least name, title, suffixes and
 `source`; `sink` to write, `names` for several arrays, `edit` to be mapped), which is entered in
 `registry._ours`; ``from_...`` and ``to_...``, made by `template.from_template` and named in
-``extarray/__init__``; and an extra in ``pyproject.toml``, if it needs a library.  The room has its
-sixteen modules: one must go first.
+``extarray/__init__``; and an extra in ``pyproject.toml``, if it needs a library.
 
 From the top down; each module uses some of those below it, and none above:
 

@@ -163,11 +163,6 @@ def test_a_long_module_says_why():
     assert silent == []
 
 
-@pytest.mark.parametrize("room", sorted(MAPS))
-def test_a_room_has_sixteen_modules_at_most(room):
-    assert len(MAPS[room]) <= 16
-
-
 def test_there_are_sources():
     assert {p.suffix for p in SOURCES} == {".py", ".pyx", ".pxd"}
 
