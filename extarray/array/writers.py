@@ -25,8 +25,8 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
 from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
+from extarray.format.blocks import WriterKind
 from extarray.format.constants import LIMIT
-from extarray.format.writers import WriterKind
 from extarray.grid.bounds import to_box
 from extarray.grid.tiles import tiles
 

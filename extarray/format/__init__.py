@@ -10,8 +10,6 @@ From the top down; each module uses some of those below it, and none above:
     Commits of several arrays: states that wait for a decision, and the list of the arrays.
 ``labels``
     Names of axes and labels of elements, which the attributes hold.
-``writers``
-    The table of the writers that share an array.
 ``attrs``
     Attributes: a mutable mapping of names and values, kept as JSON; each change is a
     commit.
@@ -19,10 +17,9 @@ From the top down; each module uses some of those below it, and none above:
     Values of attributes as JSON: values that JSON has as they are, and others with a tag.
 ``superblock``
     Superblocks: the committed states, and checks of what they say.
-``checksum_table``
-    The table of the checksums of chunks.
-``directory``
-    The directory of optional blocks, which an array gets when it first uses one.
+``blocks``
+    Blocks that only some arrays have: their directory, and the tables of writers and of
+    checksums.
 ``records``
     The growth log: records of segments, in extents.
 ``header``

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from extarray.format.checksum_table import encode_sums, sums_capacity
-from extarray.format.constants import LIVE_SLOTS, SECTOR
-from extarray.format.directory import (
+from extarray.format.blocks import (
     BLOCK_BYTES,
     BlockKind,
     encode_entry,
+    encode_sums,
     entry_offset,
+    sums_capacity,
 )
+from extarray.format.constants import LIVE_SLOTS, SECTOR
 from extarray.format.header import Header, encode_header, header_bytes_of
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,

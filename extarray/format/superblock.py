@@ -13,7 +13,7 @@ from extarray.format._superblock import (
     superblock_bytes,
     superblock_fields,
 )
-from extarray.format.checksum_table import sums_capacity
+from extarray.format.blocks import sums_capacity
 from extarray.format.constants import LAST_END, LIMIT
 from extarray.format.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
 

@@ -21,21 +21,21 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import CorruptError, ExtArrayError, FormatError
-from extarray.format.checksum_table import sums_capacity
-from extarray.format.constants import (
-    BLOCK,
-    COPY_AT,
-    LIVE_SLOTS,
-    PENDING_SLOTS,
-    SPARED_SLOTS,
-)
-from extarray.format.directory import (
+from extarray.format.blocks import (
     BLOCK_BYTES,
     BLOCK_NAMES,
     ENTRY_BYTES,
     BlockKind,
     entry_offset,
     pending_offset,
+    sums_capacity,
+)
+from extarray.format.constants import (
+    BLOCK,
+    COPY_AT,
+    LIVE_SLOTS,
+    PENDING_SLOTS,
+    SPARED_SLOTS,
 )
 from extarray.format.header import MAGIC, Header
 from extarray.format.records import (

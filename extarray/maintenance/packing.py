@@ -38,7 +38,7 @@ from extarray.format.archive import (
     encode_directory,
     encode_member,
 )
-from extarray.format.checksum_table import sums_capacity
+from extarray.format.blocks import sums_capacity
 from extarray.format.constants import LIVE_SLOTS, SEAL_MAGIC
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import decode_header

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray.common.errors import CorruptError
+from extarray.format.blocks import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
-from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.fresh import attrs_room
 from extarray.format.header import Header
 from extarray.format.records import (

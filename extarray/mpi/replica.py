@@ -17,7 +17,7 @@ from extarray._core._history import record_at, replay_log, replay_more
 from extarray._core._state import Trust
 from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.common.on_error import OnError
-from extarray.format.checksum_table import decode_sums, encode_sums
+from extarray.format.blocks import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
 from extarray.format.superblock import decode_superblock, encode_superblock

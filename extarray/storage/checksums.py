@@ -23,7 +23,7 @@ from extarray.common.errors import CorruptError
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.format._crc import crc32c, crc32c_ranges
-from extarray.format.checksum_table import decode_sums, encode_sums, sums_capacity
+from extarray.format.blocks import decode_sums, encode_sums, sums_capacity
 from extarray.format.constants import CELL
 from extarray.format.header import Header
 from extarray.format.superblock import Superblock, regions_fit

@@ -14,6 +14,13 @@ from extarray._core._transfers import note_written, quiet_number, take_written
 from extarray.common.errors import CorruptError, storage_error
 from extarray.common.on_error import OnError
 from extarray.format._crc import crc32c
+from extarray.format.blocks import (
+    BLOCK_BYTES,
+    DIRECTORY_BYTES,
+    BlockKind,
+    encode_entry,
+    entry_offset,
+)
 from extarray.format.constants import (
     BEGUN_SLOT,
     FLUSHED_SLOTS,
@@ -22,13 +29,6 @@ from extarray.format.constants import (
     SEAL_MAGIC,
     SECTOR,
     SPARED_SLOTS,
-)
-from extarray.format.directory import (
-    BLOCK_BYTES,
-    DIRECTORY_BYTES,
-    BlockKind,
-    encode_entry,
-    entry_offset,
 )
 from extarray.format.fresh import Fresh, attrs_room
 from extarray.format.superblock import (

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import FormatError, StorageError
+from extarray.format.blocks import BlockKind, pending_offset
 from extarray.format.constants import BLOCK, FLUSHED_SLOTS, LIVE_SLOTS, PENDING_SLOTS
-from extarray.format.directory import BlockKind, pending_offset
 from extarray.format.groups import Pending, decode_members, encode_members, encode_pending
 from extarray.format.superblock import NO_GROUP, Superblock, encode_superblock, superblock_bytes
 from extarray.storage.filesystem import family

@@ -32,10 +32,15 @@ from extarray.common.errors import (
 from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
+from extarray.format.blocks import (
+    DIRECTORY_BYTES,
+    WRITER_SLOTS,
+    BlockKind,
+    decode_directory,
+    decode_writers,
+)
 from extarray.format.constants import BLOCK, HOLDER_AT, HOLDER_BYTES
-from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import decode_header, header_bytes_of
-from extarray.format.writers import WRITER_SLOTS, decode_writers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

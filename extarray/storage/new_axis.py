@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from extarray._core._history import record_at
 from extarray.common.errors import StorageError
+from extarray.format.blocks import BlockKind
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS
-from extarray.format.directory import BlockKind
 from extarray.format.fresh import Fresh, encode_fresh
 from extarray.format.header import Header
 from extarray.storage import lock

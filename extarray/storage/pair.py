@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import MissingError, TruncatedError
 from extarray.common.on_error import OnError
+from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
-from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
 from extarray.storage.filesystem import File, absolute_names, close_all, family, sync_folders
 from extarray.storage.store import Present

@@ -27,18 +27,19 @@ from extarray.common.errors import (
     TruncatedError,
 )
 from extarray.common.on_error import OnError
-from extarray.format.checksum_table import decode_sums, encode_sums
-from extarray.format.constants import BLOCK, CELL, LIVE_SLOTS
-from extarray.format.directory import BlockKind
-from extarray.format.writers import (
+from extarray.format.blocks import (
     WRITER_BYTES,
+    BlockKind,
     Writer,
     WriterKind,
     WritersHead,
+    decode_sums,
     decode_writers,
+    encode_sums,
     encode_writer,
     encode_writers_head,
 )
+from extarray.format.constants import BLOCK, CELL, LIVE_SLOTS
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
 from extarray.storage.file_store import ALONE

@@ -23,6 +23,12 @@ from extarray.common.errors import (
 )
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
+from extarray.format.blocks import (
+    DIRECTORY_BYTES,
+    BlockKind,
+    decode_directory,
+    pending_offset,
+)
 from extarray.format.constants import (
     BLOCK,
     LIVE_SLOTS,
@@ -31,12 +37,6 @@ from extarray.format.constants import (
     SEAL_MAGIC,
     SECTOR,
     SPARED_SLOTS,
-)
-from extarray.format.directory import (
-    DIRECTORY_BYTES,
-    BlockKind,
-    decode_directory,
-    pending_offset,
 )
 from extarray.format.groups import Pending, decode_pending
 from extarray.format.header import Header

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray import cli
-from extarray.format.directory import BlockKind, encode_entry
+from extarray.format.blocks import BlockKind, encode_entry
 from extarray.format.groups import Pending, encode_pending
 from extarray.format.header import decode_header
 from extarray.format.superblock import decode_superblock, encode_superblock, superblock_bytes

@@ -23,7 +23,7 @@ import extarray as xa
 from extarray.array import writers as policies
 from extarray.array.life import let_go
 from extarray.common.limits import limits
-from extarray.format import writers
+from extarray.format import blocks
 from extarray.format.constants import BLOCK
 from extarray.storage import lock, sharing
 from extarray.storage.filesystem import File
@@ -238,7 +238,7 @@ def test_who_waits_is_not_overtaken(pair, path):
         with in_flight(one, rows(1)):
             threads = [threading.Thread(target=two.extend, args=(0, 1))]
             threads[0].start()
-            while not any(w.kind == writers.WriterKind.WAITS for w in waiting(path)):
+            while not any(w.kind == blocks.WriterKind.WAITS for w in waiting(path)):
                 pass
             threads.append(threading.Thread(target=three.append, args=(rows(3),)))
             threads[1].start()
@@ -252,7 +252,7 @@ def waiting(path):
     with open(f"{path}.xmd", "rb") as file:
         xmd = file.read()
     block = xmd[places.optional_block(xmd, 1) :][:BLOCK]
-    return writers.decode_writers(block)[1]
+    return blocks.decode_writers(block)[1]
 
 
 def test_an_append_whose_data_grow_the_array(pair):
@@ -531,7 +531,7 @@ def test_systems_without_such_locks(path, monkeypatch):
 def test_more_writers_than_there_are_slots(path):
     xa.zeros((2, 2), path=path).close()
     with contextlib.ExitStack() as stack:
-        arrays = [stack.enter_context(share(path, "pread")) for _ in range(writers.WRITER_SLOTS)]
+        arrays = [stack.enter_context(share(path, "pread")) for _ in range(blocks.WRITER_SLOTS)]
         for timeout in (0, 0.02):
             with pytest.raises(xa.LockedError, match="63 writers share it"):
                 share(path, timeout=timeout)
@@ -600,18 +600,18 @@ def test_a_closed_one(pair):
 
 
 def test_the_table_of_writers():
-    head = writers.WritersHead(2**63, True)
+    head = blocks.WritersHead(2**63, True)
     entries = [
-        writers.Writer(7, writers.WriterKind.APPENDS, 31, True, 5, 2**60, -(2**62), 2**62),
-        writers.Writer(8, seen=1),
+        blocks.Writer(7, blocks.WriterKind.APPENDS, 31, True, 5, 2**60, -(2**62), 2**62),
+        blocks.Writer(8, seen=1),
     ]
-    block = writers.encode_writers_head(head) + b"".join(map(writers.encode_writer, entries))
+    block = blocks.encode_writers_head(head) + b"".join(map(blocks.encode_writer, entries))
     block = block.ljust(BLOCK, b"\0")
-    assert writers.decode_writers(block) == (head, entries)
+    assert blocks.decode_writers(block) == (head, entries)
     with pytest.raises(xa.CorruptError):
-        writers.decode_writers(block[:-1])
+        blocks.decode_writers(block[:-1])
     with pytest.raises(xa.CorruptError):
-        writers.decode_writers(block[:68] + b"\3" + block[69:])
+        blocks.decode_writers(block[:68] + b"\3" + block[69:])
 
 
 def test_a_damaged_table(path):

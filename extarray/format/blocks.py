@@ -1,0 +1,224 @@
+"""Blocks that only some arrays have: their directory, and tables of writers and of checksums."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from extarray.common.errors import CorruptError
+from extarray.format._crc import crc32c
+from extarray.format.constants import BLOCK, CHECKSUM, LAST_END, LIMIT, PENDING_SLOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from extarray.format.header import Header
+
+__all__ = [
+    "BLOCK_BYTES",
+    "BLOCK_NAMES",
+    "DIRECTORY_BYTES",
+    "ENTRY_BYTES",
+    "MOST_SUMS_EXTENTS",
+    "WRITER_BYTES",
+    "WRITER_SLOTS",
+    "BlockKind",
+    "Writer",
+    "WriterKind",
+    "WritersHead",
+    "decode_directory",
+    "decode_sums",
+    "decode_writers",
+    "encode_entry",
+    "encode_sums",
+    "encode_writer",
+    "encode_writers_head",
+    "entry_offset",
+    "pending_offset",
+    "sums_bytes",
+    "sums_capacity",
+]
+
+# -- the directory of optional blocks, which an array gets when it first uses one ------------------
+
+
+class BlockKind(enum.IntEnum):
+    """The kinds of optional blocks; the entry of a block in the directory has the number."""
+
+    GROUP = 0  # commits of several arrays: who took part, and two pending states
+    WRITERS = 1  # the table of the writers that share an array
+
+
+BLOCK_BYTES = {BlockKind.GROUP: (1 + len(PENDING_SLOTS)) * BLOCK, BlockKind.WRITERS: BLOCK}
+ENTRY_BYTES = 16
+# For messages: the block ...
+BLOCK_NAMES = {
+    BlockKind.GROUP: "for commits of several arrays",
+    BlockKind.WRITERS: "for several writers",
+}
+DIRECTORY_BYTES = ENTRY_BYTES * len(BlockKind)
+
+_ENTRY = struct.Struct("<IIQ")
+
+
+def entry_offset(header: Header, kind: BlockKind) -> int:
+    """Return the offset of an entry of the directory."""
+    return header.directory_offset + ENTRY_BYTES * kind
+
+
+def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
+    """Return the bytes of an entry, which tells where a block is; the checksum covers the uuid."""
+    body = _ENTRY.pack(0, kind, offset)[CHECKSUM.size :]
+    return CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind, int]:
+    """Return the offsets of the blocks that there are.
+
+    What is cut off, or damaged, or not possible in a file of this length, is left out: a block is
+    on the disk before its entry is.
+    """
+    found: dict[BlockKind, int] = {}
+    if not data.strip(b"\0"):  # as of most arrays
+        return found
+    for kind in BlockKind:
+        entry = data[ENTRY_BYTES * kind : ENTRY_BYTES * (kind + 1)]
+        if len(entry) < ENTRY_BYTES:
+            break
+        crc, number, offset = _ENTRY.unpack(entry)
+        if (
+            number == kind
+            and crc32c(header.uuid + entry[CHECKSUM.size :]) == crc
+            and header.first_extent <= offset <= min(length, LAST_END) - BLOCK_BYTES[kind]
+        ):
+            found[kind] = offset
+    return found
+
+
+def pending_offset(group: int, slot: int) -> int:
+    """Return the offset of a pending state in the block for commits of several arrays."""
+    return group + BLOCK * (1 + PENDING_SLOTS.index(slot))
+
+
+# -- the table of the writers that share an array --------------------------------------------------
+
+# Entries: a head, and one for each writer.
+WRITER_BYTES = 64
+WRITER_SLOTS = BLOCK // WRITER_BYTES - 1
+
+# A writer's ticket beyond is none: each has a byte to be locked, whose number has 63 bits.
+_LAST_TICKET = 2**61
+_WRITERS_HEAD = struct.Struct("<QB")
+_WRITER = struct.Struct("<IBBBxQQqq24s")
+
+
+class WritersHead(NamedTuple):
+    """The head of the table: what the writers that share an array tell each other."""
+
+    # The last commit that cut elements off whose chunks may still have disk space; 0: none.
+    cut: int = 0
+    unsettled: bool = False  # new bounds that cut elements off may not be on the disk yet
+
+
+class WriterKind(enum.IntEnum):
+    """The kinds of work that a writer is about."""
+
+    IDLE = 0  # nothing that others must know
+    APPENDS = 1  # writing the elements of an append
+    WAITS = 2  # for its turn to change the bounds: who comes later waits, too
+
+
+class Writer(NamedTuple):
+    """Entry of the table of writers."""
+
+    pid: int  # also of a writer that is no more; 0: the slot was never taken
+    kind: WriterKind = WriterKind.IDLE
+    axis: int = 0  # of the append
+    at_start: bool = False
+    seen: int = 0  # number of the commit up to which the writer knows the array
+    ticket: int = 0  # of its last append or wait, in the order of their coming
+    start: int = 0  # of the append, along its axis, in elements from that of the initial grid
+    stop: int = 0
+    host: str = ""  # name, cut to 24 bytes of UTF-8
+
+
+def encode_writers_head(head: WritersHead) -> bytes:
+    """Return the bytes of the head of the table of writers."""
+    return _WRITERS_HEAD.pack(*head).ljust(WRITER_BYTES, b"\0")
+
+
+def encode_writer(writer: Writer) -> bytes:
+    """Return the bytes of an entry of the table of writers."""
+    return _WRITER.pack(*writer[:-1], writer.host.encode())
+
+
+def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
+    """Return the head of the table of writers, from a block, and its entries.
+
+    They are by slot, up to the last one that was ever taken; also of writers that are no more.
+    CorruptError where a value is not possible.
+    """
+    if len(data) < BLOCK:
+        raise CorruptError("the table of writers is cut off")
+    cut, unsettled = _WRITERS_HEAD.unpack_from(data)
+    writers = []
+    for offset in range(WRITER_BYTES, BLOCK, WRITER_BYTES):
+        fields = _WRITER.unpack_from(data, offset)
+        pid, kind, axis, at_start, seen, ticket, start, stop, host = fields
+        if pid == 0:
+            break  # slots are taken from the first one on
+        appends = kind == WriterKind.APPENDS
+        if (
+            kind > WriterKind.WAITS
+            or ticket > _LAST_TICKET
+            or (appends and (axis >= ndim or not -LIMIT < start <= stop < LIMIT))
+        ):
+            raise CorruptError("the table of writers is damaged")
+        name = host.rstrip(b"\0").decode(errors="ignore")
+        turn = WriterKind(kind), axis, bool(at_start), seen, ticket, start, stop
+        writers.append(Writer(pid, *turn, name))
+    return WritersHead(cut, bool(unsettled)), writers
+
+
+# -- the table of the checksums of chunks ----------------------------------------------------------
+
+# What 2**63 chunks would need.
+MOST_SUMS_EXTENTS = 54
+
+_FIRST_EXTENT = 1024  # sums
+_SUMS = struct.Struct("<III4x")
+_IN_DOUBT = 1
+
+
+def sums_capacity(number: int) -> int:
+    """Return the sums that an extent of their table holds: twice as many as the one before."""
+    return _FIRST_EXTENT << number
+
+
+def sums_bytes(n_extents: int) -> int:
+    """Return the bytes that tell where the table of checksums is."""
+    return _SUMS.size + 8 * n_extents
+
+
+def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
+    """Return the bytes that tell where the extents of the table of checksums are.
+
+    They also tell whether chunks may have been written since their sums were.  The checksum covers
+    the uuid.
+    """
+    body = _SUMS.pack(0, _IN_DOUBT if in_doubt else 0, len(extents))[4:]
+    body += struct.pack(f"<{len(extents)}Q", *extents)
+    return CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
+    """Return what `encode_sums` encoded, or None for other bytes."""
+    if len(data) < _SUMS.size:
+        return None
+    crc, flags, n_extents = _SUMS.unpack_from(data)
+    end = sums_bytes(n_extents)
+    if n_extents > MOST_SUMS_EXTENTS or len(data) < end or crc32c(uuid + data[4:end]) != crc:
+        return None
+    extents = struct.unpack_from(f"<{n_extents}Q", data, _SUMS.size)
+    return bool(flags & _IN_DOUBT), list(extents)
