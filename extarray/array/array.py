@@ -24,8 +24,8 @@ from extarray.array.lazy import everything
 from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
-from extarray.format.attrs import Attributes
-from extarray.format.labels import known_dims
+from extarray.format.attrs import Attributes, decode_attrs
+from extarray.format.labels import attrs_now, known_dims
 from extarray.grid.policy import EXACT, decode_policy
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
@@ -286,6 +286,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         Values are None, numbers, texts, bytes, dates and times, NumPy's scalars and arrays, and
         lists, tuples and dicts of these, and come back with their types; see `Attributes`.
 
+        Attributes that place elements on the earth or in the sky, such as a ``transform`` and the
+        world coordinate system of FITS, are about the indices of now: read after growth or
+        shrinking at the start, they say where index 0 is then, and so they do when they are set.
+
         Examples
         --------
         >>> import extarray as xa
@@ -293,6 +297,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.attrs["unit"] = "mm"
         >>> a.attrs["unit"]
         'mm'
+        >>> a.attrs["transform"] = [10, 0, 500, 0, -10, 900]
+        >>> a.extend(axis=1, by=20, side="start")
+        >>> a.attrs["transform"]
+        [10, 0, 300, 0, -10, 900]
         """
         return Attributes(self._load_attrs, self._save_attrs)
 
@@ -317,7 +325,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.sum(axis="sample").shape
         (6,)
         """
-        return known_dims(self.attrs.get("dims"), self.ndim)
+        self._check()
+        return known_dims(decode_attrs(self._store.now.attrs).get("dims"), self.ndim)
 
     @dims.setter
     def dims(self, dims: Sequence[str] | None) -> None:
@@ -1100,6 +1109,12 @@ class ExtArray(ArrayCore, NumpyMixin):
             No room, a failure of the disk, or a hard link to ``.xmd``, under whose name the old
             metadata would stay.  The array is as before.
 
+        Warns
+        -----
+        LossyWarning
+            Axes without names: attributes about the last two of them, such as a ``transform``,
+            cannot say where elements are any more, and are removed.
+
         Notes
         -----
         One commit, and the metadata are written anew: O(segments), and a wait for the disk
@@ -1749,7 +1764,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def _load_attrs(self) -> str:
         self._check()
-        return self._store.now.attrs
+        # Attributes say for which origin they hold: together with any, they are right for that.
+        return attrs_now(self._store.now.attrs, self.origin)
 
     _save_attrs = facts.save_attrs
     _set_policy = facts.set_policy

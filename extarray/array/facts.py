@@ -11,13 +11,15 @@ import numpy as np
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
+    LossyWarning,
     ReadOnlyError,
 )
 from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.labels import check_dims
+from extarray.format.labels import attrs_at, check_dims
 from extarray.grid.policy import GrowthPolicy, encode_policy
+from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +52,7 @@ __all__ = [
     "save_attrs",
     "set_dims",
     "set_policy",
+    "tell_lost",
     "text",
     "zarr",
 ]
@@ -232,7 +235,13 @@ def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
         attrs = change()
         if attrs is not None:
             array._check("change the attributes of")
-            array._store.set_attrs(attrs)
+            array._store.set_attrs(attrs_at(attrs, array.origin))
+
+
+def tell_lost(what: str, lost: list[str]) -> None:
+    """Warn of what a new array cannot say, all of it at once."""
+    if lost:
+        warn(f"{what}: the array does not have {'; '.join(lost)}", LossyWarning)
 
 
 # -- how it is shown -----------------------------------------------------------------------------

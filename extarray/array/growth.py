@@ -17,7 +17,7 @@ import numpy as np
 
 from extarray._core._history import with_axis
 from extarray._core._transfers import note_written
-from extarray.array.facts import Stored, check_sole
+from extarray.array.facts import Stored, check_sole, tell_lost
 from extarray.array.life import Living, attach_store, check_not_held, places_of, take_layout
 from extarray.array.resizing import (
     Side,
@@ -394,7 +394,10 @@ def _check_chunk(array: Widened, at: int, extent: int) -> None:
 
 def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
     """Return the attributes, with a name more in ``dims`` where the axes have names."""
-    values = with_new_axis(decode_attrs(array._store.now.attrs), array.dims, array.ndim, at)
+    lost: list[str] = []
+    stored = decode_attrs(array._store.now.attrs)
+    values = with_new_axis(stored, array.dims, array.ndim, at, lost)
+    tell_lost("add_axis", lost)
     dims = () if array.ndim == 0 and name is not None else array.dims
     if dims is None:
         if name is None:

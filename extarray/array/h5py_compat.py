@@ -13,13 +13,26 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray._core._array import ArrayCore
-from extarray.array.facts import Stored
+from extarray.array.facts import Stored, tell_lost
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError, ShapeError
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ExtArrayError,
+    ShapeError,
+)
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.labels import DATASET_ORIGIN, attrs_of_whole, known_dims
+from extarray.format.labels import (
+    DATASET_ORIGIN,
+    attrs_of_copy,
+    attrs_of_whole,
+    axis_names,
+    known_dims,
+)
+from extarray.format.places import Taken
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of
+from extarray.selection.factors import Progression
 from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
@@ -27,9 +40,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from extarray.selection.axis_factors import AxisFactor
+
 
 __all__ = [
     "Chunked",
+    "attrs_of_view",
     "chunk_views",
     "count_chunks",
     "dtype_as_read",
@@ -213,9 +229,10 @@ def _options_of_ours(x: Any) -> dict[str, Any]:
     base: Any = x if isinstance(x, ArrayCore) else getattr(x, "base", None)
     if base is not x:
         if isinstance(base, ArrayCore):
-            view: Any = base
-            attrs = view.attrs.asdict()
-            found["attrs"] = {k: v for k, v in attrs.items() if k not in (*_OF_ELEMENTS, "dims")}
+            lost: list[str] = []
+            attrs = attrs_of_view(base, x, lost)
+            tell_lost("like", lost)
+            found["attrs"] = {k: v for k, v in attrs.items() if k not in (DATASET_ORIGIN, "dims")}
         return found
     now = base._store.now
     attrs = decode_attrs(attrs_of_whole(now.attrs, base.dims, base.origin))
@@ -229,6 +246,38 @@ def _options_of_ours(x: Any) -> dict[str, Any]:
         "sparse": now.header.sparse,
         "checksum": now.header.checksum,
     }
+
+
+def attrs_of_view(base: Any, source: Any, lost: list[str]) -> dict[str, Any]:
+    """Return the attributes, with the labels and places of the elements that the source shows.
+
+    Parameters
+    ----------
+    base : ExtArray
+        Has the attributes.
+    source : ExtArray or LazyView
+        The array, or a view of it.
+    lost : list of str
+        Takes, in words, those that cannot say where these elements are, and are left out.
+    """
+    with base._writers.steady:
+        taken = (
+            [Taken(None, j) for j in range(base.ndim)]
+            if isinstance(source, ArrayCore)
+            else list(map(_taken, source._factors, base.shape))
+        )
+        names, new_names = axis_names(base.dims, base.ndim), axis_names(source.dims, source.ndim)
+        values = decode_attrs(base._store.now.attrs)
+        return attrs_of_copy(values, names, base.origin, taken, new_names, lost)
+
+
+def _taken(factor: AxisFactor, extent: int) -> Taken:
+    """Return the part of an axis that a view has."""
+    axis = factor.dims[0] if factor.dims else None
+    if not isinstance(factor, Progression):
+        return Taken(factor.indices[0], axis)
+    places = range(factor.start, factor.start + factor.count * factor.step, factor.step)
+    return Taken(None if axis is not None and places == range(extent) else places, axis)
 
 
 def _has_value(dtype: np.dtype[Any], value: Any, own: np.dtype[Any]) -> bool:

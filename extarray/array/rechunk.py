@@ -15,22 +15,23 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.copies import Made, elements_of
 from extarray.array.creation import open as open_array
+from extarray.array.facts import tell_lost
+from extarray.array.h5py_compat import attrs_of_view
 from extarray.array.lazy import LazyView
 from extarray.array.life import check_not_held
 from extarray.array.together import together
 from extarray.common.arguments import as_axis, check_progress, parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
-from extarray.format.labels import Taken, attrs_of_copy, axis_names, known_dims
+from extarray.format.labels import known_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order, table_bytes
 from extarray.maintenance.rechunk_pass import Task
 from extarray.maintenance.rechunk_plan import plan_passes
 from extarray.maintenance.rechunk_report import RechunkPlan
 from extarray.maintenance.transform import Transformation, passes_between
-from extarray.selection.factors import Progression
 from extarray.storage.filesystem import resolve_path
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ if TYPE_CHECKING:
     from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.grid.order import Order
-    from extarray.selection.axis_factors import AxisFactor
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
 
-__all__ = ["attrs_of_view", "rechunk", "rechunk_plan"]
+__all__ = ["rechunk", "rechunk_plan"]
 
 
 def rechunk(
@@ -112,9 +112,8 @@ def rechunk(
     -------
     ExtArray
         Open in mode "r+": one segment, no history; with the attributes, the names of axes, and the
-        fill value of `src`.  Coordinates, the attribute ``"coords"``, are those of the elements
-        that a view shows; without those that do not label all of them.  With `comm` an
-        `extarray.mpi.ParallelArray`.
+        fill value of `src`.  Attributes that label elements or place them on the earth or in the
+        sky are about those that a view shows.  With `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -127,6 +126,11 @@ def rechunk(
         A BlockingIOError: in place, while another writer has `src` open; or another process is at
         work on `path`.
     AxisError, ChunksError, DTypeError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        Attributes that cannot say where the elements of a view are; the new array lacks them.
 
     Notes
     -----
@@ -245,7 +249,9 @@ def _work(
     in_place: bool = False,
 ) -> Transformation:
     """Plan the work."""
-    source, header, attrs = _wanted(array, chunks, axes, order, dtype, in_place)
+    lost: list[str] = []
+    source, header, attrs = _wanted(array, chunks, axes, order, dtype, lost, in_place)
+    tell_lost("rechunk", lost)
     shape = source.shape  # of now: another thread may let the array grow
     tables = _tables(array, header)
     passes = passes_between(
@@ -311,9 +317,13 @@ def _wanted(
     axes: Any,
     order: Any,
     dtype: Any,
+    lost: list[str],
     in_place: bool = False,
 ) -> tuple[Any, Header, str]:
-    """Return the source with its axes in the order of the target, and what the target is."""
+    """Return the source with its axes in the order of the target, and what the target is.
+
+    `lost` takes, in words, what attributes cannot say of it.
+    """
     base = _base(array)
     base._check()
     source: Any = (
@@ -331,7 +341,7 @@ def _wanted(
         fill=_cast_fill(source.fill_value, source.dtype, kind),
         work=_record(array, chunks, axes, order, dtype, in_place),
     )
-    values = attrs_of_view(base, source)
+    values = attrs_of_view(base, source, lost)
     if known_dims(values.get("dims"), base.ndim) is not None:
         if source.dims is None:
             del values["dims"]
@@ -360,36 +370,6 @@ def _record(
 def _has_done(array: ExtArray, work: Transformation) -> bool:
     """Tell whether an array in its place was made by work with the same arguments."""
     return array._store.now.header.work[16:] == work.header.work[16:]
-
-
-def attrs_of_view(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
-    """Return the attributes, with the labels of the elements that the source shows.
-
-    Parameters
-    ----------
-    base : ExtArray
-        Has the attributes.
-    source : ExtArray or LazyView
-        The array, or a view of it.
-    """
-    with base._writers.steady:
-        taken = (
-            [Taken(None, j) for j in range(base.ndim)]
-            if isinstance(source, ExtArray)
-            else list(map(_taken, source._factors, base.shape))
-        )
-        names, new_names = axis_names(base.dims, base.ndim), axis_names(source.dims, source.ndim)
-        values = decode_attrs(base._store.now.attrs)
-        return attrs_of_copy(values, names, base.origin, taken, new_names)
-
-
-def _taken(factor: AxisFactor, extent: int) -> Taken:
-    """Return the part of an axis that a view has."""
-    axis = factor.dims[0] if factor.dims else None
-    if not isinstance(factor, Progression):
-        return Taken(factor.indices[0], axis)
-    places = range(factor.start, factor.start + factor.count * factor.step, factor.step)
-    return Taken(None if axis is not None and places == range(extent) else places, axis)
 
 
 def _cast_fill(value: Any, dtype: np.dtype[Any], kind: np.dtype[Any]) -> bytes:
@@ -488,7 +468,7 @@ def rechunk_plan(
             array: Any = src
             if not isinstance(src, (ExtArray, LazyView)):
                 array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
-            source, header, _ = _wanted(array, chunks, axes, order, dtype)
+            source, header, _ = _wanted(array, chunks, axes, order, dtype, [])
             extents, tables = source.shape, _tables(array, header)
             passes = passes_between(
                 source, extents, header.chunks, header.dtype, budget, tables=tables

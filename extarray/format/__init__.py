@@ -9,7 +9,13 @@ From the top down; each module uses some of those below it, and none above:
 ``groups``
     Commits of several arrays: states that wait for a decision, and the list of the arrays.
 ``labels``
-    Names of axes and labels of elements, which the attributes hold.
+    Names of axes and labels of elements, which the attributes hold, and the attributes of
+    copies.
+``places``
+    Attributes that say where elements are: on the earth, in the sky, along the bands.
+``sky``
+    Cards of FITS that say where pixels are: world coordinate systems, and others that count
+    pixels.
 ``attrs``
     Attributes: a mutable mapping of names and values, kept as JSON; each change is a
     commit.

@@ -1,12 +1,17 @@
-"""Names of axes and labels of elements, which the attributes hold.
+"""Names of axes and labels of elements, which the attributes hold, and the attributes of copies.
 
 The attribute ``"dims"`` has the names of the axes, a list of texts.
 
 The attribute ``"coords"`` has coordinates for xarray: for each a dict of ``"dims"``, ``"data"``,
 and ``"origin"``: what the origins of these axes were when the first label was that of index 0.
 Growth and shrinking at the start move the origin, and by the difference labels are found again.
-Without ``"origin"`` they are those of an axis that never moved; None is one that is not known.
-Labels alone, in place of the dict, are those of the axis that has the coordinate's name.
+None is an origin that is not known.  Labels alone, in place of the dict, are those of the axis that
+has the coordinate's name.
+
+The attribute ``"attrs_origin"`` has the origin of the array for which all else holds that is about
+its elements: coordinates without an ``"origin"``, and what `places` knows.  Without it that is 0.
+Users do not see it: `attrs_now` gives attributes as they are right for the present origin, and
+`attrs_at` notes the origin at which they are set.
 
 The attribute ``"dataset_origin"`` is that of an array in the folder of a dataset: its origin when
 its indices were those of the other arrays.
@@ -18,12 +23,14 @@ file, and ``"char_dim_name"`` names the axis along which single bytes are the ch
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.places import ATTRS_ORIGIN, Move, Taken, is_place, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +41,8 @@ __all__ = [
     "CHARACTERS",
     "DATASET_ORIGIN",
     "UNLIMITED",
-    "Taken",
+    "attrs_at",
+    "attrs_now",
     "attrs_of_copy",
     "attrs_of_whole",
     "axis_names",
@@ -44,6 +52,7 @@ __all__ = [
     "first_labels",
     "known_dims",
     "known_origin",
+    "mapping_now",
     "wider_dims",
     "with_new_axis",
 ]
@@ -53,13 +62,6 @@ DATASET_ORIGIN = "dataset_origin"
 #: Attributes of an array that came from netCDF; the second as xarray's encodings have it.
 UNLIMITED = "unlimited_dims"
 CHARACTERS = "char_dim_name"
-
-
-class Taken(NamedTuple):
-    """The part of an axis that a copy has."""
-
-    indices: range | NDArray[Any] | None  # None: all of them, from 0 on
-    axis: int | None  # of the copy; None: it has no such axis
 
 
 def check_dims(dims: Any, ndim: int) -> list[str]:
@@ -180,19 +182,16 @@ def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int
     --------
     >>> first_labels({"dims": ["x"], "data": [1, 2, 3], "origin": [0]}, {"x": -2})
     [2]
-    >>> first_labels({"dims": ["x"], "data": [1, 2, 3]}, {"x": -2})
+    >>> first_labels({"dims": ["x"], "data": [1, 2, 3], "origin": [None]}, {"x": -2})
     [None]
     """
     dims = form["dims"]
-    now = [origin.get(d, 0) for d in dims]
-    if "origin" not in form:
-        return [None if n else 0 for n in now]
-    then = form["origin"]
+    then = form.get("origin", [0] * len(dims))
     if not isinstance(then, list) or len(then) != len(dims):
         then = [None] * len(dims)
     return [
-        (t - n if type(t) is int else None) if d in origin else 0
-        for d, t, n in zip(dims, then, now, strict=True)
+        (t - origin[d] if type(t) is int else None) if d in origin else 0
+        for d, t in zip(dims, then, strict=True)
     ]
 
 
@@ -203,13 +202,104 @@ def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
     return None
 
 
+# -- the origin for which attributes hold ----------------------------------------------------------
+
+
+def attrs_now(text: str, origin: Sequence[int]) -> str:
+    """Return attributes, a JSON text, as they are right for the present origin.
+
+    Examples
+    --------
+    >>> attrs_now('{"transform":[10,0,500,0,-10,900]}', (0, 20))
+    '{"transform":[10,0,300,0,-10,900]}'
+    """
+    if not any(origin) and ATTRS_ORIGIN not in text:
+        return text
+    values = decode_attrs(text)
+    ndim = len(origin)
+    then = known_origin(values.pop(ATTRS_ORIGIN, None), ndim) or (0,) * ndim
+    names = axis_names(known_dims(values.get("dims"), ndim), ndim)
+    if any(origin):
+        values = _with_origins(values, dict(zip(names, then, strict=True)))
+    taken = [Taken(None, j) for j in range(ndim)]
+    move = Move(names, lines(taken, then, origin), names)
+    return encode_attrs(_moved(move, values, []))
+
+
+def attrs_at(text: str, origin: Sequence[int]) -> str:
+    """Return attributes, a JSON text that a user set, with the origin for which they hold.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: they have the attribute in which arrays note it.
+
+    Examples
+    --------
+    >>> attrs_at('{"transform":[10,0,300,0,-10,900]}', (0, 20))
+    '{"transform":[10,0,300,0,-10,900],"attrs_origin":[0,20]}'
+    """
+    if ATTRS_ORIGIN in text and ATTRS_ORIGIN in decode_attrs(text):
+        raise ArgumentError(f"arrays keep the attribute {ATTRS_ORIGIN!r} themselves; use another")
+    if not any(origin):
+        return text
+    values = decode_attrs(text)
+    names = axis_names(known_dims(values.get("dims"), len(origin)), len(origin))
+    result = _with_origins(values, dict(zip(names, origin, strict=True)))
+    if any(map(is_place, values)):
+        result[ATTRS_ORIGIN] = list(origin)
+    return encode_attrs(result)
+
+
+def mapping_now(
+    attrs: Mapping[str, Any], dims: Sequence[str] | None, origin: Sequence[int]
+) -> dict[str, Any]:
+    """Return the attributes of a grid mapping as they are right for an array of this origin now."""
+    ndim = len(origin)
+    names, taken = axis_names(dims, ndim), [Taken(None, j) for j in range(ndim)]
+    move = Move(names, lines(taken, [0] * ndim, origin), names)
+    return move.grid_mapping(attrs, "", [])
+
+
+def _with_origins(values: dict[str, Any], origin: Mapping[str, int]) -> dict[str, Any]:
+    """Return attributes whose coordinates say for which origin of their axes they hold."""
+    forms = values.get("coords")
+    if not isinstance(forms, dict):
+        return dict(values)
+    named = {}
+    for key, form in forms.items():
+        named[key] = form
+        with suppress(TypeError):
+            full = coordinate_form(key, form)
+            if "origin" not in full and any(d in origin for d in full["dims"]):
+                named[key] = {**full, "origin": [origin.get(d, 0) for d in full["dims"]]}
+    return {**values, "coords": named}
+
+
+def _moved(move: Move, values: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return attributes with the places of a copy, those of its coordinates' attributes, too."""
+    result = move.attrs(values, lost)
+    forms = result.get("coords")
+    if isinstance(forms, dict) and not move.is_none:
+        result["coords"] = dict(forms)
+        for key, form in forms.items():
+            attrs = form.get("attrs") if isinstance(form, dict) and not form.get("dims") else None
+            if isinstance(attrs, dict):
+                attrs = move.grid_mapping(attrs, key, lost)
+                result["coords"][key] = {**form, "attrs": attrs}
+    return result
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
 def attrs_of_whole(text: str, dims: Sequence[str] | None, origin: Sequence[int]) -> str:
     """Return the attributes, a JSON text, of a copy of a whole array."""
-    if not any(origin):
+    if not any(origin) and ATTRS_ORIGIN not in text:
         return text
     names = axis_names(dims, len(origin))
     taken = [Taken(None, j) for j in range(len(origin))]
-    return encode_attrs(attrs_of_copy(decode_attrs(text), names, origin, taken, names))
+    return encode_attrs(attrs_of_copy(decode_attrs(text), names, origin, taken, names, []))
 
 
 def attrs_of_copy(
@@ -218,24 +308,47 @@ def attrs_of_copy(
     origin: Sequence[int],
     taken: Sequence[Taken],
     new_names: Sequence[str],
+    lost: list[str],
 ) -> dict[str, Any]:
     """Return the attributes of a copy, whose indices count from its own start.
 
-    What was taken is told for each axis.  Coordinates that do not label all of it are left out.
+    Parameters
+    ----------
+    values : mapping
+        Attributes, as they are stored.
+    names : sequence of str
+        Of the axes.
+    origin : sequence of int
+        Of the array.
+    taken : sequence of Taken
+        The part of each axis that the copy has.
+    new_names : sequence of str
+        Of the axes of the copy.
+    lost : list of str
+        Takes, in words, attributes and coordinates that cannot say where the elements of the copy
+        are, and are left out.  Coordinates that label none of these go without a word.
 
     Examples
     --------
     >>> coords = {"x": {"dims": ["x"], "data": [1, 2, 3, 4]}}
     >>> every_other = Taken(range(2, -1, -2), 0)
-    >>> attrs_of_copy({"coords": coords}, ["x"], [0], [every_other], ["x"])
+    >>> attrs_of_copy({"coords": coords}, ["x"], [0], [every_other], ["x"], [])
     {'coords': {'x': {'dims': ['x'], 'data': [3, 1], 'origin': [0]}}}
     """
-    result = dict(values)
-    forms = values.get("coords")
+    values = dict(values)
+    held = known_origin(values.pop(ATTRS_ORIGIN, None), len(names)) or (0,) * len(names)
+    move = Move(names, lines(taken, held, origin), new_names)
+    result = _moved(move, values, lost)
+    forms = result.get("coords")
     if isinstance(forms, dict):
         axes = dict(zip(names, taken, strict=True))
         zeros = dict(zip(names, origin, strict=True))
-        copies = {key: _copied(key, form, axes, zeros, new_names) for key, form in forms.items()}
+        if any(held) or any(origin):
+            result = _with_origins(result, dict(zip(names, held, strict=True)))
+            forms = result["coords"]
+        copies = {
+            key: _copied(key, form, axes, zeros, new_names, lost) for key, form in forms.items()
+        }
         result["coords"] = {key: form for key, form in copies.items() if form is not None}
     then = known_origin(values.get(DATASET_ORIGIN), len(names))
     if then is not None:
@@ -258,8 +371,9 @@ def _copied(
     axes: Mapping[str, Taken],
     origin: Mapping[str, int],
     new_names: Sequence[str],
+    lost: list[str],
 ) -> Any:
-    """Return a coordinate of a copy; None: it does not label all elements."""
+    """Return a coordinate of a copy; None: it labels none of the elements, or cannot say which."""
     try:
         form = coordinate_form(name, given)
         old = form["dims"]
@@ -271,13 +385,17 @@ def _copied(
             indices, axis = axes.get(d, (None, -1))
             if indices is not None:
                 data = _data_of(form, len(old)) if data is None else data
-                data = _take(data, len(dims), first, indices, axis is None)
-                first = 0
+                data, first = _take(data, len(dims), first, indices, axis is None)
             if axis is not None:
                 dims.append(new_names[axis] if d in axes else d)
                 zeros.append(first)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return given if all(each.indices is None for each in axes.values()) else None
+    except KeyError:  # `_take`: no label is among them
+        return None
+    except (AttributeError, IndexError, TypeError, ValueError):
+        if all(each.indices is None for each in axes.values()):
+            return given
+        lost.append(f"coordinate {name!r}, which does not say which of the elements it labels")
+        return None
     if data is None and not any(first != 0 for first in firsts) and "origin" not in form:
         return {**form, "dims": dims} if dims != old else given
     new = {**form, "dims": dims, "origin": zeros}
@@ -303,41 +421,66 @@ def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
 
 def _take(
     data: NDArray[Any], axis: int, first: int | None, indices: range | NDArray[Any], drop: bool
-) -> NDArray[Any]:
-    """Return the labels of some elements; an IndexError where one has none."""
+) -> tuple[NDArray[Any], int]:
+    """Return the labels of some elements, and the place of the first element among them.
+
+    That is negative where the first elements have no label.
+
+    Raises
+    ------
+    KeyError
+        None of them has a label.
+    IndexError
+        It is not known which they have, or elements without a label are between others.
+    """
     if first is None:
         raise IndexError("no label is known")
     wanted = np.asarray(indices, np.int64) + first
-    if wanted.size and wanted.min() < 0:
-        raise IndexError("the first elements have no label")
+    known = (wanted >= 0) & (wanted < data.shape[axis])
+    places = np.flatnonzero(known)
+    low = 0
+    if len(places) < len(wanted):
+        if not len(places):
+            raise KeyError("no label")
+        low = int(places[0])
+        if places[-1] - low + 1 > len(places):
+            raise IndexError("elements without a label are between others")
+        wanted = wanted[known]
     # `take` of one index in place of a list of them leaves no axis.
-    return np.asarray(data.take(wanted[0] if drop else wanted, axis), data.dtype)
+    return np.asarray(data.take(wanted[0] if drop else wanted, axis), data.dtype), -low
 
 
 def with_new_axis(
-    values: Mapping[str, Any], dims: Sequence[str] | None, ndim: int, at: int
+    values: Mapping[str, Any], dims: Sequence[str] | None, ndim: int, at: int, lost: list[str]
 ) -> dict[str, Any]:
     """Return the attributes of an array that gains an axis at a place; `ndim` counts those so far.
+
+    `lost` is as for `attrs_of_copy`.
 
     Examples
     --------
     Without names, axes are known by their numbers:
 
     >>> coords = {"x": {"dims": ["dim_0"], "data": [1, 2]}}
-    >>> with_new_axis({"coords": coords}, None, 1, 0)
+    >>> with_new_axis({"coords": coords}, None, 1, 0, [])
     {'coords': {'x': {'dims': ['dim_1'], 'data': [1, 2]}}}
     """
     result = dict(values)
-    forms = values.get("coords")
+    held = known_origin(result.pop(ATTRS_ORIGIN, None), ndim)
+    names = axis_names(dims, ndim)
+    new_names = axis_names(None if dims is None else wider_dims(dims, at, None), ndim + 1)
+    taken = [Taken(None, j + (j >= at)) for j in range(ndim)]
+    # As if the origins were zero: what attributes say of them stays right.
+    result = _moved(Move(names, lines(taken, [0] * ndim, [0] * ndim), new_names), result, lost)
+    forms = result.get("coords")
     if dims is None and isinstance(forms, dict):
-        names = axis_names(None, ndim + 1)
-        axes = {name: Taken(None, j + (j >= at)) for j, name in enumerate(names[:-1])}
-        # As if the origins were zero: what the coordinates say of them stays right.
+        axes = dict(zip(names, taken, strict=True))
         zeros = dict.fromkeys(axes, 0)
         result["coords"] = {
-            key: _copied(key, form, axes, zeros, names) for key, form in forms.items()
+            key: _copied(key, form, axes, zeros, new_names, lost) for key, form in forms.items()
         }
     then = known_origin(values.get(DATASET_ORIGIN), ndim)
-    if then is not None:
-        result[DATASET_ORIGIN] = [*then[:at], 0, *then[at:]]
+    for key, value in ((DATASET_ORIGIN, then), (ATTRS_ORIGIN, held)):
+        if value is not None:
+            result[key] = [*value[:at], 0, *value[at:]]
     return result

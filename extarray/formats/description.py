@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray.array.array import ExtArray
+from extarray.array.h5py_compat import attrs_of_view
 from extarray.array.lazy import LazyView, everything
-from extarray.array.rechunk import attrs_of_view
 from extarray.common.errors import ArgumentTypeError, ExtArrayError, FormatError
 from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
@@ -298,6 +298,35 @@ class Description:
         return len(self.shape)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the axes by which attributes know them; without any, those that xarray gives."""
+        return axis_names(self.dims, self.ndim)
+
+    def entries(self, value: Any, axis: int) -> list[Any]:
+        """Return an attribute that has an entry for each band; None for a band that has none.
+
+        Parameters
+        ----------
+        value : sequence or str
+            A text holds for all bands.
+        axis : int
+            Of the bands in the file; an array of two axes has one band.
+
+        Raises
+        ------
+        ValueError
+            It is about another axis, or has another number of entries.
+        """
+        has_axis = self.ndim == 3
+        n = self.shape[axis] if has_axis else 1
+        if isinstance(value, str):
+            return [value] * n
+        is_named = has_axis and self.names[axis] == "band"
+        if not is_named and ("band" in self.names or len(value) != n):
+            raise ValueError(f"it has no entry for each of {n} bands")
+        return [*value, *[None] * (n - len(value))][:n]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
         size = self.dtype.itemsize
@@ -354,7 +383,7 @@ def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Descri
     if selection is not None:
         view = view.lazy[selection]
     view = hold(view, verified=True)
-    values = attrs_of_view(base, view)
+    values = attrs_of_view(base, view, lost)
     shape = tuple(view.shape)
     if known_dims(values.get("dims"), base.ndim) is not None:
         del values["dims"]
@@ -363,12 +392,14 @@ def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Descri
     coords = {}
     if isinstance(values.get("coords"), dict):
         for name, form in values.pop("coords").items():
+            extents = dict(zip(names, shape, strict=True))
             try:
-                coords[name] = _coordinate(
-                    coordinate_form(name, form), dict(zip(names, shape, strict=True))
-                )
+                found = _coordinate(name, coordinate_form(name, form), extents, lost)
             except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
-                lost.append(f"coordinate {name!r}, which does not label all elements")
+                lost.append(f"coordinate {name!r}, which does not say which elements it labels")
+            else:
+                if found is not None:
+                    coords[name] = found
     unlimited: tuple[str, ...] = ()
     if view.dims is not None and isinstance(values.get(UNLIMITED), list):
         said = [name for name in values.pop(UNLIMITED) if isinstance(name, str)]
@@ -379,21 +410,65 @@ def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Descri
     )
 
 
-def _coordinate(form: Mapping[str, Any], extents: Mapping[str, int]) -> Coordinate:
-    """Return the labels of all elements, of what `coordinate_form` returns."""
+def _coordinate(
+    name: str, form: Mapping[str, Any], extents: Mapping[str, int], lost: list[str]
+) -> Coordinate | None:
+    """Return the labels of all elements, of what `coordinate_form` returns.
+
+    Elements without a label get a missing value.  None: none has a label, or no value is missing.
+    """
     dims = tuple(form["dims"])
-    values = coordinate_values(form)
+    values, attrs = coordinate_values(form), dict(form.get("attrs", {}))
     if values.ndim != len(dims):
         raise ValueError("not the values of so many axes")
-    place = []
+    have = np.ones((), bool)  # which elements have a label
     firsts = first_labels(form, dict.fromkeys(dims, 0))
-    for d, first, n in zip(dims, firsts, values.shape, strict=True):
-        extent = extents.get(d, n)
-        if first is None or first < 0 or first + extent > n:
-            raise IndexError("not all elements have a label")
-        place.append(slice(first, first + extent))
-    index: tuple[Any, ...] = (*place, ...)  # no axes: an array all the same
-    return Coordinate(dims, values[index], dict(form.get("attrs", {})))
+    for j, (d, first, n) in enumerate(zip(dims, firsts, values.shape, strict=True)):
+        if first is None:
+            raise IndexError("no label is known")
+        places = np.arange(first, first + extents.get(d, n))
+        known = (places >= 0) & (places < n)
+        if known.all():
+            values = values[(slice(None),) * j + (slice(first, first + len(places)),)]
+            have = have[..., None]
+            continue
+        if not known.any():
+            return None
+        values = values.take(places.clip(0, n - 1), j)
+        have = have[..., None] & known
+    if have.all():
+        return Coordinate(dims, values, attrs)
+    filled = _with_missing(values, have, attrs)
+    if filled is None:
+        lost.append(f"coordinate {name!r}, since not all elements have a label")
+        return None
+    if filled.dtype != values.dtype:
+        lost.append(
+            f"the integers of coordinate {name!r}, but as real numbers: not all elements have a "
+            "label, and NaN stands for none"
+        )
+    return Coordinate(dims, filled, attrs)
+
+
+def _with_missing(
+    values: NDArray[Any], have: NDArray[np.bool_], attrs: Mapping[str, Any]
+) -> NDArray[Any] | None:
+    """Return values with what stands for a missing one where there is none; None: nothing does."""
+    missing: Any = {"f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT", "U": "", "S": b""}.get(
+        values.dtype.kind
+    )
+    if values.dtype.kind in "iu":
+        said = np.ravel(attrs.get("_FillValue", attrs.get("missing_value", ())))
+        if said.size and np.can_cast(said.dtype, values.dtype, "same_kind"):
+            missing = said[0]
+        else:
+            missing, exact = np.nan, values.astype(np.float64)
+            if np.abs(exact).max(initial=0) > 1 << 53:
+                return None
+            values = exact
+    if missing is None:
+        return None
+    return np.where(have, values, np.asarray(missing, values.dtype))
 
 
 # -- for an array --------------------------------------------------------------------------------

@@ -180,9 +180,8 @@ class Entry(NamedTuple):
                     break
                 if first is None:
                     _warn(
-                        f"{where} does not tell the elements of {d!r} apart: the axis has grown or "
-                        "shrunk at its start, and the coordinate has no 'origin'; it is left out.  "
-                        f"Set it again, with 'origin': what a.origin is then for {d!r}"
+                        f"{where} does not say which elements of {d!r} it labels, as its 'origin' "
+                        "is not known: it is left out.  Set it again, without 'origin'"
                     )
                     break
                 n, there = sizes[d], variable.sizes[d]

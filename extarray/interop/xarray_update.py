@@ -264,9 +264,10 @@ def _fill(
         # Tasks that have not begun find that it is no longer their turn.
         with commit(arrays):
             _end(parts)
-            growths[0].array.attrs.update(attrs)
             for growth, by in zip(growths, gains, strict=True):
                 growth.array.shrink(growth.axis, by, growth.side)
+            # At the origin at which they were read: labels without an origin are of this one.
+            growths[0].array.attrs.update(attrs)
         raise
 
 

@@ -132,7 +132,10 @@ def test_labels_stay_right_where_the_start_has_moved(path):
 def test_views(scene):
     b = xa.create(None, like=scene.lazy[1:, ::-1].T)
     assert (b.shape, b.dims, b.dtype, b.fill_value) == ((5, 5), ("x", "y"), ">f4", -9)
-    assert b.attrs.asdict() == {"units": "K", "dims": ["x", "y"]}
+    labels = {"x": {"dims": ["x"], "data": [4, 3, 2, 1, 0], "origin": [0]}}
+    assert b.attrs.asdict() == {"units": "K", "dims": ["x", "y"], "coords": labels}
+    c = xa.create(None, (4, 5), like=scene.lazy[1:])  # no labels of other elements
+    assert c.attrs.asdict() == {"units": "K", "dims": ["y", "x"]}
     records = xa.create(None, (4,), [("k", "i2"), ("v", "f4")], fill_value=(1, 2.5))
     v = xa.create(None, like=records.lazy["v"])
     assert (v.dtype, v.fill_value) == ("f4", 2.5)

@@ -116,7 +116,7 @@ def test_coordinates_without_more(path):
         assert da.x.values.tolist() == ["b", "c"]
     with xa.open(path, "r+") as a:
         a.extend(0, 1, side="start")
-    with pytest.warns(UserWarning, match="'band'.* has no 'origin'; it is left out"):
+    with pytest.warns(UserWarning, match="'band'.* no values for the first 1 of 3 elements"):
         da = xr.open_dataarray(path, engine="extarray")
     with da:
         assert "band" not in da.coords
@@ -495,12 +495,27 @@ def test_labels_stay_with_their_elements_when_the_start_moves(path):
         assert labelled(path) is None
 
 
-def test_labels_that_do_not_tell_where_they_begin(path):
+def test_labels_are_those_of_the_origin_at_which_they_were_set(path):
     with dated(path, None) as a:
         assert labelled(path) == {"01": 1, "02": 2, "03": 3, "04": 4}
         a.shrink(0, 1, side="start")
+        assert labelled(path) == {"02": 2, "03": 3, "04": 4}
+        coords = a.attrs["coords"]
+        assert coords["time"]["origin"] == [0]
+        del coords["time"]["origin"]
+        coords["time"]["data"] = ["2024-05-12", "2024-05-13", "2024-05-14"]
+        a.attrs["coords"] = coords
+        a.attrs["unit"] = "mm"  # changes nothing else
+        assert labelled(path) == {"12": 2, "13": 3, "14": 4}
+        a.shrink(0, 1, side="start")
+    assert labelled(path) == {"13": 3, "14": 4}
+
+
+def test_labels_that_do_not_tell_where_they_begin(path):
+    with dated(path, [None]) as a:
+        a.shrink(0, 1, side="start")
         a.append([5])
-    with pytest.warns(UserWarning, match="the coordinate has no 'origin'; it is left out"):
+    with pytest.warns(UserWarning, match="its 'origin' is not known: it is left out"):
         assert labelled(path) is None
     with xa.open(path, "r+") as a:
         coords = a.attrs["coords"]
@@ -561,10 +576,11 @@ def test_labels_go_with_a_copy(tmp_path, copy):
 
 @pytest.mark.filterwarnings("ignore:coordinate.*it is left out")
 def test_a_copy_does_not_forget_that_labels_are_not_known(tmp_path):
-    with dated(tmp_path / "a", None) as a:
+    with dated(tmp_path / "a", [None]) as a:
         a.shrink(0, 1, side="start")
         a.copy(tmp_path / "b").close()
-        xa.rechunk(a.lazy[::-1], tmp_path / "c").close()
+        with pytest.warns(xa.LossyWarning, match="'time', which does not say which"):
+            xa.rechunk(a.lazy[::-1], tmp_path / "c").close()
     assert labelled(tmp_path / "b") is None
     assert labelled(tmp_path / "c") is None
     with xa.open(tmp_path / "b") as b:
