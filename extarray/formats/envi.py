@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
+from extarray.format.places import OF_IMAGE, PER_BAND, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
 from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
 from extarray.formats.template import from_template
@@ -359,8 +360,16 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
     _put_bands(said, given, lost)
     if given.dims is not None and given.dims != _DIMS[: given.ndim]:
         lost.append(f"the names of the axes {given.dims}")
+    is_image = plane(given.names, last=False) == (0, 1)
     for key, value in given.attrs.items():
-        _put(said, key, value, lost)
+        if key in OF_IMAGE and not is_image:
+            lost.append(f"attribute {key!r}, since the axes are {given.dims}, not {_DIMS}")
+        elif key == "default bands" and _has_no(value, bands):
+            lost.append(f"attribute {key!r}, since not all these bands are left")
+        elif key in PER_BAND and isinstance(value, (list, tuple)):
+            _put_entries(said, key, value, given, lost)
+        else:
+            _put(said, key, value, lost)
     rows = ["ENVI"]
     for key, value in said.items():
         if isinstance(value, list):
@@ -387,6 +396,9 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
         else:
             is_number = kind.kind in "biu" or kind.char in "efd"
             texts = [_number_text(v) for v in each.values.tolist()] if is_number else []
+        if name == "bbl" and "nan" in texts:
+            lost.append(f"coordinate {name!r}, since not all bands have an entry")
+            continue
         if len(texts) != given.shape[2] or not _is_list(texts):
             lost.append(f"coordinate {name!r}, whose values a header does not hold")
             continue
@@ -404,6 +416,29 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
 def _number_text(value: Any) -> str:
     """Return a number as headers have it: whole ones without a fraction, for lists of bad bands."""
     return str(int(value)) if math.isfinite(value) and value == int(value) else repr(value)
+
+
+def _put_entries(
+    said: dict[str, Any], key: str, value: Any, given: Description, lost: list[str]
+) -> None:
+    """Add a list with an entry for each band to what a header says."""
+    try:
+        entries = given.entries(value, 2)
+    except ValueError as error:
+        lost.append(f"attribute {key!r} ({error})")
+        return
+    if None in entries:
+        lost.append(f"attribute {key!r}, since not all bands have an entry")
+    else:
+        _put(said, key, entries, lost)
+
+
+def _has_no(value: Any, bands: int) -> bool:
+    """Tell whether a list numbers bands, from 1, that an image does not have."""
+    try:
+        return any(float(number) > bands for number in value)
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_text(value: Any) -> bool:

@@ -20,6 +20,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
+from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
 from extarray.formats.files import Pieces, beside, file_name, mapped, of_library, part_of, write_all
 from extarray.formats.template import from_template
@@ -58,6 +59,8 @@ _ALIGNED = 1 << 12
 _OWN = ("crs", "transform", "scales", "offsets", "units", "colors", "nodata")
 #: The tag with the text of GDAL's value for "no data".
 _NODATA = 42113
+#: What bands have that have no entry.
+_DEFAULTS = {"scales": 1.0, "offsets": 0.0, "units": "", "colors": "undefined"}
 #: Kinds of tags that GDAL makes of what a file has.
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
@@ -79,8 +82,9 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
         an attribute instead where it is zero or no element.  The attributes ``crs`` (well-known
         text) and ``transform`` have the georeferencing, the latter as 6 numbers: x is ``t[0] *
         column + t[1] * row + t[2]``, and y the same of the other three; ``scales``, ``offsets``,
-        ``units`` and ``colors`` (words such as "red") have an entry for each band; tags are
-        attributes, too.  Descriptions of bands are the coordinate ``band``.
+        ``units`` and ``colors`` (words such as "red") have an entry for each band, and None for one
+        that is added before others; tags are attributes, too.  Descriptions of bands are the
+        coordinate ``band``.
 
     Raises
     ------
@@ -731,8 +735,7 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
             lost.append(f"attribute 'crs' ({error})")
     if "transform" in attrs:
         try:
-            numbers = [float(v) for v in attrs["transform"]]
-            settings["transform"] = rasterio.Affine(*numbers)
+            settings["transform"] = rasterio.Affine(*_transform(given))
         except (TypeError, ValueError) as error:
             lost.append(f"attribute 'transform' ({error})")
     nodata = attrs.get("nodata")
@@ -753,22 +756,51 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
     return settings
 
 
+def _transform(given: Description) -> list[float]:
+    """Return the transform of an array for the rows and columns of the file, its last two axes.
+
+    Raises
+    ------
+    ValueError
+        It is about other axes.
+    """
+    numbers = [float(v) for v in given.attrs["transform"]]
+    found, last = plane(given.names, last=True), (given.ndim - 2, given.ndim - 1)
+    if found == last:
+        return numbers
+    if found != last[::-1]:
+        raise ValueError(f"the last axes of {given.names} are not y and x; transpose the array")
+    rows, columns = (Line(0, 1, j) for j in found)
+    return affine(numbers, rows, columns, is_swapped=True)
+
+
+def _entries(key: str, given: Description, lost: list[str]) -> list[Any]:
+    """Return the entries of an attribute for all bands: a default where one has none."""
+    default, entries = _DEFAULTS[key], given.entries(given.attrs[key], 0)
+    without = [str(j) for j, each in enumerate(entries, 1) if each is None]
+    if len(without) == len(entries):
+        raise ValueError("no band has an entry")
+    if without:
+        lost.append(
+            f"attribute {key!r} of the bands {', '.join(without)}, which have {default!r} there"
+        )
+    return [default if each is None else each for each in entries]
+
+
 def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
     """Write tags, and what bands have."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     tags = {}
-    n = dataset.count
     for key, value in given.attrs.items():
         if key in ("scales", "offsets", "units"):
             try:
-                if len(value) != n:
-                    raise ValueError(f"it has no entry for each of {n} bands")
-                setattr(dataset, key, tuple(value))
+                setattr(dataset, key, tuple(_entries(key, given, lost)))
             except (TypeError, ValueError) as error:
                 lost.append(f"attribute {key!r} ({error})")
         elif key == "colors":
             try:
-                dataset.colorinterp = tuple(rasterio.enums.ColorInterp[c] for c in value)
+                colors = _entries(key, given, lost)
+                dataset.colorinterp = tuple(rasterio.enums.ColorInterp[c] for c in colors)
             except (KeyError, TypeError, ValueError) as error:
                 lost.append(f"attribute {key!r} ({error})")
         elif key in _OWN:

@@ -28,6 +28,7 @@ from extarray.common.errors import (
     LossyWarning,
 )
 from extarray.format.archive import check_member_name
+from extarray.format.labels import mapping_now
 from extarray.formats.description import Coordinate
 from extarray.formats.files import of_library
 from extarray.formats.transfer import line_of, load, save
@@ -419,12 +420,49 @@ def save_whole(
                 given: Description, name: str = name, labels: dict[str, Coordinate] = labels
             ) -> AbstractContextManager[Sink]:
                 coords = {k: v for k, v in given.coords.items() if k != name.rpartition("/")[2]}
-                return sink.sink(name, replace(given, coords={**coords, **labels}))
+                attrs = _placed(name, arrays, given.attrs, lost)
+                return sink.sink(name, replace(given, attrs=attrs, coords={**coords, **labels}))
 
             what = line_of("to", title, file, name)
             save(arrays[name], make, guard=guard, what=what, **options)
         if lost:
             warn(f"to {title}: the file does not have {'; '.join(lost)}", LossyWarning)
+
+
+def _placed(
+    name: str, arrays: Mapping[str, ExtArray], attrs: dict[str, Any], lost: list[str]
+) -> dict[str, Any]:
+    """Return the attributes of an array, as they are right for those whose grid mapping it is.
+
+    Elements of these have had other indices, if they have grown or shrunk at the start since.
+    """
+    if arrays[name].ndim or "GeoTransform" not in attrs:
+        return attrs
+    forms = [
+        mapping_now(attrs, each.dims, each.origin)
+        for other, each in arrays.items()
+        if _grid_mapping(other, each, arrays) == name
+    ]
+    if any(form != forms[0] for form in forms):
+        lost.append(
+            f"attribute 'GeoTransform' of {name!r}, as the arrays begin at different places"
+        )
+        return {key: value for key, value in attrs.items() if key != "GeoTransform"}
+    return forms[0] if forms else attrs
+
+
+def _grid_mapping(name: str, array: ExtArray, arrays: Mapping[str, ExtArray]) -> str | None:
+    """Return the path of the grid mapping of an array: beside it, or in a group around it."""
+    said = array.attrs.get("grid_mapping")
+    if not isinstance(said, str) or not said:
+        return None
+    mapping, outer = said.split()[0].rstrip(":"), name
+    while outer:
+        outer = outer.rpartition("/")[0]
+        path = f"{outer}/{mapping}" if outer else mapping
+        if path in arrays:
+            return path
+    return None
 
 
 def _beside(name: str, other: str) -> str:
