@@ -16,8 +16,12 @@ Its modules, from the top down; each uses some of those below it:
     Options of the accessors: those that are not possible together are refused.
 ``xarray_chunks``
     Arrays inside xarray's objects: loaded and stored, and tasks of dask for all else.
+``xarray_fit``
+    Data beside arrays that are there: names, extents, labels and attributes have to agree.
 ``xarray_encode``
     Variables as they are stored: encoded by the CF conventions, or like those stored before.
+``xarray_coding``
+    Values and how arrays store them: encoded, decoded by xarray, and compared.
 ``xarray_store``
     Stored arrays as xarray's variables: one array with its coordinates, or a folder of
     arrays.

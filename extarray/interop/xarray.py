@@ -212,6 +212,8 @@ class ExtArrayDataArray:
         casting: Casting | None = None,
         timeout: float | None = 0,
         compute: bool = True,
+        verify_integrity: bool = True,
+        combine_attrs: Literal["override"] | None = None,
     ) -> Any:
         """Write to an array, or append to it along any dimension.
 
@@ -242,6 +244,11 @@ class ExtArrayDataArray:
             Seconds that an append waits for another writer, of each array; None: for ever.
         compute : bool
             False: what dask holds is written later, by the tasks of what is returned.
+        verify_integrity : bool
+            Refuse to append a label of the dimension that is there already, or that is given twice.
+        combine_attrs : {"override"}, optional
+            Write numbers although their ``"units"``, ``"positive"`` or ``"flag_..."`` are not those
+            that are stored, which stay.  None: refuse them.
 
         Returns
         -------
@@ -291,6 +298,8 @@ class ExtArrayDataArray:
                 casting=casting,
                 timeout=timeout,
                 compute=compute,
+                verify_integrity=verify_integrity,
+                combine_attrs=combine_attrs,
             ),
         )
 
@@ -315,6 +324,8 @@ class ExtArrayDataset:
         casting: Casting | None = None,
         timeout: float | None = 0,
         compute: bool = True,
+        verify_integrity: bool = True,
+        combine_attrs: Literal["override"] | None = None,
     ) -> Any:
         """Write to a folder of arrays, or append to them along any dimension.
 
@@ -346,6 +357,11 @@ class ExtArrayDataset:
             Seconds that an append waits for another writer, of each array; None: for ever.
         compute : bool
             False: what dask holds is written later, by the tasks of what is returned.
+        verify_integrity : bool
+            Refuse to append a label of the dimension that is there already, or that is given twice.
+        combine_attrs : {"override"}, optional
+            Write numbers although their ``"units"``, ``"positive"`` or ``"flag_..."`` are not those
+            that are stored, which stay.  None: refuse them.
 
         Returns
         -------
@@ -394,6 +410,8 @@ class ExtArrayDataset:
                 casting=casting,
                 timeout=timeout,
                 compute=compute,
+                verify_integrity=verify_integrity,
+                combine_attrs=combine_attrs,
             ),
         )
 

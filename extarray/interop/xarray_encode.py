@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
@@ -11,14 +12,17 @@ from typing import Any
 import numpy as np
 
 from extarray.common.config import config
-from extarray.common.errors import CastingError, VariableError
+from extarray.common.errors import ArgumentError, VariableError
 from extarray.common.extras import require
+from extarray.interop.xarray_coding import Coded, Coding, has_coding, recorded_warnings
 
-__all__ = ["as_dtype", "boxes", "encode_like", "encode_variables", "with_encoding"]
+__all__ = ["boxes", "codings", "decoded", "encode_variables", "with_encoding"]
 
 conventions: Any = require("xarray.conventions", "xarray", "the xarray backend")
 common: Any = require("xarray.backends.common", "xarray")
+core: Any = require("xarray.core.common", "xarray")
 strings: Any = require("xarray.coding.strings", "xarray")
+xr: Any = require("xarray", "xarray")
 
 #: Encodings that make xarray turn dates and truth values into numbers.
 _PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset"}
@@ -30,14 +34,69 @@ def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
     Dates, time differences and truth values stay what they are, unless the encoding asks for
     numbers: with units, for example.  Appending to numbers of a unit that is too coarse would lose
     what is finer.
+
+    Raises
+    ------
+    CastingError
+        A TypeError: what an encoding asks for cannot say the times.  The numbers are looked at
+        when they are read.
+    ArgumentError
+        A ValueError: xarray refuses an encoding.
     """
     bounds = {v.attrs.get("bounds") for v in variables.values() if "units" in v.encoding}
     kept = {
         name: _keep(v) for name, v in variables.items() if _stays(v) and name not in bounds - {None}
     }
-    coded, _ = conventions.cf_encoder({n: v for n, v in variables.items() if n not in kept}, {})
+    others = {name: v for name, v in variables.items() if name not in kept}
+    with recorded_warnings() as log:
+        try:
+            # The encoding of numbers does not depend on them: xarray need not read them.
+            coded, _ = conventions.cf_encoder({n: _hollow(v) for n, v in others.items()}, {})
+        except (OverflowError, ValueError) as error:
+            notes = getattr(error, "__notes__", [])
+            raise ArgumentError(" ".join([str(error), *notes])) from error
     coded = {name: _of_fixed_size(v, name) for name, v in coded.items()}
+    said = _attrs_of_coding(coded)
+    for name, variable in others.items():
+        # Attributes that were there before say how to read what is given.
+        asked = {key: value for key, value in said[name].items() if key not in variable.attrs}
+        coding = Coding(name, coded[name].dtype, asked, is_new=True)
+        coded[name] = _checked(variable, coded[name], coding)
+    for entry in log:
+        warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     return {name: kept[name] if name in kept else coded[name] for name in variables}
+
+
+def _hollow(variable: Any) -> Any:
+    """Return a variable without its elements, where these are numbers."""
+    if variable.dtype.kind not in "biufc":
+        return variable
+    is_packed = {"scale_factor", "add_offset"} & set(variable.encoding)
+    # xarray divides integers in their own dtype, and fails.
+    dtype = np.float64 if is_packed and variable.dtype.kind in "biu" else variable.dtype
+    nothing = np.zeros((0,) * variable.ndim, dtype)
+    return xr.Variable(variable.dims, nothing, variable.attrs, variable.encoding)
+
+
+def _checked(given: Any, coded: Any, coding: Coding) -> Any:
+    """Return a variable as it is stored, whose values are compared with those that are given."""
+    is_time = _is_time(given)
+    if not is_time and given.dtype.kind not in "biufc":
+        return coded
+    new = coding.of_variable(given)
+    if isinstance(new, Coded):
+        if is_time:  # few, and refused at once
+            new = xr.Variable(new.dims, new.to_numpy())
+    else:
+        new = new.to_base_variable().copy(deep=False)
+    new.attrs, new.encoding = coded.attrs, coded.encoding
+    return new
+
+
+def _is_time(variable: Any) -> bool:
+    """Tell whether a variable has dates or time differences, those of cftime included."""
+    kind = variable.dtype.kind
+    return kind in "mM" or (kind == "O" and bool(core.contains_cftime_datetimes(variable)))
 
 
 def _stays(variable: Any) -> bool:
@@ -90,82 +149,55 @@ def with_encoding(variables: dict[Any, Any], encoding: Mapping[Any, Any] | None)
     return set(given)
 
 
-def encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the variables encoded as those with the same names are."""
-    decoded, _, _ = conventions.decode_cf_variables(dict(stored), {}, concat_characters=False)
-    alike = {}
-    for name, variable in variables.items():
-        encoding = dict(decoded[name].encoding)
-        packing = _packing(encoding)
-        if stored[name].dtype.kind not in "iu":
-            packing -= {"_FillValue", "missing_value"}
-        if not packing:
-            # Nothing asks for a cast: where one loses something, `as_dtype` says so.
-            encoding.pop("dtype", None)
-            if variable.dtype.kind in "biu":
-                # Integers miss nothing, and may not have what says so: NaN.
-                encoding.pop("_FillValue", None)
-                encoding.pop("missing_value", None)
-        alike[name] = variable.copy(deep=False)
-        alike[name].encoding = encoding
-    return encode_variables(alike)
+def _attrs_of_coding(variables: Mapping[Any, Any]) -> dict[Any, dict[str, Any]]:
+    """Return the attributes of variables, with the unit of its times for a variable of bounds."""
+    said = {name: dict(variable.attrs) for name, variable in variables.items()}
+    for variable in variables.values():
+        units, bounds = variable.attrs.get("units"), variable.attrs.get("bounds")
+        if isinstance(units, str) and "since" in units and isinstance(bounds, str):
+            for key in {"units", "calendar"} & set(variable.attrs):
+                said.get(bounds, {}).setdefault(key, variable.attrs[key])
+    return said
 
 
-def as_dtype(
-    name: Any, new: Any, dtype: np.dtype[Any], casting: str | None, late: bool = False
-) -> Any:
-    """Return a variable for an array of a dtype; the rule None allows what keeps every value.
+def codings(
+    stored: Mapping[Any, Any], dtypes: Mapping[Any, np.dtype[Any]], casting: str | None
+) -> dict[Any, Coding]:
+    """Return how variables are stored, by names.
 
-    Whether it does is looked at here; if `late`, each of the variable's tasks looks at its own.
+    Parameters
+    ----------
+    stored : mapping
+        The variables, not decoded.
+    dtypes : mapping
+        Of the arrays that hold some of them, by names: xarray's may differ.
+    casting : str, optional
+        What may be lost.
     """
-    if np.can_cast(new.dtype, dtype, casting or "safe"):  # type: ignore[arg-type]
-        if late:
-            return new.copy(data=_by_tasks(_cast, new.data, dtype))
-        return _Cast(new, dtype) if casting == "unsafe" else new
-    if casting is not None or not np.can_cast(new.dtype, dtype, "same_kind"):
-        raise CastingError(
-            f"cannot write {name!r}: {new.dtype} to an array of {dtype}"
-            f"{'' if casting is None else f' by the rule {casting!r}'}; "
-            + _way_out(new.dtype, dtype)
+    return {
+        name: Coding(name, dtypes.get(name, stored[name].dtype), attrs, casting)
+        for name, attrs in _attrs_of_coding(stored).items()
+    }
+
+
+def decoded(variables: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return variables to be written as the values that they mean, of dtypes that arrays have.
+
+    They may come from a dataset that was opened without decoding.  Their own encoding goes: that of
+    the array counts.
+    """
+    if any(has_coding(variable.attrs) for variable in variables.values()):
+        variables, _, _ = conventions.decode_cf_variables(
+            variables, {}, concat_characters=False, decode_coords=False
         )
-    if late:
-        return new.copy(data=_by_tasks(_cast_exactly, new.data, dtype, name))
-    for place in boxes(new):
-        _cast_exactly(new[place].to_numpy(), dtype, name)
-    return new
-
-
-def _by_tasks(cast: Any, data: Any, dtype: np.dtype[Any], *args: Any) -> Any:
-    meta = np.empty((0,) * data.ndim, dtype)
-    return data.map_blocks(cast, dtype, *args, dtype=dtype, meta=meta)
-
-
-def _cast(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return values.astype(dtype)
-
-
-def _cast_exactly(
-    values: np.ndarray[Any, Any], dtype: np.dtype[Any], name: Any
-) -> np.ndarray[Any, Any]:
-    """Return values in a dtype that holds each of them."""
-    cast = _cast(values, dtype)
-    back = _cast(cast, values.dtype)
-    missing = values.dtype.kind in "mMfc"
-    if not (
-        np.array_equal(cast, values, equal_nan=missing)
-        and np.array_equal(back, values, equal_nan=missing)
-    ):
-        raise CastingError(
-            f"cannot write {name!r}: its values of {values.dtype} do not fit into {dtype} without "
-            "loss; " + _way_out(values.dtype, dtype)
-        )
-    return cast
-
-
-def _way_out(have: np.dtype[Any], dtype: np.dtype[Any]) -> str:
-    rule = "same_kind" if np.can_cast(have, dtype, "same_kind") else "unsafe"
-    return f"give casting={rule!r} to lose what the dtype cannot hold, or rechunk(dtype=...) it"
+    values = {}
+    for name, variable in variables.items():
+        conventions.ensure_not_multiindex(variable, name=name)
+        values[name] = variable.copy(deep=False)
+        values[name].encoding = {}
+        if variable.dtype.kind not in "biufcmM" and not _is_time(variable):
+            values[name] = _of_fixed_size(values[name], name)
+    return values
 
 
 def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
@@ -178,17 +210,3 @@ def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
     for starts in product(*ranges):
         ends = map(min, map(add, starts, steps), variable.shape)
         yield tuple(map(slice, starts, ends))
-
-
-class _Cast:
-    """A variable whose elements are cast when they are read."""
-
-    def __init__(self, variable: Any, dtype: np.dtype[Any]) -> None:
-        self._variable = variable
-        self.shape = variable.shape
-        self.ndim = variable.ndim
-        self.dtype = dtype
-
-    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
-        """Return the elements of a box."""
-        return _cast(self._variable[key].to_numpy(), self.dtype)

@@ -39,11 +39,21 @@ class Options:
     casting: str | None
     timeout: float | None
     compute: bool
+    verify_integrity: bool = True
+    combine_attrs: str | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.mode, "mode", self.modes)
         check_choice(self.side, "side", ("end", "start"))
         check_flag(self.compute, "compute")
+        check_flag(self.verify_integrity, "verify_integrity")
+        if self.combine_attrs is not None:
+            check_choice(self.combine_attrs, "combine_attrs", ("override",))
+            if not self.updates:
+                raise ArgumentError(
+                    "combine_attrs says which attributes count beside those that are there, and "
+                    "needs append_dim or region"
+                )
         if self.casting is not None:
             check_choice(self.casting, "casting", CASTINGS)
         if self.region is not None:
@@ -58,6 +68,10 @@ class Options:
             if self.timeout != 0:
                 raise ArgumentError(
                     "timeout is how long an append waits for other writers, and needs append_dim"
+                )
+            if not self.verify_integrity:
+                raise ArgumentError(
+                    "verify_integrity=False lets an append repeat labels, and needs append_dim"
                 )
             if self.side != "end":
                 raise ArgumentError("side says where an append goes, and needs append_dim")

@@ -12,13 +12,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from extarray.array import creation
 from extarray.array.array import ExtArray
 from extarray.array.group import commit
 from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
-from extarray.common.extras import require
 from extarray.common.limits import limits
-from extarray.interop.xarray_encode import as_dtype, boxes, encode_like
+from extarray.interop.xarray_encode import boxes, codings, decoded
+from extarray.interop.xarray_fit import (
+    aligned,
+    check_attrs,
+    check_extents,
+    check_known,
+    check_labels,
+    check_names,
+    joined,
+)
 from extarray.interop.xarray_store import (
     DATASET,
     ArrayStore,
@@ -37,14 +47,12 @@ from extarray.interop.xarray_tasks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
+    from extarray.interop.xarray_coding import Coding
     from extarray.interop.xarray_options import Options
 
 __all__ = ["coords_form", "metadata_of", "update_array", "update_dataset"]
-
-xr: Any = require("xarray", "xarray", "the xarray backend")
-conventions: Any = require("xarray.conventions", "xarray")
 
 
 def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
@@ -71,7 +79,7 @@ def update_dataset(variables: dict[Any, Any], folder: Path, options: Options) ->
         delayed = _append_dataset(variables, folder, options)
     else:
         with FolderStore(folder) as store:
-            _check_known(store, "write")
+            check_known(store, "write")
             delayed = _write_region(variables, store, f"'{folder}'", options)
     # xarray tells dask's tasks apart by the time of what is opened.
     os.utime(folder)
@@ -103,78 +111,6 @@ def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
         )
     form = {"dims": list(variable.dims), "origin": origin, "data": variable.to_numpy()}
     return {**form, "attrs": fixed_attrs(variable.attrs)} if variable.attrs else form
-
-
-# -- what fits -----------------------------------------------------------------------------------
-
-
-def _aligned(
-    name: Any, new: Any, stored: Any, sizes: Mapping[str, int], free: Collection[str]
-) -> Any:
-    """Return an encoded variable with the dimensions in the order of the stored one.
-
-    Its extents are given; only along the dimensions `free` may it differ from what is stored.
-    """
-    if set(new.dims) != set(stored.dims):
-        raise ShapeError(
-            f"cannot write {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
-        )
-    new = new.transpose(*stored.dims)
-    for d in stored.dims:
-        if d in sizes and new.sizes[d] != sizes[d]:
-            where = "the array has" if sizes[d] == stored.sizes[d] else "the region has"
-            raise ShapeError(
-                f"cannot write {name!r}: {new.sizes[d]} elements along {d!r}, {where} {sizes[d]}"
-            )
-    if not set(free) & set(stored.dims) and not new.equals(stored):
-        why = f"has no dimension {' or '.join(map(repr, free))}" if free else "is an attribute"
-        raise ArgumentError(f"{name!r} differs from what is stored; it {why}")
-    return new
-
-
-def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
-    """Refuse variables that are new, and the lack of one that grows."""
-    if not any(dim in variable.dims for variable in stored.values()):
-        raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
-    for name in sorted(map(str, new - set(stored))):
-        raise VariableError(f"cannot append {name!r}: it is not in {where}")
-    for name, variable in stored.items():
-        if dim in variable.dims and name not in new:
-            raise VariableError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
-
-
-def _check_known(store: FolderStore, what: str) -> None:
-    """Refuse a folder whose arrays do not tell what belongs together."""
-    if store.unknown:
-        raise ArgumentError(
-            f"cannot {what} to '{store.folder}': where its arrays begin along "
-            f"{', '.join(map(repr, sorted(store.unknown)))} is not known; write the dataset "
-            "anew, into another folder"
-        )
-
-
-def _check_extents(entry: Any, store: FolderStore, dim: str) -> None:
-    """Refuse to append to an array that has grown alone along another dimension."""
-    for d, start in store.starts(entry).items():
-        n, own = store.sizes[d], entry.sizes[d]
-        if start + n > own if d == dim else n != own:
-            raise ShapeError(
-                f"cannot append {entry.name!r} along {dim!r}: its elements along {d!r} are not "
-                f"those of the other arrays: it has {own}, and all have {n}"
-            )
-
-
-def _encoded(
-    variables: Mapping[Any, Any],
-    stored: Mapping[Any, Any],
-    sizes: Mapping[str, int],
-    free: Collection[str],
-) -> dict[Any, Any]:
-    """Return variables as those that are there are stored, where they fit to them."""
-    return {
-        name: _aligned(name, variable, stored[name], sizes, free)
-        for name, variable in encode_like(variables, stored).items()
-    }
 
 
 # -- appends -------------------------------------------------------------------------------------
@@ -221,7 +157,8 @@ class _Growth(NamedTuple):
             a[place] = self.source[(*place[:axis], own, *place[axis + 1 :])]
         if by:
             rest = slice(None, by) if self.side == "start" else slice(there, None)
-            a.append(self.source[(*before, rest)] if there else self.source, axis, self.side)
+            source = self.source.isel({self.source.dims[axis]: rest}) if there else self.source
+            a.append(source, axis, self.side)
 
     def extend(self) -> Part:
         """Make room for the elements, which tasks will write."""
@@ -291,6 +228,25 @@ def _grow(
     return parts
 
 
+def _fitting(
+    variables: Mapping[Any, Any],
+    stored: Mapping[Any, Any],
+    dtypes: Mapping[Any, np.dtype[Any]],
+    sizes: Mapping[str, int],
+    dim: str,
+    options: Options,
+) -> tuple[dict[Any, Any], dict[Any, Coding]]:
+    """Return variables to be appended, not encoded, where they fit; and how all are stored."""
+    how = codings(stored, dtypes, options.casting)
+    given = {}
+    for name, new in decoded(variables).items():
+        check_attrs(name, new.attrs, stored[name].attrs, options.combine_attrs)
+        given[name] = aligned(name, new, stored[name], sizes, [dim], how[name])
+    if options.verify_integrity and dim in given:
+        check_labels(dim, given[dim], stored[dim], how[dim])
+    return given, how
+
+
 def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
     dim = options.append_dim
     assert dim is not None
@@ -299,23 +255,20 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
         stored = store.get_variables()
         # The array is the one of the file, whatever name it was given.
         variables[entry.name] = variables.pop(name)
-        _check_names(set(variables), stored, dim, f"'{path}'")
+        check_names(set(variables), stored, dim, f"'{path}'")
         if dim not in entry.dims:
             raise ArgumentError(f"cannot append along {dim!r}: '{path}' has the axes {entry.dims}")
-        others = {d: n for d, n in entry.sizes.items() if d != dim}
-        encoded = _encoded(variables, stored, others, [dim])
-        main = encoded.pop(entry.name)
-        late = is_late(main) and (not options.compute or runs_elsewhere([main]))
-        main = as_dtype(entry.name, main, a.dtype, options.casting, late)
+        sizes = {d: n for d, n in entry.sizes.items() if d != dim}
+        given, how = _fitting(variables, stored, {entry.name: a.dtype}, sizes, dim, options)
+        main = how[entry.name].of_variable(given.pop(entry.name))
         grown = {}
         origin = dict(zip(entry.dims, entry.origin, strict=True))
         at_start = options.side == "start"
         if at_start:
             origin[dim] += main.shape[entry.dims.index(dim)]
-        for n, new in encoded.items():
+        for n, new in given.items():
             if dim in new.dims:
-                pair = [new, stored[n]] if at_start else [stored[n], new]
-                both = xr.Variable.concat(pair, dim).transpose(*stored[n].dims)
+                both = joined(n, stored[n], new, how[n], dim, at_start)
                 grown[n] = coords_form(n, both, [origin.get(d, 0) for d in both.dims])
         axis = entry.dims.index(dim)
         growth = _Growth(a, axis, 0 if at_start else a.shape[axis], main, options.side)
@@ -335,11 +288,12 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
             for path in arrays_in(folder)
         }
         store = stack.enter_context(FolderStore(folder))
-        _check_known(store, "append")
+        check_known(store, "append")
         stored = store.get_variables()
-        _check_names(set(variables), stored, dim, f"'{folder}'")
-        others = {d: n for d, n in store.sizes.items() if d != dim}
-        encoded = _encoded(variables, stored, others, [dim])
+        check_names(set(variables), stored, dim, f"'{folder}'")
+        dtypes = {entry.name: entry.dtype for entry in store.entries}
+        sizes = {d: n for d, n in store.sizes.items() if d != dim}
+        given, how = _fitting(variables, stored, dtypes, sizes, dim, options)
         for name in store.coords:
             if name in stored and dim in stored[name].dims:
                 raise ArgumentError(
@@ -347,12 +301,9 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
                 )
         growths = []
         growing = [entry for entry in store.entries if dim in entry.dims]
-        elsewhere = runs_elsewhere(encoded[entry.name] for entry in growing)
         for entry in growing:
-            new = encoded[entry.name]
-            late = is_late(new) and (not options.compute or elsewhere)
-            new = as_dtype(entry.name, new, entry.dtype, options.casting, late)
-            _check_extents(entry, store, dim)
+            new = how[entry.name].of_variable(given[entry.name])
+            check_extents(entry, store, dim)
             edge = store.starts(entry)[dim]
             if options.side == "end":
                 edge += store.sizes[dim]
@@ -372,29 +323,27 @@ def _write_region(
     stored = store.get_variables()
     for name in sorted(map(str, set(variables) - set(stored))):
         raise VariableError(f"cannot write {name!r} to a region: it is not in {where}")
-    region, known = _region(options.region, variables, stored, where)
-    variables = {name: v for name, v in variables.items() if name not in known}
-    sizes = {d: place.stop - place.start for d, place in region.items()}
-    part_of = {
-        name: stored[name].isel({d: region[d] for d in stored[name].dims if d in region})
-        for name in variables
-    }
+    variables = decoded(variables)
+    how = codings(stored, {entry.name: entry.dtype for entry in store.entries}, options.casting)
+    region, known = _region(options.region, variables, stored, how, where)
     places = {entry.name: entry for entry in store.entries}
-    free = list(region)
-    encoded = {}
-    for name, new in encode_like(variables, {name: stored[name] for name in variables}).items():
-        n = {d: sizes.get(d, extent) for d, extent in stored[name].sizes.items()}
-        new = _aligned(name, new, part_of[name], n, free if name in places else [])
-        if name in places and set(free) & set(new.dims):
-            encoded[name] = new
+    given = {}
+    for name, new in variables.items():
+        if name in known:
+            continue
+        check_attrs(name, new.attrs, stored[name].attrs, options.combine_attrs)
+        part = stored[name].isel({d: region[d] for d in stored[name].dims if d in region})
+        free = list(region) if name in places else []
+        new = aligned(name, new, part, part.sizes, free, how[name])
+        if set(free) & set(new.dims):
+            given[name] = new
+    encoded = {name: how[name].of_variable(new) for name, new in given.items()}
     elsewhere = runs_elsewhere(encoded.values())
     with ExitStack() as stack:
         now: list[Part] = []
         later: list[Part] = []
         for name, new in encoded.items():
             entry = places[name]
-            late = is_late(new) and (not options.compute or elsewhere)
-            new = as_dtype(name, new, entry.dtype, options.casting, late)
             starts = store.starts(entry)
             place = tuple(
                 slice(starts[d] + low, starts[d] + low + n)
@@ -405,6 +354,10 @@ def _write_region(
                     strict=True,
                 )
             )
+            late = is_late(new) and (not options.compute or elsewhere)
+            if new is not given[name] and not late:
+                for box in boxes(new):  # all fit, before any is written
+                    np.asarray(new[box])
             a = stack.enter_context(creation.open(entry.path, "r+", share="elements"))
             (later if late else now).append(Part(a, place, new))
         for part in now:
@@ -424,7 +377,11 @@ def _write(part: Part) -> None:
 
 
 def _region(
-    asked: Any, variables: Mapping[Any, Any], stored: Mapping[Any, Any], where: str
+    asked: Any,
+    variables: Mapping[Any, Any],
+    stored: Mapping[Any, Any],
+    how: Mapping[Any, Coding],
+    where: str,
 ) -> tuple[dict[str, slice], set[Any]]:
     """Return the indices of a region by dimensions, and the coordinates by which it was found."""
     extents = {d: n for variable in stored.values() for d, n in variable.sizes.items()}
@@ -445,7 +402,7 @@ def _region(
         if d not in extents:
             raise ArgumentError(f"region names {d!r}, which is no dimension of {where}")
         if place == "auto":
-            region[d] = _found(d, variables, stored, where)
+            region[d] = _found(d, variables, stored, how, where)
             known.add(d)
         else:
             start, stop, _ = _indices(place, d).indices(extents[d])
@@ -469,7 +426,13 @@ def _indices(place: slice, dim: str) -> slice:
     return slice(*ends)
 
 
-def _found(dim: str, variables: Mapping[Any, Any], stored: Mapping[Any, Any], where: str) -> slice:
+def _found(
+    dim: str,
+    variables: Mapping[Any, Any],
+    stored: Mapping[Any, Any],
+    how: Mapping[Any, Coding],
+    where: str,
+) -> slice:
     """Return where the labels of a dimension stand among those that are stored."""
     if dim not in variables or dim not in stored:
         missing = "what is given" if dim not in variables else where
@@ -477,8 +440,7 @@ def _found(dim: str, variables: Mapping[Any, Any], stored: Mapping[Any, Any], wh
             f"region along {dim!r} is 'auto', and {missing} has no coordinate of this name; give a "
             "slice"
         )
-    decoded, _, _ = conventions.decode_cf_variables({dim: stored[dim]}, {})
-    labels = decoded[dim].to_index()
+    labels = how[dim].decoded(stored[dim], variables[dim]).to_index()
     new = variables[dim].to_index()
     if not labels.is_unique:
         raise ArgumentError(f"labels along {dim!r} occur more than once in {where}; give a slice")

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from extarray.array.creation import create, filled, from_array
+from extarray.array.creation import create, filled
 from extarray.array.folders import open_group, replace_group
+from extarray.array.growth import write_values
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
@@ -102,48 +103,27 @@ class New(NamedTuple):
             return of_dtype(self.variable.attrs["_FillValue"], dtype, 0)
         return np.array("NaT", dtype)[()] if dtype.kind in "mM" else 0
 
-    def write(self, overwrite: bool) -> None:
-        """Make the array."""
-        from_array(
-            self.variable,
-            self.path,
-            self.chunks,
+    @contextmanager
+    def being_filled(self, overwrite: bool, undo: ExitStack | None) -> Iterator[Part]:
+        """Make the array for a block that fills it; at the end of the block it is there.
+
+        What it replaces is there until then, and where the block fails.  A later `undo` removes it.
+        """
+        place = tuple(slice(0, n) for n in self.variable.shape)
+        with filled(
+            path=self.path,
+            shape=self.variable.shape,
+            dtype=self.variable.dtype,
+            chunks=self.chunks,
             fill_value=self.fill_value,
             overwrite=overwrite,
             attrs=self.attrs,
             dims=self.variable.dims,
-        ).close()
-
-    def make(self, overwrite: bool) -> Part:
-        """Make the array, with the fill value where tasks are to write."""
-        return self._part(create(**self._options(overwrite)))
-
-    @contextmanager
-    def being_filled(self, overwrite: bool, undo: ExitStack | None) -> Iterator[Part]:
-        """Make the array for a block that lets tasks fill it; at the end of the block it is there.
-
-        What it replaces is there until then, and where the block fails.  A later `undo` removes it.
-        """
-        with filled(**self._options(overwrite)) as array:
-            yield self._part(array)
+        ) as array:
+            yield Part(array, place, self.variable)
         if undo is not None:
             undo.callback(_remove, self.stem)
         array.close()
-
-    def _options(self, overwrite: bool) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "shape": self.variable.shape,
-            "dtype": self.variable.dtype,
-            "chunks": self.chunks,
-            "fill_value": self.fill_value,
-            "overwrite": overwrite,
-            "attrs": self.attrs,
-            "dims": self.variable.dims,
-        }
-
-    def _part(self, array: Any) -> Part:
-        return Part(array, tuple(slice(0, n) for n in self.variable.shape), self.variable)
 
 
 def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -230,18 +210,22 @@ def _make(new: list[New], kept: set[Path], undo: ExitStack, options: Options) ->
         return options.mode != "w-" and (may_be or not exists), None if may_be and exists else undo
 
     later = []
-    with ExitStack() as opened:
-        write_now([opened.enter_context(array.being_filled(*taken(array))) for array in by_workers])
-        # Tasks may have failed; from here on, what was there is replaced.
+    with ExitStack() as replacing:
+        write_now(
+            [replacing.enter_context(array.being_filled(*taken(array))) for array in by_workers]
+        )
         for array in others:
             overwrite, own_undo = taken(array)
-            if options.compute or not is_late(array.variable):
-                array.write(overwrite)
-            else:
-                later.append(array.make(overwrite))
-                opened.callback(later[-1].array.close)
-            if own_undo is not None:
-                own_undo.callback(_remove, array.stem)
+            with ExitStack() as making:
+                # Values may not fit: until all are written, nothing is replaced.
+                until = replacing if own_undo is None else making
+                part = until.enter_context(array.being_filled(overwrite, own_undo))
+                if is_late(array.variable) and not options.compute:
+                    later.append(part)
+                else:
+                    write_values(
+                        part.array, part.variable, (0,) * part.array.ndim, part.array.shape
+                    )
     return later
 
 

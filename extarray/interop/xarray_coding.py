@@ -1,0 +1,565 @@
+"""Values and how arrays store them: encoded, decoded by xarray, and compared, before they count.
+
+An encoding can change values without an error: xarray writes dates in another unit than the array
+says, integers wrap around, a missing value becomes a number where nothing stands for it.  So each
+block is encoded as the array stores it, decoded as `xarray.open_dataset` will decode it, and
+compared with the values given.  Whatever would read as anything else is refused, before a commit
+makes it count.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+import warnings
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import CastingError
+from extarray.common.extras import require
+from extarray.interop.xarray_store import of_dtype
+from extarray.interop.xarray_tasks import is_late
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Coded", "Coding", "has_coding", "recorded_warnings"]
+
+xr: Any = require("xarray", "xarray", "the xarray backend")
+conventions: Any = require("xarray.conventions", "xarray")
+strings: Any = require("xarray.coding.strings", "xarray")
+duck_arrays: Any = require("xarray.core.duck_array_ops", "xarray")
+
+#: Attributes by which dates and time differences are numbers.
+_OF_TIMES = ("units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset")
+#: Attributes that say how values are stored.
+_ATTRS = (*_OF_TIMES, "_Unsigned", "dtype", "_Encoding")
+#: Units of time differences.
+_SPANS = ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
+#: Calendars whose dates `numpy.datetime64` has, too.
+_STANDARD = ("standard", "gregorian", "proleptic_gregorian")
+
+#: Elements that are encoded and compared at a time: in the caches, also as several arrays.
+_PIECE = 1 << 16
+
+# The filters of warnings belong to the process, and not to a thread, in most builds of Python.
+_filters = threading.Lock()
+
+
+@contextmanager
+def recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect the warnings of a block instead of showing them."""
+    with _filters, warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        yield log
+
+
+def _is_date_unit(units: Any) -> bool:
+    return isinstance(units, str) and "since" in units
+
+
+def has_coding(attrs: Mapping[str, Any]) -> bool:
+    """Tell whether attributes say that the values are not the numbers or texts themselves."""
+    given = {key for key in _ATTRS if attrs.get(key) is not None}
+    return bool(given - {"units", "calendar"}) or _is_date_unit(attrs.get("units"))
+
+
+class Coding:
+    """The way in which an array stores the values of a variable.
+
+    Parameters
+    ----------
+    name : str
+        Of the variable, for messages.
+    dtype : dtype
+        Of the array.
+    attrs : mapping
+        Of the array.  Those of the CF conventions, such as ``"units"`` and ``"scale_factor"``, say
+        how values are stored.
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
+        What may be lost; None: nothing, within a kind of dtype.
+    is_new : bool
+        Whether the array is being made.  Its dtype was asked for: where it has floating-point
+        numbers, these may be rounded to it.
+    """
+
+    def __init__(
+        self,
+        name: Any,
+        dtype: np.dtype[Any],
+        attrs: Mapping[str, Any],
+        casting: str | None = None,
+        is_new: bool = False,
+    ) -> None:
+        self.name = name
+        self.dtype = np.dtype(dtype)
+        self.casting = casting
+        self.is_new = is_new
+        self._attrs = {key: attrs[key] for key in _ATTRS if attrs.get(key) is not None}
+        units = self._attrs.get("units")
+        self._has_dates = _is_date_unit(units)
+        self._may_have_spans = isinstance(units, str) and units in _SPANS
+        self._is_packed = "scale_factor" in self._attrs or "add_offset" in self._attrs
+        self._fill = self._attrs.get("_FillValue", self._attrs.get("missing_value"))
+        if self._fill is not None and np.size(self._fill):
+            self._fill = np.ravel(self._fill)[0]
+        # None: not known yet.
+        self._decoding_warns = True if self._has_dates or self._may_have_spans else None
+
+    # -- variables ---------------------------------------------------------------------------
+
+    def of_variable(self, variable: Any) -> Any:
+        """Return a variable as the array stores it: the variable itself where nothing can change.
+
+        Its elements are encoded and compared when they are read; those of dask, by its tasks.
+
+        Raises
+        ------
+        CastingError
+            A TypeError: dtypes that do not go together.
+        """
+        self._check_rule(variable.dtype)
+        if self._keeps_all(variable.dtype):
+            return variable
+        if is_late(variable):
+            data = variable.data.map_blocks(
+                _encoded_block,
+                self,
+                dtype=self.dtype,
+                meta=np.empty((0,) * variable.ndim, self.dtype),
+            )
+            return xr.Variable(variable.dims, data)
+        return Coded(self, variable)
+
+    def differs(self, variable: Any, stored: Any) -> bool:
+        """Tell whether a variable has other values than one that is stored, and not decoded."""
+        if variable.shape != stored.shape:
+            return True
+        values, raw = variable.to_numpy(), stored.to_numpy()
+        decoded = self._decoded(raw, values.dtype.kind == "m")
+        return bool(self._differing(values, decoded, raw).any())
+
+    def decoded(self, stored: Any, like: Any) -> Any:
+        """Return a variable that is stored, decoded; to time differences where another has some."""
+        return xr.Variable(stored.dims, self._decoded(stored.to_numpy(), like.dtype.kind == "m"))
+
+    # -- dtypes ------------------------------------------------------------------------------
+
+    def is_plain(self, given: np.dtype[Any]) -> bool:
+        """Tell whether values of a dtype are stored as they are."""
+        return not (self._recodes(given) or self._decodes(given.kind == "m"))
+
+    def _recodes(self, given: np.dtype[Any]) -> bool:
+        """Tell whether values of a dtype become others: numbers of a unit, of a scale, bytes."""
+        kind = given.kind
+        if kind in "biuf":
+            has_gaps = kind == "f" and self._fill is not None and self.dtype.kind in "iu"
+            return self._is_packed or has_gaps
+        if kind in "OU" and "_Encoding" in self._attrs:
+            return self.dtype.kind == "S"
+        return self._has_times(kind) and self.dtype.kind not in "Mm"
+
+    def _has_times(self, kind: str) -> bool:
+        """Tell whether numbers stand for dates or time differences, such as those of a kind."""
+        return self._has_dates if kind in "MO" else kind == "m" and self._may_have_spans
+
+    def _decodes(self, spans: bool) -> bool:
+        """Tell whether xarray reads anything as another value than the stored one."""
+        keys = set(self._attrs) - {"units", "calendar"}
+        if self.dtype.kind in "fc" and self._fill is not None and self._fill != self._fill:
+            keys -= {"_FillValue", "missing_value"}  # NaN is missing anyway
+        return bool(keys) or self._has_dates or (spans and self._may_have_spans)
+
+    def _check_rule(self, given: np.dtype[Any]) -> None:
+        """Refuse dtypes of which the rule for casts says that they do not go together."""
+        if self.is_new or self._recodes(given):
+            return  # the dtype was asked for, and the values are looked at
+        rule: Any = "same_kind" if self.casting is None else self.casting
+        if not np.can_cast(given, self.dtype, rule):
+            by = "" if self.casting is None else f" by the rule {self.casting!r}"
+            raise CastingError(
+                f"cannot write {self.name!r}: {given} to an array of {self._how}{by}; "
+                + self._way_out(given)
+            )
+
+    def _keeps_all(self, given: np.dtype[Any]) -> bool:
+        """Tell whether any value of a dtype is stored, and read, as it is, or as it was asked."""
+        if self._recodes(given):
+            return False
+        if self.is_new:
+            return given == self.dtype and not self._decodes(given.kind == "m")
+        if self.casting == "unsafe":
+            return bool(np.can_cast(given, self.dtype, "same_kind"))
+        if self._decodes(given.kind == "m"):
+            return False
+        if self.casting == "same_kind" or given == self.dtype:
+            return True
+        # What NumPy calls safe rounds integers, lets dates overflow and makes texts of numbers.
+        kinds = (given.kind, self.dtype.kind)
+        is_like = kinds[0] == kinds[1] and kinds[0] not in "Mm"
+        return (is_like or kinds in (("u", "i"), ("f", "c"))) and np.can_cast(given, self.dtype)
+
+    # -- blocks ------------------------------------------------------------------------------
+
+    def encoded(self, values: NDArray[Any], place: tuple[int, ...]) -> NDArray[Any]:
+        """Return values as they are stored, each of which reads as it is.
+
+        Parameters
+        ----------
+        values : ndarray
+            A block of the variable.
+        place : tuple of int
+            Its first index, for messages.
+
+        Raises
+        ------
+        CastingError
+            A TypeError: a value would read as another one.
+        """
+        flat, raw = values.reshape(-1), np.empty(values.size, self.dtype)
+        for low in range(0, values.size, _PIECE):
+            piece = slice(low, low + _PIECE)
+            wrong = self._encode(flat[piece], raw[piece])
+            if wrong is not None:
+                first, read = wrong
+                inside = map(int, np.unravel_index(low + first, values.shape))
+                raise CastingError(
+                    f"cannot write {self.name!r}: its values of {values.dtype} do not fit into "
+                    f"{self._how} without loss: {_shown(flat[low + first])} at index "
+                    f"{tuple(map(operator.add, place, inside))} would read as {_shown(read)}; "
+                    + self._way_out(values.dtype)
+                )
+        return raw.reshape(values.shape)
+
+    def _encode(self, values: NDArray[Any], raw: NDArray[Any]) -> tuple[int, Any] | None:
+        """Encode values; return the index of the first that reads as another, and that value."""
+        is_lost = self.casting == "same_kind" and self.is_plain(values.dtype)
+        try:
+            raw[...] = self._encoded(values)
+            if self.casting == "unsafe" or is_lost:
+                return None
+            decoded = self._decoded(raw, values.dtype.kind == "m")
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise CastingError(
+                f"cannot write {self.name!r}: its values of {values.dtype} do not fit into "
+                f"{self._how}: {error}; {self._way_out(values.dtype)}"
+            ) from error
+        differing = self._differing(values, decoded, raw)
+        if not differing.any():
+            return None
+        first = int(np.argmax(differing))
+        return first, decoded[first]
+
+    def _encoded(self, values: NDArray[Any]) -> NDArray[Any]:
+        kind = values.dtype.kind
+        if self._recodes(values.dtype):
+            if kind in "OU" and "_Encoding" in self._attrs:
+                texts = np.char.encode(values.astype(str), self._attrs["_Encoding"])
+                return texts.astype(self.dtype)
+            if kind in "MmO":
+                return self._encoded_times(values)
+        if kind in "biuf" and self.dtype.kind in "biuf":
+            return self._encoded_numbers(values)
+        with np.errstate(all="ignore"):
+            return values.astype(self.dtype)
+
+    def _encoded_numbers(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers as they are stored: (value - offset) / scale, a whole one in integers."""
+        dtype = self._read_dtype
+        x: Any = values
+        with np.errstate(all="ignore"):
+            if self._is_packed:
+                x = values.astype(np.float64)
+                x -= self._number("add_offset", 0)
+                x /= self._number("scale_factor", 1)
+            if x.dtype.kind == "f" and dtype.kind in "iu" and self._recodes(values.dtype):
+                x = np.rint(x)
+            raw: NDArray[Any] = x.astype(dtype).view(self.dtype)
+        if self._fill is not None and values.dtype.kind == "f":
+            fill = of_dtype(self._fill, self.dtype, None)
+            if fill is None:  # of the dtype as which it is read
+                fill = np.asarray(of_dtype(self._fill, dtype, 0)).view(self.dtype)[()]
+            raw[np.isnan(values)] = fill
+        return raw
+
+    @property
+    def _read_dtype(self) -> np.dtype[Any]:
+        """The dtype as which stored integers are read, by ``"_Unsigned"``."""
+        told = (self.dtype.kind, self._attrs.get("_Unsigned"))
+        kind = "u" if told == ("i", "true") else "i" if told == ("u", "false") else None
+        return self.dtype if kind is None else np.dtype(f"{kind}{self.dtype.itemsize}")
+
+    def _number(self, key: str, default: float) -> np.float64:
+        return np.float64(np.ravel(self._attrs.get(key, default))[0])
+
+    def _encoded_times(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return dates or time differences as numbers of the stored unit."""
+        encoding = {key: self._attrs[key] for key in _OF_TIMES if key in self._attrs}
+        if "_FillValue" in encoding:
+            encoding.pop("missing_value", None)  # xarray takes no two that differ
+        if values.dtype.kind == "m":
+            encoding.pop("calendar", None)
+
+        def encode(dtype: Any) -> tuple[NDArray[Any], bool]:
+            given = {**encoding, "dtype": np.dtype(dtype)}
+            variable = xr.Variable(("element",), values, None, given)
+            with np.errstate(all="ignore"), recorded_warnings() as log:
+                raw = conventions.encode_cf_variable(variable, name=self.name).to_numpy()
+            return raw, any(issubclass(entry.category, UserWarning) for entry in log)
+
+        raw, in_other_unit = encode(self.dtype)
+        if in_other_unit:
+            with np.errstate(all="ignore"):
+                raw = np.floor(encode(np.float64)[0]).astype(self.dtype)
+        return raw
+
+    def _decoded(self, raw: NDArray[Any], spans: bool) -> NDArray[Any]:
+        """Return values as xarray reads them; with `spans`, time differences that units alone tell.
+
+        Otherwise it is a matter of xarray's version whether they do.
+        """
+        if not self._decodes(spans):
+            return raw
+        if self._decoding_warns is None:
+            with recorded_warnings() as log:
+                self._decoded_by_xarray(np.zeros(0, self.dtype), spans)
+            self._decoding_warns = bool(log)
+        with recorded_warnings() if self._decoding_warns else nullcontext():
+            return self._decoded_by_xarray(raw, spans)
+
+    def _decoded_by_xarray(self, raw: NDArray[Any], spans: bool) -> NDArray[Any]:
+        # A copy: some decoders of xarray change the numbers that they are given.
+        variable = xr.Variable(("element",), raw.flatten(), dict(self._attrs))
+        with np.errstate(all="ignore"):
+            variable = conventions.decode_cf_variable(
+                self.name,
+                variable,
+                concat_characters=False,
+                decode_timedelta=True if spans else None,
+            )
+            variable = strings.EncodedStringCoder().decode(variable, name=self.name)
+            return np.asarray(variable.to_numpy()).reshape(raw.shape)
+
+    # -- comparisons -------------------------------------------------------------------------
+
+    def _differing(
+        self, values: NDArray[Any], decoded: NDArray[Any], raw: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        """Return where values read as others; any missing value is as good as another."""
+        kinds = {values.dtype.kind, decoded.dtype.kind}
+        if kinds in ({"M"}, {"m"}):
+            same = _same_instants(values, decoded)
+            if self.casting == "same_kind" and raw.dtype.kind == "f":
+                same |= True  # the next number that there is
+        elif self._has_dates and kinds <= set("MO"):
+            same = _same_dates(values, decoded)
+        elif kinds <= set("OU") or kinds <= set("OS"):
+            return np.asarray(_texts(values) != _texts(decoded))
+        elif kinds <= set("biufc"):
+            same = self._same_numbers(values, decoded, raw)
+        else:
+            return np.ones(values.shape, bool)
+        gaps = duck_arrays.isnull(decoded)
+        return np.asarray(~np.where(duck_arrays.isnull(values), gaps, same & ~gaps))
+
+    def _same_numbers(
+        self, values: NDArray[Any], decoded: NDArray[Any], raw: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        if self._is_packed:
+            return self._within_half_a_step(values, decoded, raw)
+        if self.is_new and values.dtype.kind == "f" and raw.dtype.kind == "f":
+            with np.errstate(all="ignore"):
+                rounded = values.astype(raw.dtype)
+            keeps_finite = np.isinf(rounded) == np.isinf(values)
+            return np.asarray(_same_numbers(rounded, decoded) & keeps_finite)
+        return _same_numbers(values, decoded)
+
+    def _within_half_a_step(
+        self, values: NDArray[Any], decoded: NDArray[Any], raw: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        with np.errstate(all="ignore"):
+            x, y = values.astype(np.float64, copy=False), decoded.astype(np.float64, copy=False)
+            away = x - y
+            np.abs(away, out=away)
+            room: Any = abs(self._number("scale_factor", 1)) * (0.5 + 1e-9)
+            if raw.dtype.kind == "f":
+                room = room * np.spacing(np.abs(raw)).astype(np.float64)
+            near = away <= room
+            if not near.all():
+                # The decoder rounds a product and a sum to its own dtype.
+                size = np.abs(y) + abs(self._number("add_offset", 0))
+                near = (away <= room + size * (2 * np.finfo(decoded.dtype).eps)) | (x == y)
+            return np.asarray(near)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    @property
+    def _how(self) -> str:
+        """The dtype and the attributes, in a few words."""
+        hidden = () if self._has_dates or self._may_have_spans else ("units", "calendar")
+        said = [f"{key}={value!s}" for key, value in self._attrs.items() if key not in hidden]
+        return (
+            f"{self.dtype} ({', '.join(said)})" if said and self._decodes(True) else f"{self.dtype}"
+        )
+
+    def _way_out(self, given: np.dtype[Any]) -> str:
+        """Advice where values of a dtype do not fit."""
+        if self.is_new:
+            return f"give another encoding={{{self.name!r}: {{...}}}}"
+        if self._has_times(given.kind):
+            return (
+                "write the stored times anew first, in an encoding that holds all: with mode='a' "
+                f"('w' for a single array) and encoding={{{self.name!r}: {{'units': 'seconds "
+                "since ...', 'dtype': 'int64'}}"
+            )
+        if self._has_dates:
+            return "give dates, or numbers with the attributes 'units' and 'calendar'"
+        if not self.is_plain(given):
+            return (
+                "write the stored values anew first, in a packing that holds all: with mode='a' "
+                f"('w' for a single array) and encoding={{{self.name!r}: {{...}}}}; or give "
+                "casting='unsafe' to store what this packing makes of them"
+            )
+        rule = "same_kind" if np.can_cast(given, self.dtype, "same_kind") else "unsafe"
+        return f"give casting={rule!r} to lose what the dtype cannot hold, or rechunk(dtype=...) it"
+
+
+class Coded:
+    """A variable as an array stores it: its elements are encoded and compared when they are read.
+
+    Attributes
+    ----------
+    dims, shape, ndim, size, sizes
+        Of the variable.
+    dtype : dtype
+        Of the array.
+    attrs, encoding : dict
+        Of the array, where it is to be made.
+    """
+
+    def __init__(self, coding: Coding, variable: Any, place: tuple[int, ...] | None = None) -> None:
+        self._coding = coding
+        self._variable = variable
+        self._place = (0,) * variable.ndim if place is None else place
+        self.dims, self.shape, self.ndim = variable.dims, variable.shape, variable.ndim
+        self.size, self.sizes = variable.size, variable.sizes
+        self.dtype = coding.dtype
+        self.attrs: dict[str, Any] = {}
+        self.encoding: dict[str, Any] = {}
+
+    def __getitem__(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """Return the elements of a box, encoded."""
+        starts = (s.indices(n)[0] for s, n in zip(key, self.shape, strict=False))
+        place = map(operator.add, self._place, (*starts, *(0,) * (self.ndim - len(key))))
+        return self._coding.encoded(self._variable[key].to_numpy(), tuple(place))
+
+    def isel(self, indexers: Mapping[Any, slice]) -> Coded:
+        """Return a part of the variable: slices by dimensions."""
+        starts = (indexers.get(d, slice(None)).indices(n)[0] for d, n in self.sizes.items())
+        place = tuple(map(operator.add, self._place, starts))
+        return Coded(self._coding, self._variable.isel(indexers), place)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return all elements, encoded."""
+        return self[(slice(None),) * self.ndim]
+
+
+def _encoded_block(
+    values: NDArray[Any], coding: Coding, block_info: Mapping[Any, Any] | None = None
+) -> NDArray[Any]:
+    """Return a block of dask's, encoded."""
+    place = (0,) * values.ndim
+    if block_info is not None:
+        place = tuple(low for low, _ in block_info[0]["array-location"])
+    return coding.encoded(np.asarray(values), place)
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message; a date of cftime with its calendar."""
+    calendar = getattr(value, "calendar", None)
+    return f"{value}" if calendar is None else f"{value} ({calendar})"
+
+
+# -- comparisons of arrays -----------------------------------------------------------------------
+
+
+def _same_instants(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    """Compare dates, or time differences, of any units: no conversion overflows."""
+    try:
+        fine = np.promote_types(a.dtype, b.dtype)
+    except TypeError:  # days of years
+        return np.zeros(a.shape, bool)
+    finer, coarser = (a, b) if a.dtype == fine else (b, a)
+    cut = finer.astype(coarser.dtype)
+    return np.asarray((cut == coarser) & (cut.astype(finer.dtype) == finer))
+
+
+def _same_dates(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    """Compare dates of which some are objects of cftime."""
+    pairs = zip(_dates(a), _dates(b), strict=True)
+    return np.array([x == y for x, y in pairs], bool).reshape(a.shape)
+
+
+def _dates(x: NDArray[Any]) -> list[Any]:
+    """Return the calendars and the parts of dates."""
+    if x.dtype.kind == "M":
+        cut = x.astype("M8[us]")
+        exact = _same_instants(x, cut)
+        dates: NDArray[Any] = cut.astype(object)
+        dates[~exact] = None
+        x = dates
+    return [_parts(date) for date in x.ravel().tolist()]
+
+
+def _parts(date: Any) -> Any:
+    if not hasattr(date, "microsecond"):
+        return object()  # missing, or beyond what can be said: as no other
+    calendar = getattr(date, "calendar", "standard")
+    return (
+        "standard" if calendar in _STANDARD else calendar,
+        (date.year, date.month, date.day),
+        (date.hour, date.minute, date.second, date.microsecond),
+    )
+
+
+def _texts(x: NDArray[Any]) -> NDArray[Any]:
+    """Return texts or byte strings as objects; where one is missing, an empty one."""
+    if x.dtype.kind != "O":
+        return x.astype(object)
+    missing = duck_arrays.isnull(x)
+    some = x[~missing]
+    return np.where(missing, some.flat[0][:0] if some.size else "", x)
+
+
+def _same_numbers(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    """Compare numbers of any dtypes: none of them is rounded."""
+    kinds = (a.dtype.kind, b.dtype.kind)
+    if "c" in kinds:
+        same = _same_numbers(a.real, b.real) & _same_numbers(a.imag, b.imag)
+    elif kinds[0] in "biu" and kinds[1] == "f":
+        same = _same_as_integers(b, a)
+    elif kinds[0] == "f" and kinds[1] in "biu":
+        same = _same_as_integers(a, b)
+    else:
+        with np.errstate(all="ignore"):
+            same = (a == b) & (a.astype(b.dtype) == b) & (b.astype(a.dtype) == a)
+            same &= (a < 0) == (b < 0)
+    return np.asarray(same | (_is_nan(a) & _is_nan(b)))
+
+
+def _same_as_integers(x: NDArray[Any], n: NDArray[Any]) -> NDArray[np.bool_]:
+    if n.dtype.kind == "b":
+        n = n.astype("u1")
+    # Beyond the range of the integers a cast gives anything.  Its ends are powers of two, or 0.
+    info = np.iinfo(n.dtype)
+    with np.errstate(all="ignore"):
+        inside = (x >= float(info.min)) & (x < float(info.max + 1)) & (x == np.trunc(x))
+        return np.asarray(inside & (np.where(inside, x, 0).astype(n.dtype) == n))
+
+
+def _is_nan(x: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)

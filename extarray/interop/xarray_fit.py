@@ -1,0 +1,168 @@
+"""Data of xarray beside arrays that are there: names, extents, labels and attributes have to agree.
+
+Values are compared by `xarray_coding`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError, ShapeError, VariableError
+from extarray.common.extras import require
+from extarray.interop.xarray_coding import Coding
+from extarray.interop.xarray_encode import boxes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from extarray.interop.xarray_store import Entry, FolderStore
+
+__all__ = [
+    "aligned",
+    "check_attrs",
+    "check_extents",
+    "check_known",
+    "check_labels",
+    "check_names",
+    "joined",
+]
+
+xr: Any = require("xarray", "xarray", "the xarray backend")
+duck_arrays: Any = require("xarray.core.duck_array_ops", "xarray")
+
+#: Attributes without which numbers have another meaning.
+_MEANINGS = ("units", "positive", "flag_values", "flag_masks", "flag_meanings")
+
+
+def check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
+    """Refuse variables that are new, and the lack of one that grows."""
+    if not any(dim in variable.dims for variable in stored.values()):
+        raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
+    for name in sorted(map(str, new - set(stored))):
+        raise VariableError(f"cannot append {name!r}: it is not in {where}")
+    for name, variable in stored.items():
+        if dim in variable.dims and name not in new:
+            raise VariableError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
+
+
+def check_known(store: FolderStore, what: str) -> None:
+    """Refuse a folder whose arrays do not tell what belongs together."""
+    if store.unknown:
+        raise ArgumentError(
+            f"cannot {what} to '{store.folder}': where its arrays begin along "
+            f"{', '.join(map(repr, sorted(store.unknown)))} is not known; write the dataset "
+            "anew, into another folder"
+        )
+
+
+def check_extents(entry: Entry, store: FolderStore, dim: str) -> None:
+    """Refuse to append to an array that has grown alone along another dimension."""
+    for d, start in store.starts(entry).items():
+        n, own = store.sizes[d], entry.sizes[d]
+        if start + n > own if d == dim else n != own:
+            raise ShapeError(
+                f"cannot append {entry.name!r} along {dim!r}: its elements along {d!r} are not "
+                f"those of the other arrays: it has {own}, and all have {n}"
+            )
+
+
+def check_attrs(
+    name: Any, new: Mapping[str, Any], stored: Mapping[str, Any], combine: str | None
+) -> None:
+    """Refuse numbers whose attributes give them another meaning than that of the stored ones."""
+    if combine == "override":
+        return
+    for key in _MEANINGS:
+        if key in new and key in stored and not _equal(new[key], stored[key]):
+            raise ArgumentError(
+                f"cannot write {name!r}: its attribute {key!r} is {new[key]!r}, and the array has "
+                f"{stored[key]!r}; convert the values, or give combine_attrs='override' to write "
+                "them as they are"
+            )
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return a is b or bool(np.array_equal(np.asarray(a), np.asarray(b)))
+
+
+def check_labels(dim: str, new: Any, stored: Any, coding: Coding) -> None:
+    """Refuse labels of a dimension that are there, or that are given twice.
+
+    Parameters
+    ----------
+    dim : str
+    new : Variable
+        Labels that are appended, decoded.
+    stored : Variable
+        Those that are there, not decoded.
+    coding : Coding
+        How they are stored.
+    """
+    if new.dims != (dim,):
+        return
+    labels = new.to_numpy()
+    raw = labels if coding.is_plain(labels.dtype) else coding.of_variable(new).to_numpy()
+    known = ~duck_arrays.isnull(labels)
+    labels, raw = labels[known], raw[known]
+    is_first = np.zeros(raw.shape, bool)
+    is_first[np.unique(raw, return_index=True)[1]] = True
+    if not is_first.all():
+        raise _repeated(dim, labels[~is_first][0], "is given twice")
+    for box in boxes(stored):
+        there = stored[box].to_numpy()
+        there = there[np.isin(there, raw)]
+        if there.size:
+            raise _repeated(dim, labels[np.isin(raw, there)][0], "is there already")
+
+
+def _repeated(dim: str, label: Any, how: str) -> ArgumentError:
+    return ArgumentError(
+        f"cannot append along {dim!r}: the label {label} {how}; leave it out, write over it with "
+        "region='auto', or give verify_integrity=False to have it twice"
+    )
+
+
+def aligned(
+    name: Any,
+    new: Any,
+    stored: Any,
+    sizes: Mapping[str, int],
+    free: Collection[str],
+    coding: Coding,
+) -> Any:
+    """Return a variable with the dimensions in the order of the stored one.
+
+    Its extents are given; only along the dimensions `free` may it differ from what is stored.
+    """
+    if set(new.dims) != set(stored.dims):
+        raise ShapeError(
+            f"cannot write {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
+        )
+    new = new.transpose(*stored.dims)
+    for d in stored.dims:
+        if d in sizes and new.sizes[d] != sizes[d]:
+            where = "the array has" if sizes[d] == stored.sizes[d] else "the region has"
+            raise ShapeError(
+                f"cannot write {name!r}: {new.sizes[d]} elements along {d!r}, {where} {sizes[d]}"
+            )
+    if not set(free) & set(stored.dims) and coding.differs(new, stored):
+        why = f"has no dimension {' or '.join(map(repr, free))}" if free else "is an attribute"
+        raise ArgumentError(f"{name!r} differs from what is stored; it {why}")
+    return new
+
+
+def joined(name: Any, stored: Any, new: Any, coding: Coding, dim: str, at_start: bool) -> Any:
+    """Return a coordinate that is stored as an attribute, with values appended to it.
+
+    Where values are stored as they are, the dtype is one that holds all.
+    """
+    if coding.is_plain(new.dtype):
+        dtype = xr.Variable.concat([stored, new], dim).dtype
+        both = Coding(name, dtype, {})
+        parts = [both.of_variable(stored), both.of_variable(new)]
+    else:
+        parts = [stored, coding.of_variable(new)]
+    values = [part.to_numpy() for part in (parts[::-1] if at_start else parts)]
+    return xr.Variable(stored.dims, np.concatenate(values, stored.dims.index(dim)), stored.attrs)
