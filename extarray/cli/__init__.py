@@ -10,6 +10,8 @@ Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 
 
 Its modules, from the top down; each uses some of those below it:
 
+``append``
+    Growth by the elements of a file, together with whatever shares the axis.
 ``change``
     Making arrays, and changing them: growth, elements, attributes.
 ``check``
@@ -41,7 +43,7 @@ Its modules, from the top down; each uses some of those below it:
 ``_command``
     Commands: their arguments and options, and errors for wrong calls.
 
-May use: apps, the face, view, plot, formats, and the rooms below them.
+May use: apps, the face, view, plot, interop, formats, and the rooms below them.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ COMMANDS = {
     "view": "pictures.view",
     "create": "change.create",
     "extend": "change.extend",
-    "append": "change.append",
+    "append": "append.append",
     "shrink": "change.shrink",
     "set": "change.set_",
     "attrs": "change.attrs",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,19 +28,25 @@ from extarray.cli._output import plain, print_json, print_text
 from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, is_group, opened, opened_group
-from extarray.common.progress import Progress
 from extarray.grid.order import ORDERS
 
-if TYPE_CHECKING:
-    from typing import Self
+__all__ = [
+    "AXIS",
+    "SIDE",
+    "TIMEOUT",
+    "attrs",
+    "create",
+    "extend",
+    "opened_for_writing",
+    "set_",
+    "shrink",
+]
 
-__all__ = ["append", "attrs", "create", "extend", "set_", "shrink"]
-
-_SIDE = choice("--side", ("end", "start"), "which end of the axis (default: end)", default="end")
-_AXIS = option(
+SIDE = choice("--side", ("end", "start"), "which end of the axis (default: end)", default="end")
+AXIS = option(
     "--axis", "AXIS", "number or name of the axis (default: 0)", type=axis_of, default="0"
 )
-_TIMEOUT = option(
+TIMEOUT = option(
     "--timeout",
     "SECONDS",
     "wait so long for another writer (default: not at all)",
@@ -50,7 +55,8 @@ _TIMEOUT = option(
 )
 
 
-def _opened_for_writing(path: str, timeout: float) -> Any:
+def opened_for_writing(path: str, timeout: float) -> Any:
+    """Open an array as its writer."""
     import extarray as xa
 
     with wrong_calls():
@@ -116,10 +122,10 @@ def _field(text: str) -> tuple[str, str]:
     "extend",
     "let an axis grow by elements of the fill value",
     array_path(),
-    _AXIS,
+    AXIS,
     option("--by", "N", "so many elements", type=int, required=True),
-    _SIDE,
-    _TIMEOUT,
+    SIDE,
+    TIMEOUT,
     details="Of a folder, all arrays with an axis of the name grow, here and in the folders below, "
     "in one commit.",
 )
@@ -131,68 +137,23 @@ def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> No
         with opened_group(path, "r+", timeout) as group, wrong_calls():
             group.extend(axis, by, side)
         return
-    with _opened_for_writing(path, timeout) as a, wrong_calls():
+    with opened_for_writing(path, timeout) as a, wrong_calls():
         a.extend(axis, by, side)
-
-
-@command(
-    "append",
-    "let an axis grow by the elements of a file",
-    array_path(),
-    argument("data", "DATA"),
-    _AXIS,
-    _SIDE,
-    _TIMEOUT,
-    details="DATA is a file of any format that `extarray import` reads, FILE:/NAME where it has "
-    "several arrays, another array, or - for a .npy file from the standard input.  Whoever reads "
-    "sees all of it or nothing.",
-)
-def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
-    """Append the elements of a file."""
-    with (
-        elements_in(data) as values,
-        _opened_for_writing(path, timeout) as a,
-        wrong_calls(),
-        _Counted(values) as counted,
-    ):
-        a.append(counted, axis, side)
-
-
-class _Counted:
-    """Elements that are read by boxes, and tell how far the reading has come."""
-
-    def __init__(self, values: Any) -> None:
-        self._values = values
-        self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
-        total = math.prod(self.shape) * self.dtype.itemsize
-        self._progress = Progress(max(1, total), "append", True)
-
-    def __enter__(self) -> Self:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.__exit__(*error)
-
-    def __getitem__(self, box: Any) -> Any:
-        values = self._values[box]
-        self._progress.add(values.nbytes)
-        return values
 
 
 @command(
     "shrink",
     "cut elements off an axis",
     array_path(),
-    _AXIS,
+    AXIS,
     option("--by", "N", "so many elements", type=int, required=True),
-    _SIDE,
-    _TIMEOUT,
+    SIDE,
+    TIMEOUT,
     details="What is cut off is lost.",
 )
 def shrink(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
     """Shrink an array."""
-    with _opened_for_writing(path, timeout) as a, wrong_calls():
+    with opened_for_writing(path, timeout) as a, wrong_calls():
         a.shrink(axis, by, side)
 
 
@@ -205,7 +166,7 @@ def shrink(path: str, axis: int | str, by: int, side: Any, timeout: float) -> No
     array_path(),
     argument("selection", "SELECTION"),
     argument("value", "VALUE"),
-    _TIMEOUT,
+    TIMEOUT,
     details="VALUE is a number, a text, a list such as '[1, 2]', or - for a .npy file from the "
     "standard input; it is broadcast over the selection, as NumPy does.",
     context_settings={"ignore_unknown_options": True},  # -5 is a value
@@ -217,7 +178,7 @@ def set_(path: str, selection: str, value: str, timeout: float) -> None:
     if value == "-":
         with elements_in(value) as found:
             values = found[...]
-    with _opened_for_writing(path, timeout) as a, wrong_calls():
+    with opened_for_writing(path, timeout) as a, wrong_calls():
         a[index] = value_for(value, a.lazy[index].dtype) if values is None else values
 
 
@@ -227,7 +188,7 @@ def set_(path: str, selection: str, value: str, timeout: float) -> None:
     array_path(),
     several("names", "[NAME[=VALUE]]..."),
     option("--delete", "NAME", "delete an attribute; may be repeated", multiple=True),
-    _TIMEOUT,
+    TIMEOUT,
     JSON,
     details="Without names all attributes are printed.  NAME=VALUE sets one: to a number, a list "
     "or whatever JSON writes so, else to the text.",
@@ -248,7 +209,7 @@ def attrs(
             (
                 opened_group(path, "r+", timeout)
                 if is_folder(path)
-                else _opened_for_writing(path, timeout)
+                else opened_for_writing(path, timeout)
             ) as a,
             wrong_calls(),
         ):

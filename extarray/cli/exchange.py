@@ -8,8 +8,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,14 +28,14 @@ from extarray.cli._command import (
 )
 from extarray.cli._selection import parse_selection, parse_value
 from extarray.cli.look import is_group, opened, opened_group
-from extarray.common.errors import ArgumentError, ExtArrayError, FormatError
+from extarray.common.errors import ArgumentError, ExtArrayError, FormatError, VariableError
 from extarray.common.limits import limits
-from extarray.formats.description import Description
+from extarray.formats.description import Description, described
 from extarray.formats.files import of_library
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, load, runs
 
-__all__ = ["elements_in", "export", "import_"]
+__all__ = ["Found", "elements_in", "export", "found_in", "import_"]
 
 _STDIN = "the standard input"
 
@@ -91,30 +92,67 @@ def _settings(options: tuple[str, ...]) -> dict[str, Any]:
 # -- from files and pipes ------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def elements_in(text: str) -> Iterator[Any]:
-    """Give the elements of a file, of another array, or of the standard input.
+class Found(NamedTuple):
+    """Elements of a file, of another array, or of the standard input, and what is said of them.
 
-    They are an object with shape, dtype and slicing, of which any box can be read.
+    Attributes
+    ----------
+    values
+        An object with shape, dtype and slicing, of which any box can be read.
+    description : Description
+    beside : callable
+        Gives a context manager, which has what is found beside, by its name.
     """
+
+    values: Any
+    description: Description
+    beside: Callable[[str], AbstractContextManager[Found]]
+
+
+@contextlib.contextmanager
+def found_in(text: str) -> Iterator[Found]:
+    """Give what is in a file, in another array, or comes from the standard input."""
     if any(os.path.exists(text + suffix) for suffix in (".xmd", ".xta")) or text.endswith(
         (".xmd", ".xta")
     ):
         with opened(text) as a:
-            yield a
+            view, description = described(a, None, [])
+            yield Found(view, description, lambda name: found_in(str(a.path.with_name(name))))
         return
     if text == "-":
-        with _spooled(_piped(), _STDIN) as values:
-            yield values
+        source = _piped()
+        with _spooled(source, _STDIN) as values:
+            yield Found(values, source.description, _nothing_beside)
         return
     found, file, part = _located(text, None)
-    part = _only_part(found, file, part)
+    with _found_in_file(found, file, _only_part(found, file, part)) as item:
+        yield item
+
+
+@contextlib.contextmanager
+def _found_in_file(found: Format, file: str, part: str | None) -> Iterator[Found]:
+    def beside(name: str) -> AbstractContextManager[Found]:
+        if part is None:
+            return _nothing_beside(name)
+        return _found_in_file(found, file, f"{part.rpartition('/')[0]}/{name}".lstrip("/"))
+
     with found.source(file, part) as source:
         if source.sequential is None:
-            yield _Boxes(source, file, found.title)
+            yield Found(_Boxes(source, file, found.title), source.description, beside)
         else:
             with _spooled(source, found.title) as values:
-                yield values
+                yield Found(values, source.description, beside)
+
+
+def _nothing_beside(name: str) -> AbstractContextManager[Found]:
+    raise VariableError(f"there is nothing named {name!r}")
+
+
+@contextlib.contextmanager
+def elements_in(text: str) -> Iterator[Any]:
+    """Give the elements of what is found, of which any box can be read."""
+    with found_in(text) as found:
+        yield found.values
 
 
 class _Boxes:

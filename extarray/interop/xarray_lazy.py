@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from extarray.array.array import ExtArray
 
-__all__ = ["LazyArray"]
+__all__ = ["LazyArray", "LazyBoxes"]
 
 xr: Any = require("xarray", "xarray", "the xarray backend")
 indexing: Any = require("xarray.core.indexing", "xarray")
@@ -138,3 +138,35 @@ def _inside_axis(item: Any, extent: int, low: int, axis: int) -> Any:
             f"index {indices[outside][0]} is out of bounds for axis {axis} with size {extent}"
         )
     return (np.where(indices < 0, indices + extent, indices) + low)[()]
+
+
+class LazyBoxes(xr.backends.BackendArray):  # type: ignore[misc]
+    """Elements of anything that gives boxes of them, read when they are needed.
+
+    Parameters
+    ----------
+    values
+        An object with shape, dtype, and slicing by slices of step 1.
+    """
+
+    __slots__ = ("_values", "dtype", "shape")
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.shape = tuple(values.shape)
+        self.dtype = values.dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.BASIC, self._box
+        )
+
+    def _box(self, key: tuple[Any, ...]) -> Any:
+        """Return the elements where integers and slices meet."""
+        outer, inner = [], []
+        for item, n in zip(key, self.shape, strict=True):
+            places = range(n)[item] if isinstance(item, slice) else range(n)[item : item + 1 or n]
+            low, high = (min(places), max(places) + 1) if places else (0, 0)
+            outer.append(slice(low, high))
+            inner.append(slice(None, None, places.step) if isinstance(item, slice) else 0)
+        return np.asarray(self._values[tuple(outer)])[tuple(inner)]

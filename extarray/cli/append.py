@@ -1,0 +1,298 @@
+"""Growth by the elements of a file: ``append``, together with whatever shares the axis."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from extarray.cli._command import argument, array_path, command, wrong_calls
+from extarray.cli.change import AXIS, SIDE, TIMEOUT, opened_for_writing
+from extarray.cli.exchange import Found, found_in
+from extarray.cli.look import opened
+from extarray.common.arguments import as_axis
+from extarray.common.errors import (
+    CastingError,
+    FormatError,
+    MissingError,
+    ShapeError,
+    VariableError,
+)
+from extarray.common.extras import require
+from extarray.common.progress import Progress
+from extarray.format.archive import ATTRS_NAME
+from extarray.format.labels import axis_names, coordinate_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+__all__ = ["append"]
+
+#: Attributes without which stored numbers have another meaning.
+_MEANINGS = (
+    "units",
+    "calendar",
+    "scale_factor",
+    "add_offset",
+    "_FillValue",
+    "missing_value",
+    "_Unsigned",
+)
+
+
+@command(
+    "append",
+    "let an axis grow by the elements of a file",
+    array_path(),
+    argument("data", "DATA"),
+    AXIS,
+    SIDE,
+    TIMEOUT,
+    details="DATA is a file of any format that `extarray import` reads, FILE:/NAME where it has "
+    "several arrays, another array, or - for a .npy file from the standard input.  Labels of the "
+    "axis, and other arrays of the group that have it, grow by what has their names in DATA.  "
+    "Whoever reads sees all of it or nothing.",
+)
+def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
+    """Append the elements of a file."""
+    with found_in(data) as found, contextlib.ExitStack() as stack:
+        with opened(path) as a, wrong_calls():
+            target = _Target.of(a, axis)
+        others = _others(target)
+        if others or target.labels or _unlike(found, target) is not None:
+            if find_spec("xarray") is not None:
+                with wrong_calls():
+                    _append_by_xarray(target, found, data, side, timeout)
+                return
+            pairs = _alike(target, others, found, data, stack)
+        else:
+            pairs = [(target, found)]
+        arrays = [stack.enter_context(opened_for_writing(str(t.path), timeout)) for t, _ in pairs]
+        stack.enter_context(wrong_calls())
+        if len(arrays) > 1:
+            import extarray as xa
+
+            stack.enter_context(xa.commit(arrays))
+        for a, (part, item) in zip(arrays, pairs, strict=True):
+            with _Counted(item.values) as counted:
+                a.append(counted, part.axis, side)
+
+
+# -- what grows ----------------------------------------------------------------------------------
+
+
+class _Target(NamedTuple):
+    """An array that grows along an axis.
+
+    Attributes
+    ----------
+    path : Path
+    name : str
+        Of the variable.
+    axis : int
+    dims : tuple of str
+        Those that xarray gives, where the array has none.
+    is_named : bool
+        Whether the array has names of its axes.
+    dtype : dtype
+    attrs : dict
+    labels : tuple of str
+        Coordinates along the axis that are attributes.
+    """
+
+    path: Path
+    name: str
+    axis: int
+    dims: tuple[str, ...]
+    is_named: bool
+    dtype: np.dtype[Any]
+    attrs: dict[str, Any]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, a: Any, axis: int | str) -> Self:
+        """Describe an open array."""
+        path, attrs, j = Path(a.path), a.attrs.asdict(), as_axis(axis, a.ndim, a)
+        dims = axis_names(a.dims, a.ndim)
+        coords = attrs.get("coords")
+        forms = coords.items() if isinstance(coords, dict) else ()
+        labels = tuple(n for n, form in forms if dims[j] in coordinate_form(n, form)["dims"])
+        name = attrs.get("name", path.name)
+        return cls(path, name, j, dims, a.dims is not None, a.dtype, attrs, labels)
+
+    @property
+    def dim(self) -> str:
+        """Name of the axis."""
+        return self.dims[self.axis]
+
+    @property
+    def is_in_group(self) -> bool:
+        """True in the folder of a group, or of labels of the axis.
+
+        Arrays of other folders may have nothing to do with each other.
+        """
+        folder = self.path.parent
+        is_one = (folder / ATTRS_NAME).exists() or (folder / f"{self.dim}.xmd").exists()
+        return self.is_named and is_one
+
+
+def _others(target: _Target) -> list[_Target]:
+    """Return the other arrays of the group that have the axis."""
+    found = []
+    for file in sorted(target.path.parent.glob("*.xmd")) if target.is_in_group else ():
+        if file.stem != target.path.name:
+            with opened(str(file)) as a:
+                if a.dims is not None and target.dim in a.dims:
+                    found.append(_Target.of(a, target.dim))
+    return found
+
+
+@contextlib.contextmanager
+def _beside(found: Found, name: str, data: str, dim: str) -> Iterator[Found]:
+    """Open what has a name beside the elements that are appended."""
+    with contextlib.ExitStack() as stack:
+        try:
+            item = stack.enter_context(found.beside(name))
+        except (FormatError, MissingError, VariableError) as error:
+            raise VariableError(
+                f"cannot append along {dim!r}: {name!r} has this axis, too, and {data!r} has "
+                f"nothing for it ({error}); give a file that has both"
+            ) from None
+        yield item
+
+
+# -- without xarray ------------------------------------------------------------------------------
+
+
+def _unlike(found: Found, target: _Target) -> str | None:
+    """Tell in which way numbers have another meaning than the stored ones; None: in no way."""
+    given, stored = found.description.attrs, target.attrs
+    is_coded = False
+    for key in _MEANINGS:
+        new, old = given.get(key), stored.get(key)
+        if new is None and old is None:
+            continue
+        if key == "units" and None in (new, old) and "since" not in f"{new} {old}":
+            continue  # of numbers that are the values
+        if target.dtype.kind in "fc" and all(x is None or np.all(x != x) for x in (new, old)):
+            continue  # NaN is missing, whether an attribute says so or not
+        is_coded = is_coded or key != "units"
+        if not np.array_equal(np.asarray(new), np.asarray(old)):
+            return f"{key!r} is {new!r} in what is given, and {old!r} in what is stored"
+    dtype, dims = found.description.dtype, found.description.dims
+    if is_coded and dtype != target.dtype:
+        return f"what is given has the dtype {dtype}, and the array {target.dtype}"
+    if dims is not None and dims != target.dims and set(dims) == set(target.dims):
+        return f"what is given has the axes {dims}, and the array {target.dims}"
+    return None
+
+
+def _alike(
+    target: _Target,
+    others: list[_Target],
+    found: Found,
+    data: str,
+    stack: contextlib.ExitStack,
+) -> list[tuple[_Target, Found]]:
+    """Return the arrays that grow, and by what: of the meaning of what is stored in each."""
+    way_out = "; install the extra [xarray], which converts it"
+    if target.labels:
+        raise VariableError(
+            f"cannot append along {target.dim!r}: attributes have its labels {target.labels}"
+            + way_out
+        )
+    pairs = [(target, found)]
+    pairs += [(t, stack.enter_context(_beside(found, t.name, data, t.dim))) for t in others]
+    for part, item in pairs:
+        unlike = _unlike(item, part)
+        if unlike is not None:
+            raise CastingError(f"cannot append to {part.name!r}: {unlike}{way_out}")
+    return pairs
+
+
+# -- by xarray -----------------------------------------------------------------------------------
+
+
+def _append_by_xarray(target: _Target, found: Found, data: str, side: str, timeout: float) -> None:
+    """Append with all that shares the axis, as `to_extarray` does."""
+    xr: Any = require("xarray", "xarray", "labels and packed numbers")
+    import extarray.interop.xarray  # noqa: F401 -- the accessors
+    from extarray.interop.xarray_store import ArrayStore, FolderStore
+
+    folder = target.path.parent
+    with contextlib.ExitStack() as stack:
+        store = FolderStore(folder) if target.is_in_group else ArrayStore(target.path)
+        stack.enter_context(store)
+        stored = store.get_variables()
+        parts = {target.name: _variable(found, stored[target.name])}
+        dims = parts[target.name].dims
+        shown = dict(zip(found.description.dims or dims, dims, strict=True))
+        for name, variable in stored.items():
+            label = found.description.coords.get(name)
+            if name == target.name:
+                continue
+            if label is not None:
+                own = tuple(shown.get(d, d) for d in label.dims)
+                parts[name] = xr.Variable(own, label.values, label.attrs)
+            elif target.dim in variable.dims:
+                item = stack.enter_context(_beside(found, name, data, target.dim))
+                parts[name] = _variable(item, variable)
+        try:
+            dataset = xr.Dataset(parts)
+        except ValueError as error:
+            raise ShapeError(f"the arrays of {data!r} do not fit together: {error}") from error
+        options = {"append_dim": target.dim, "side": side, "timeout": timeout}
+        if target.is_in_group:
+            dataset.extarray.to_extarray(folder, **options)
+        else:
+            array = dataset.set_coords(set(parts) - {target.name})[target.name]
+            array.extarray.to_extarray(target.path, **options)
+
+
+def _variable(found: Found, stored: Any) -> Any:
+    """Return what is found as a variable, not decoded, which is read when it is needed.
+
+    Where its axes have other names than those of the stored one, or none, their order counts.
+    """
+    xr: Any = require("xarray", "xarray")
+    indexing: Any = require("xarray.core.indexing", "xarray")
+    from extarray.interop.xarray_lazy import LazyBoxes
+    from extarray.interop.xarray_store import RESERVED
+
+    given = found.description
+    if given.ndim != stored.ndim:
+        raise ShapeError(
+            f"cannot append {given.ndim} axes {given.shape} to an array of {stored.ndim}"
+        )
+    dims = stored.dims
+    if given.dims is not None and set(given.dims) == set(dims):
+        dims = given.dims
+    attrs = {key: value for key, value in given.attrs.items() if key not in RESERVED}
+    return xr.Variable(dims, indexing.LazilyIndexedArray(LazyBoxes(found.values)), attrs)
+
+
+class _Counted:
+    """Elements that are read by boxes, and tell how far the reading has come."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
+        total = math.prod(self.shape) * self.dtype.itemsize
+        self._progress = Progress(max(1, total), "append", True)
+
+    def __enter__(self) -> Self:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.__exit__(*error)
+
+    def __getitem__(self, box: Any) -> Any:
+        values = self._values[box]
+        self._progress.add(values.nbytes)
+        return values
