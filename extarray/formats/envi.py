@@ -395,7 +395,8 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
             texts = each.values.tolist() if kind.kind == "U" else []
         else:
             is_number = kind.kind in "biu" or kind.char in "efd"
-            texts = [_number_text(v) for v in each.values.tolist()] if is_number else []
+            whole = name == "bbl"  # its flags are read as integers
+            texts = [_number_text(v, whole) for v in each.values.tolist()] if is_number else []
         if name == "bbl" and "nan" in texts:
             lost.append(f"coordinate {name!r}, since not all bands have an entry")
             continue
@@ -413,9 +414,10 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
         )
 
 
-def _number_text(value: Any) -> str:
-    """Return a number as headers have it: whole ones without a fraction, for lists of bad bands."""
-    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(value)
+def _number_text(value: Any, whole: bool) -> str:
+    """Return a number as text; `whole`: without a fraction of zero."""
+    is_whole = whole and math.isfinite(value) and value == int(value)
+    return str(int(value)) if is_whole else repr(value)
 
 
 def _put_entries(
