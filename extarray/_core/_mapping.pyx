@@ -87,6 +87,8 @@ cdef extern from *:
     #ifdef MADV_HUGEPAGE
         /* Advice: without huge pages everything works, slower. */
         (void) madvise(base, length, MADV_HUGEPAGE);
+    #else
+        (void) base; (void) length;
     #endif
     }
 

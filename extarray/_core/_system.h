@@ -102,10 +102,22 @@ static inline int xa_zero(int fd, off_t offset, off_t length) {
     return xa_fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, length);
 }
 #else
-#define xa_reserve(fd, offset, length) EOPNOTSUPP
-#define xa_punch(fd, offset, length) EOPNOTSUPP
-#define xa_write_back(fd, offset, length, wait) ((void) 0)
-#define xa_zero(fd, offset, length) EOPNOTSUPP
+/* Functions, as above: `_file.pyx` passes some of them on. */
+static inline int xa_reserve(int fd, off_t offset, off_t length) {
+    (void) fd; (void) offset; (void) length;
+    return EOPNOTSUPP;
+}
+static inline int xa_punch(int fd, off_t offset, off_t length) {
+    (void) fd; (void) offset; (void) length;
+    return EOPNOTSUPP;
+}
+static inline void xa_write_back(int fd, off_t offset, off_t length, int wait) {
+    (void) fd; (void) offset; (void) length; (void) wait;
+}
+static inline int xa_zero(int fd, off_t offset, off_t length) {
+    (void) fd; (void) offset; (void) length;
+    return EOPNOTSUPP;
+}
 #endif
 
 /* Have the bytes of a file on its disk, and what it takes to read them. */
