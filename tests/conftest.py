@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -19,15 +20,26 @@ import preload
 import pytest
 from factory import Factory
 from forked import Nursery
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from in_threads import of_folders, with_own_folder
 from mpirun import Teams
 from peaks import FREED_AT_ONCE
 from scratch import MEMORY, new_folder
+from surroundings import Folder, shares_memory, shed
 
-# The same examples in every run, everywhere, but where others are asked for.
+# Before anything is started, also by pytest-xdist.
+shed(os.environ)
+
+# The same examples in every run, everywhere, but where others are asked for.  No time is measured:
+# a busy machine makes no difference.
 settings.register_profile(
-    "fixed", max_examples=30, deadline=None, derandomize=True, database=None, print_blob=True
+    "fixed",
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("few", settings.get_profile("fixed"), max_examples=15)
 settings.register_profile("seeded", settings.get_profile("fixed"), derandomize=False)
@@ -40,6 +52,9 @@ ENGINES = ["mmap", "pread"]
 #: Fixtures of tests that start processes.
 PROCESSES = {"mpiexec", "script", "forked", "freeing", "shim", "private_mount", "private_network"}
 
+FOLDER = pytest.StashKey[Folder]()
+NO_FURTHER_USE = pytest.StashKey[bool]()
+
 #: Cases of a test in the fast half.
 FEW_CASES = 4
 
@@ -50,7 +65,41 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Chooses the examples: few in the fast half, and random ones go with a seed."""
+    """Chooses the examples and the run's folder."""
+    choose_examples(config)
+    # Processes of pytest-xdist have parts of the folder.  One that is asked for is the run's own.
+    if config.option.basetemp is None and not hasattr(config, "workerinput"):
+        folder = config.stash[FOLDER] = Folder()
+        config.option.basetemp = str(folder.base)
+        os.environ["TMPDIR"] = str(folder.temporary)
+        tempfile.tempdir = None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Notes whether files are of further use."""
+    session.config.stash[NO_FURTHER_USE] = exitstatus in {
+        pytest.ExitCode.OK,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    }
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    """Says where the files of failed tests are."""
+    folder = config.stash.get(FOLDER, None)
+    if folder is not None and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        terminalreporter.line(f"files of tests that failed: {folder.base}")
+
+
+def pytest_unconfigure(config):
+    """Gives up the run's folder."""
+    folder = config.stash.get(FOLDER, None)
+    if folder is not None:
+        folder.end(remove=config.stash.get(NO_FURTHER_USE, False))
+
+
+def choose_examples(config) -> None:
+    """Few examples in the fast half; and random ones go with a seed."""
     if "not slow" in config.option.markexpr and settings.get_current_profile_name() == "fixed":
         settings.load_profile("few")
     if config.option.hypothesis_seed is None:
@@ -195,7 +244,7 @@ class Script:
             env=self.environment,
         )
 
-    def __call__(self, code: str, *args, prefix=(), env=(), text=None, timeout=120) -> str:
+    def __call__(self, code: str, *args, prefix=(), env=(), text=None, timeout=250) -> str:
         """What the code prints, given a text to read; it has to end well."""
         done = subprocess.run(
             self.command(code, *args, prefix=prefix),
@@ -243,7 +292,9 @@ def namespace(options, command, right) -> list[str]:
     for user in ([], ["--user", "--map-root-user"]):
         prefix = ["unshare", *user, *options]
         try:
-            done = subprocess.run([*prefix, *command], capture_output=True, timeout=60, check=False)
+            done = subprocess.run(
+                [*prefix, *command], capture_output=True, timeout=250, check=False
+            )
         except FileNotFoundError:
             break
         if done.returncode == 0:
@@ -289,7 +340,14 @@ def scratch():
 
 
 @pytest.fixture(scope="session")
-def mpiexec():
+def shared_memory():
+    """What processes have together by a name, as MPI and locks of `multiprocessing` do."""
+    if not shares_memory():
+        pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
+
+
+@pytest.fixture(scope="session")
+def mpiexec(shared_memory):
     """The environment's own launcher: another one belongs to another MPI library."""
     launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
     if importlib.util.find_spec("mpi4py") is None or not launcher.exists():

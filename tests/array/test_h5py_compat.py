@@ -359,6 +359,7 @@ def test_partial_fit(source):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_memory")  # joblib asks for it whatever the backend
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_estimators_in_workers(source, backend):
     pytest.importorskip("sklearn")

@@ -371,7 +371,7 @@ def test_later_casts_are_looked_at_where_they_are_made(folder):
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(shared_memory):
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.Client(processes=True, **options) as client:

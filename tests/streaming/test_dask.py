@@ -234,7 +234,9 @@ def test_a_result_larger_than_memory_goes_into_an_array(tmp_path):
         ("processes", False, "from_array"),
     ],
 )
-def test_schedulers(path, scheduler, on_disk, way):
+def test_schedulers(request, path, scheduler, on_disk, way):
+    if scheduler == "processes":
+        request.getfixturevalue("shared_memory")
     with xa.create(path if on_disk else None, (50, 40), chunks=10) as array:
         array[...] = np.arange(2000).reshape(50, 40)
         with dask.config.set({"array.chunk-size": "8 kiB"}):
@@ -245,7 +247,7 @@ def test_schedulers(path, scheduler, on_disk, way):
 
 
 @pytest.fixture
-def cluster():
+def cluster(shared_memory):
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": None}
     with distributed.Client(processes=True, **options) as client:
@@ -344,6 +346,7 @@ def test_xarray_of_blocks_on_workers(cluster, path):
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.usefixtures("shared_memory")
 def test_workers_on_two_hosts(private_network, script, path):
     """Two network namespaces, which share a file system: the client extends, both hosts fill."""
     pytest.importorskip("distributed")
@@ -355,7 +358,7 @@ def test_workers_on_two_hosts(private_network, script, path):
         capture_output=True,
         text=True,
         env=script.environment,
-        timeout=200,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -395,6 +398,7 @@ def test_store_while_others_read(factory):
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.usefixtures("shared_memory")
 @pytest.mark.parametrize("durability", ["flush", "commit"])
 def test_store_from_other_processes(path, durability):
     with xa.create(path, (10, 10), "i8", chunks=3, durability=durability) as array:
