@@ -10,15 +10,15 @@ import sys
 import nursery
 import pytest
 from forked import Nursery
-from pages import ROOT, RUN, SHOWN, blocks, is_run, page_blocks, pages
+from pages import ROOT, RUN, SHOWN, blocks, is_run, page_blocks, pages, starts_others
 from preload import preloaded
+from surroundings import shares_memory
 
 import extarray as xa
 from extarray import pexta
 from extarray.cli import COMMANDS, command_line
 
-SETTINGS = {"EXTARRAY_ENGINE", "EXTARRAY_MAX_MEMORY", "EXTARRAY_NUM_THREADS"}
-SETTINGS |= {"EXTARRAY_MAX_RESULT", "EXTARRAY_WARN_RESULT"}
+NEEDS_SHARED_MEMORY = r"\b(mpiexec|multiprocessing|distributed|num_workers)\b"
 #: What is imported once for all pages, by the first word of a line that needs it.
 SHARED = {
     "dask": ["dask.array"],
@@ -39,9 +39,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def forked(patience):
     """A process that is forked to run pages, which show the defaults."""
-    environment = {name: text for name, text in os.environ.items() if name not in SETTINGS}
     # Warnings are errors also here: a page must leave no writer open.
-    with Nursery(environment | preloaded(*patience)) as forked:
+    with Nursery({**os.environ, **preloaded(*patience)}) as forked:
         yield forked
 
 
@@ -57,21 +56,36 @@ def shared_modules(found):
     ]
 
 
+def running(page, forked, tmp_path):
+    """What the nursery runs a page by, and with which options."""
+    text = "\n".join(block.text for block in page_blocks(page) if is_run(block))
+    if re.search(NEEDS_SHARED_MEMORY, text) and not shares_memory():
+        pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
+    command = [sys.executable, "-I", "-S", nursery.__file__, forked.path, "extarray"]
+    code = "import pages, sys; pages.run_page(sys.argv[1], sys.argv[2:])"
+    imports = ["pages", *shared_modules(page_blocks(page))]
+    return (code, ROOT / page, *command), {"imports": imports, "cwd": tmp_path}
+
+
 @pytest.mark.parametrize("page", [page for page in pages() if any(map(is_run, page_blocks(page)))])
 def test_the_blocks_of_a_page_run(page, forked, tmp_path):
-    command = [sys.executable, "-I", "-S", nursery.__file__, forked.path, "extarray"]
-    status, out, err = forked.run(
-        "import pages, sys; pages.run_page(sys.argv[1], sys.argv[2:])",
-        ROOT / page,
-        *command,
-        imports=["pages", *shared_modules(page_blocks(page))],
-        cwd=tmp_path,
-    )
+    words, options = running(page, forked, tmp_path)
+    status, out, err = forked.run(*words, **options)
     report = f"{page}:\n{out}\n{err}"
     assert status == 0, report
     # What goes wrong while an interpreter shuts down changes no exit status.
     assert "Warning" not in err, report
     assert "Exception ignored" not in err, report
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if starts_others(page)])
+def test_a_page_that_starts_programs_runs_in_a_terminal(page, forked, tmp_path):
+    """Programs look whether they have one: they show progress, colours, and lines at once."""
+    words, options = running(page, forked, tmp_path)
+    status, shown = forked.run_in_terminal(*words, environment={"TERM": "xterm"}, **options)
+    report = f"{page}:\n{shown}"
+    assert status == 0, report
+    assert "Warning" not in shown and "Exception ignored" not in shown, report
 
 
 @pytest.mark.parametrize("page", pages())

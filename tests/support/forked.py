@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from typing import Self
 
 import nursery
@@ -64,6 +66,13 @@ def written(file) -> str:
     return file.read()
 
 
+def read_terminal(terminal) -> Iterator[bytes]:
+    """Pieces of what a terminal shows, until no process has it any more."""
+    with contextlib.suppress(OSError):  # Linux's end of a terminal
+        while piece := terminal.read(1 << 16):
+            yield piece
+
+
 class Nursery:
     """Starts the process that is forked, and gives it orders."""
 
@@ -82,7 +91,9 @@ class Nursery:
                 pass_fds=[listener.fileno()],
             )
 
-    def _order(self, descriptors, code: str, args, imports=(), cwd=None) -> nursery.Order:
+    def _order(
+        self, descriptors, code: str, args, imports=(), cwd=None, environment=()
+    ) -> nursery.Order:
         return nursery.Order(
             self.path,
             descriptors,
@@ -90,7 +101,7 @@ class Nursery:
             arguments=list(map(str, args)),
             imports=list(imports),
             cwd=os.fspath(cwd or os.getcwd()),
-            environment=self._environment,
+            environment={**self._environment, **dict(environment)},
         )
 
     def start(self, code: str, *args) -> Child:
@@ -104,7 +115,7 @@ class Nursery:
             os.close(theirs_out)
         return Child(order, open(ours_in, "w"), open(ours_out))
 
-    def run(self, code: str, *args, text="", timeout=120, **options) -> tuple[int, str, str]:
+    def run(self, code: str, *args, text="", timeout=250, **options) -> tuple[int, str, str]:
         """Run code to its end: its exit status, what it prints, and its errors.
 
         `imports` are modules that are imported before the fork, for others that want them, too.
@@ -125,6 +136,29 @@ class Nursery:
                 raise
             return child.returncode, *map(written, printed)
 
+    def run_in_terminal(self, code: str, *args, timeout=250, **options) -> tuple[int, str]:
+        """Run code to its end with a terminal: its exit status, and what the terminal shows."""
+        ours, theirs = os.openpty()
+        try:
+            child = Child(self._order([theirs] * 3, code, args, **options))
+        finally:
+            os.close(theirs)
+        shown = []
+        with open(ours, "rb", buffering=0) as terminal:
+            # A terminal that nobody reads would stop the process once it is full.
+            reader = threading.Thread(target=lambda: shown.extend(read_terminal(terminal)))
+            reader.start()
+            try:
+                child.wait(timeout)
+            except subprocess.TimeoutExpired as error:
+                child.kill()
+                child.wait()
+                error.add_note(b"".join(shown).decode(errors="replace"))
+                raise
+            finally:
+                reader.join(timeout)  # to the end of all that have the terminal
+        return child.returncode, b"".join(shown).decode(errors="replace")
+
     def __call__(self, code: str, *args, **options) -> str:
         """What code prints; it has to end well."""
         status, out, err = self.run(code, *args, **options)
@@ -136,5 +170,5 @@ class Nursery:
 
     def __exit__(self, *error: object) -> None:
         """Let the process end."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=250)
         self._folder.cleanup()

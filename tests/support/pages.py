@@ -28,7 +28,18 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "RUN", "SHOWN", "Block", "blocks", "is_run", "page_blocks", "pages", "run_page"]
+__all__ = [
+    "ROOT",
+    "RUN",
+    "SHOWN",
+    "Block",
+    "blocks",
+    "is_run",
+    "page_blocks",
+    "pages",
+    "run_page",
+    "starts_others",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -89,6 +100,12 @@ def is_run(block):
     if block.note == "needs":
         return block.language in RUN and all(map(importlib.util.find_spec, block.value.split()))
     return block.language in RUN and block.note != "not run"
+
+
+def starts_others(page):
+    """Whether a page starts other programs: commands, or files that it writes."""
+    runs = [block for block in page_blocks(page) if is_run(block)]
+    return any(block.language == "sh" or "subprocess" in block.text for block in runs)
 
 
 def run_page(path, command=(sys.executable, "-m", "extarray")):
