@@ -83,7 +83,7 @@ begun.wait()
         env=script.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

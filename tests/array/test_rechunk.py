@@ -449,7 +449,7 @@ def test_killed_work_goes_on(tmp_path, forked, monkeypatch, capsys, in_place):
     process = forked.start(KILLED, tmp_path / "old", path)
     with process:
         process.stdin.close()
-        assert process.wait(timeout=60) == -signal.SIGKILL
+        assert process.wait(timeout=250) == -signal.SIGKILL
     with xa.open(tmp_path / "old") as a:
         assert_same(a[...], values)
     moved = stop_after(monkeypatch, -1)
@@ -841,7 +841,7 @@ def test_progress_on_a_terminal(script, shown, bar):
         script.command(hide + PROGRESS, shown),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         env=script.environment,
         check=True,
     )

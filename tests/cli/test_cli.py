@@ -76,7 +76,7 @@ def test_info_has_the_attributes(script, path):
         [sys.executable, "-m", "extarray", "info", path],
         capture_output=True,
         env={**script.environment, "PYTHONIOENCODING": "ascii"},
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
@@ -157,7 +157,7 @@ def test_an_environment_that_cannot_be_is_one_line(script, path, name, value):
         capture_output=True,
         text=True,
         env={**script.environment, name: value},
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
@@ -191,7 +191,7 @@ def test_python_m(script, path):
         capture_output=True,
         text=True,
         env=script.environment,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -209,7 +209,7 @@ def test_output_that_nobody_reads(script, path):
             stdout=write,
             stderr=subprocess.PIPE,
             env=script.environment,
-            timeout=60,
+            timeout=250,
             check=False,
         )
     finally:
@@ -226,7 +226,7 @@ def test_outputs_that_are_closed(script, path, closed):
         ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "extarray", "info", path],
         capture_output=True,
         env=script.environment,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray import cli
+from extarray.array import growth
 from extarray.cli._command import WrongCall
 from extarray.cli._output import plain, table
 from extarray.cli._selection import parse_selection, parse_value
@@ -277,20 +278,11 @@ class TestLooking:
         found = json.loads(done("history", scene, "--json"))
         assert found[1] == {"axis": 1, "start_index": 2, "by": 1, "start_address": 2, "size": 1}
 
-    def test_follow(self, scene, done):
-        writer = xa.open(scene, "r+")
-
-        def write():
-            time.sleep(0.2)
-            writer.append([[7] * 5])
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
+    def test_follow(self, scene, done, monkeypatch):
+        with xa.open(scene, "r+") as writer:
+            # It sleeps when it has looked once.
+            monkeypatch.setattr(growth.time, "sleep", lambda seconds: writer.append([[7] * 5]))
             out = done("follow", scene, "--axis", "y", "--count", "1", "--json")
-        finally:
-            thread.join()
-            writer.close()
         assert json.loads(out) == {"selection": [[2, 3], [0, 5]], "data": [[7] * 5]}
 
     def test_follow_ends_after_a_time_without_news(self, scene, done):
@@ -309,7 +301,7 @@ class TestLooking:
             reader.join(0.1)
         writer.close()
         follower.send_signal(signal.SIGINT)
-        _, err = follower.communicate(timeout=60)
+        _, err = follower.communicate(timeout=250)
         assert lines[0].endswith(", 0:5]\n")
         assert (follower.returncode, err) == (0, "")
 
@@ -492,7 +484,7 @@ class TestExchange:
     @pytest.mark.slow
     def test_what_is_lost_is_told_in_a_line(self, script, scene, tmp_path):
         exported = process(script, "export", scene, tmp_path / "data.npy")
-        out, err = exported.communicate(timeout=60)
+        out, err = exported.communicate(timeout=250)
         assert (exported.returncode, out) == (0, "")
         assert err.startswith("extarray export: warning: ")
         assert err.count("\n") == 1
@@ -508,7 +500,7 @@ class TestExchange:
                 stdin=one.stdout,
                 capture_output=True,
                 env=script.environment,
-                timeout=60,
+                timeout=250,
                 check=False,
             )
         assert (one.returncode, other.returncode, other.stdout, other.stderr) == (0, 0, b"", b"")
@@ -708,7 +700,7 @@ class TestGroups:
                 env=script.environment,
                 input=data,
                 capture_output=True,
-                timeout=60,
+                timeout=250,
                 check=False,
             )
             assert ran.returncode == status, ran.stderr

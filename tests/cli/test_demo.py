@@ -6,11 +6,13 @@ import itertools
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import hyperscenes
 import numpy as np
@@ -84,24 +86,27 @@ def restored(path):
 
 class TestMainJob:
     @pytest.mark.slow
+    @pytest.mark.usefixtures("shared_memory")
     def test_indian_pines(self, script, tmp_path):
         """As a user runs it: its own process, its own folder, the scene that tensorly carries."""
         try:
             path = scenes.default_path()
         except MissingExtraError:
             pytest.skip("needs the scene in the package tensorly")
-        began = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "extarray", "demo"],
+            [sys.executable, "-W", "error", "-m", "extarray", "demo", "--limit", "240"],
             capture_output=True,
             text=True,
             cwd=tmp_path,
             env=script.environment,
-            timeout=120,
+            timeout=250,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
-        assert time.monotonic() - began < 60
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Of the processor: how long that takes depends on what else the machine does.
+        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 60
         for phrase in (
             "AVIRIS Indian Pines: 145 x 145 x 200 uint16, 8.0 MiB",
             "CC BY 3.0",
@@ -369,13 +374,12 @@ class TestChecksCanFail:
 
         def stop(*args):
             os.kill(readers[0].pid, signal.SIGSTOP)
+            readers[0]._deadline = time.monotonic() + 1
             return grow(*args)
 
         monkeypatch.setattr(demo, "_grow", stop)
         monkeypatch.setattr(limits, "reader_patience", 0.5)
-        began = time.monotonic()
-        self.failed(run("--limit", 4), "has not seen", "in time")
-        assert time.monotonic() - began < 30
+        self.failed(run("--limit", 600), "has not seen", "in time")
         assert readers[0]._process.returncode == -signal.SIGKILL
 
     @pytest.mark.slow
@@ -418,14 +422,19 @@ class TestChecksCanFail:
 
     @pytest.mark.slow
     def test_time_runs_out_on_the_way(self, run, monkeypatch, readers):
-        grow = demo._grow
+        grow, late = demo._grow, 0
 
         def slow(*args):
-            time.sleep(2)
+            nonlocal late
+            late = 1000
             return grow(*args)
 
+        clock = SimpleNamespace(
+            perf_counter=time.perf_counter, monotonic=lambda: time.monotonic() + late
+        )
+        monkeypatch.setattr(demo, "time", clock)
         monkeypatch.setattr(demo, "_grow", slow)
-        self.failed(run("--limit", 3), "give more time with --limit")
+        self.failed(run("--limit", 600), "give more time with --limit")
         assert readers[0]._process.returncode is not None
 
     @pytest.mark.slow

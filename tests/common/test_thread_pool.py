@@ -26,7 +26,7 @@ def test_all_calls_are_made_and_give_what_they_give(threads):
 def test_one_call_goes_on_while_the_next_is_made_ready():
     ready, is_seen = threading.Event(), []
     with ThreadPool(1) as pool:
-        pool.call(lambda: is_seen.append(ready.wait(10)))
+        pool.call(lambda: is_seen.append(ready.wait(60)))
         ready.set()  # is reached before the call has ended
         pool.rest()
     assert is_seen == [True]

@@ -18,7 +18,9 @@ from peers import __file__ as peers_file
 import extarray as xa
 from extarray.formats import transfer
 
-settings_here = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings_here = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(params=PEERS, ids=str)

@@ -407,6 +407,6 @@ def test_a_format_of_another_package(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tables\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRIES)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, timeout=250
     )
     assert done.stdout == "fine\n", done.stderr

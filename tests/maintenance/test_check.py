@@ -347,13 +347,13 @@ def altered(pair, slot=0, **values):
     ids=str,
 )
 def test_impossible_values_take_no_time_and_no_memory(pair, values):
-    start = time.monotonic()
+    start = time.process_time()
     altered(pair, 0, **{"sequence": 1000, **values})
     report = pair.check(data=True)
     assert not report.ok
     assert pair.check(data=True, repair=True, force=True).ok
     assert pair.file(".xmd").stat().st_size < 10**6
-    assert time.monotonic() - start < 60
+    assert time.process_time() - start < 60
     with contextlib.suppress(xa.ExtArrayError):
         pair.opened()
 
@@ -1011,7 +1011,7 @@ def command(*args):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
 

@@ -68,13 +68,13 @@ def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
     [(1, "mpi-io", 0), (3, "mpi-io", 7), (2, "mmap", 7), (3, "pread", 0)],
 )
 def test_checksums(mpirun, path, ranks, engine, fill):
-    mpirun(ranks, "sums.py", path, engine, fill, timeout=60)
+    mpirun(ranks, "sums.py", path, engine, fill, timeout=250)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
 def test_ranks_leave_statements(mpirun, path, ranks, engine):
-    mpirun(ranks, "leaving.py", path, engine, timeout=60)
+    mpirun(ranks, "leaving.py", path, engine, timeout=250)
 
 
 @pytest.mark.sampled(1)
@@ -100,7 +100,7 @@ def test_axes_policies_and_durability(mpirun, path, ranks, engine, fill):
 
 def check_planes(path):
     """What `appending.py` leaves is whole, and nobody has it locked."""
-    with xa.open(path, "r+", timeout=20) as array:
+    with xa.open(path, "r+", timeout=60) as array:
         planes = array[...]
         array.append(np.zeros((1, *array.shape[1:]), "i4"))
         array.extend(0, 3)

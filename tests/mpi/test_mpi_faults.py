@@ -90,7 +90,7 @@ def check(history, path):
     """Reopened, the array is as before the call that was under way or after it, and goes on."""
     where = f"in {history.call}" if history.after is not None else f"after {history.call}"
     # Nobody has it locked, when the last rank has ended.
-    with xa.open(path, "r+", timeout=20) as array:
+    with xa.open(path, "r+", timeout=60) as array:
         wrong = history.problem(array)
         assert wrong is None, f"{where}: {wrong}"
         values, (rows, *_) = array[...], array.shape

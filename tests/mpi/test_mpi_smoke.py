@@ -42,7 +42,7 @@ def test_ranks_read_their_parts(mpiexec, script, path, tmp_path):
         capture_output=True,
         text=True,
         env=script.environment,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -60,7 +60,7 @@ def test_compare_runs_all_cases(tmp_path):
         + ["--json", figures, "--markdown", tables],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(folder.iterdir())
@@ -110,7 +110,7 @@ def test_another_checkout_is_compared_case_by_case():
 
 def test_another_checkout_must_be_built(tmp_path):
     command = [sys.executable, COMPARE, "--quick", "--beside", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 2
     assert "has no extarray that is built in place" in done.stderr
 
@@ -241,7 +241,7 @@ def test_one_sided_access(mpiexec, script, patience, tmp_path):
         capture_output=True,
         text=True,
         env={**script.environment, **preloaded(*patience)},
-        timeout=120,
+        timeout=250,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r["operation"] for r in json.loads(figures.read_text())} == {"get", "put", "accumulate"}
@@ -325,7 +325,7 @@ def test_parallel_runs_all_lines(mpiexec, script, patience, tmp_path):
         capture_output=True,
         text=True,
         env={**script.environment, **preloaded(*patience)},
-        timeout=120,
+        timeout=250,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     table = json.loads(figures.read_text())["2"]

@@ -39,7 +39,7 @@ def drawn(tmp_path):
             text=True,
             env=known | environment,
             cwd=tmp_path,
-            timeout=120,
+            timeout=250,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

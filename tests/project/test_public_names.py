@@ -420,7 +420,7 @@ def test_source_that_is_not_built_says_so(tmp_path):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((source / name).read_bytes())
     command = [sys.executable, "-c", "import extarray"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1].startswith("ImportError: the extarray in ")
     assert "pip install -e ." in done.stderr
@@ -428,7 +428,7 @@ def test_source_that_is_not_built_says_so(tmp_path):
 
 def test_a_big_endian_machine_is_refused():
     code = "import sys; sys.byteorder = 'big'; import extarray"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250)
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1].startswith("ImportError: extarray runs on little-endian")
 

@@ -114,7 +114,7 @@ with xa.create(os.environ["PRELOAD_FOLDER"] + "/a", 64, "u1", chunks=64, engine=
     assert (array[...] == 7).all()
 """,
         env=watched,
-        timeout=60,
+        timeout=250,
     )
 
 
@@ -152,7 +152,7 @@ if sparse:
 """,
         sparse,
         env=watched,
-        timeout=60,
+        timeout=250,
     )
 
 
@@ -188,7 +188,7 @@ if view is not None:
 """,
         engine,
         env=watched,
-        timeout=60,
+        timeout=250,
     )
 
 
@@ -236,5 +236,5 @@ with control.fault(1, preload.NO_SPACE) as fired:
 """,
         engine,
         env=watched,
-        timeout=120,
+        timeout=250,
     )

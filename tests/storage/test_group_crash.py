@@ -698,7 +698,7 @@ def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
                 for _ in range(20):
                     a.extend(1, 1)
             a.attrs["stop"] = 1
-            assert process.communicate(timeout=60)[0] == "60\n"
+            assert process.communicate(timeout=250)[0] == "60\n"
         finally:
             process.kill()
     a.close()
@@ -720,7 +720,7 @@ def test_states_existed_together_also_without_blocks(tmp_path, script):
                 a.extend(0, 1)
                 b.extend(0, 1)
             a.attrs["stop"] = 1
-            assert process.communicate(timeout=60)[0] == "20000\n"
+            assert process.communicate(timeout=250)[0] == "20000\n"
         finally:
             process.kill()
     a.close()

@@ -451,7 +451,7 @@ def mounted(kind, private_mount, place):
     code = "import sys, fulldisk; fulldisk.mount_image(*sys.argv[1:])"
     command = [*private_mount, sys.executable, "-c", code, place, kind]
     env = {**os.environ, "PYTHONPATH": os.path.dirname(fulldisk.__file__)}
-    if subprocess.run(command, capture_output=True, timeout=60, env=env).returncode:
+    if subprocess.run(command, capture_output=True, timeout=250, env=env).returncode:
         pytest.skip(f"needs mkfs.{kind}, and the right to mount a file (Linux, root)")
     return kind
 
@@ -551,5 +551,5 @@ with xa.create(path, (2,), "u1", chunks=2**16, engine="mmap" if path else "auto"
     assert array[0] == 4
 """,
         None if path is None else tmp_path / path,
-        timeout=60,
+        timeout=250,
     )

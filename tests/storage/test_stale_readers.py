@@ -303,15 +303,15 @@ def test_a_rolling_window_of_nan(script, place, engine):
         ]
         processes += readers
         for reader in readers:
-            out, _ = reader.communicate(timeout=120)
+            out, _ = reader.communicate(timeout=250)
             assert reader.returncode == 0
             assert int(out.split()[-1]) > 60
-        out, _ = writer.communicate(timeout=120)
+        out, _ = writer.communicate(timeout=250)
         assert (writer.returncode, out) == (0, "done\n")
     finally:
         for process in processes:
             process.kill()
-            process.wait(timeout=60)
+            process.wait(timeout=250)
             process.stdout.close()
             process.stdin.close()
 

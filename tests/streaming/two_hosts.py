@@ -33,7 +33,7 @@ def main(here, there_run, path):
     with cluster, Client(cluster) as client:
         other = subprocess.Popen([*there_run.split(), *worker, *options])
         try:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=250)
             write(client, path)
         finally:
             other.terminate()

@@ -41,7 +41,7 @@ class Launcher:
         mpiexec, option, number, *command = self.command(ranks, program, *args)
         assert option == "-n"
         hosts = [*prefix, "sh", str(SCRIPTS / "hosts.sh"), mpiexec, number, *command]
-        return self._finished(*self._run(hosts, timeout=100))
+        return self._finished(*self._run(hosts, timeout=250))
 
     def start(self, ranks: int, program, *args) -> subprocess.Popen:
         """Starts a program, which `kill` ends."""
@@ -57,11 +57,11 @@ class Launcher:
             env=self.environment,
         )
 
-    def __call__(self, ranks: int, program, *args, timeout=150) -> str:
+    def __call__(self, ranks: int, program, *args, timeout=250) -> str:
         """What a program prints; it has to end well."""
         return self._finished(*self.status(ranks, program, *args, timeout=timeout))
 
-    def status(self, ranks: int, program, *args, timeout=150) -> tuple[int, str]:
+    def status(self, ranks: int, program, *args, timeout=250) -> tuple[int, str]:
         """Exit status of a program, and what it prints."""
         return self._run(self.command(ranks, program, *args), timeout)
 
@@ -92,7 +92,7 @@ class Teams(Launcher):
         self._teams: dict[tuple, Team] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="extarray-teams-")
 
-    def __call__(self, ranks: int, program, *args, timeout=150, **environment: str) -> str:
+    def __call__(self, ranks: int, program, *args, timeout=250, **environment: str) -> str:
         """What a program prints; it has to end well."""
         which = ranks, *sorted(environment.items())
         team = self._teams.get(which)
@@ -128,7 +128,7 @@ def kill(process: subprocess.Popen) -> None:
     for pid in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    process.wait(timeout=60)
+    process.wait(timeout=250)
     for name in left:
         Path(name).unlink(missing_ok=True)
     if process.stdout is not None:

@@ -67,7 +67,7 @@ class Team:
         """Let the ranks end."""
         for descriptor in (self._reports, *self._orders):
             os.close(descriptor)
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=250)
 
 
 def serve(folder: Path) -> None:

@@ -23,6 +23,7 @@ pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 from tornado.testing import AsyncHTTPTestCase
 
 from extarray.plot import segments
+from extarray.view import handlers
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
 
@@ -71,6 +72,14 @@ def make_arrays(folder):
     return data
 
 
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    """Tornado's own time for an answer is five seconds, which a busy machine may take."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASYNC_TEST_TIMEOUT", "250")
+        yield
+
+
 class Case(AsyncHTTPTestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp())
@@ -93,6 +102,7 @@ class Case(AsyncHTTPTestCase):
             f"/api/{what}?{urlencode(query)}",
             headers={"Authorization": f"Bearer {token}", **dict(headers)},
             raise_error=False,
+            request_timeout=250,
         )
 
     def facts(self, what, **query):
@@ -431,10 +441,10 @@ class TestNews(Case):
     def test_a_server_that_ends_lets_nobody_wait(self):
         info = self.facts("array", name="scene")
         self.io_loop.call_later(0.3, self.site.ends.set)
-        begun = time.monotonic()
-        answer = self.ask("news", name="scene", revision=info["revision"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(handlers, "_WAIT", 1000.0)
+            answer = self.ask("news", name="scene", revision=info["revision"])
         assert answer.code == 204
-        assert time.monotonic() - begun < 20
 
 
 def test_a_folder_without_arrays(tmp_path):

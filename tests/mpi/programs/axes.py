@@ -78,7 +78,7 @@ with xa.open(sys.argv[1], "r+") as a:
 
 def outside(code):
     if comm.rank == 0:
-        subprocess.run([sys.executable, "-c", WRITER, path, code], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", WRITER, path, code], check=True, timeout=250)
     comm.Barrier()
 
 

@@ -275,7 +275,7 @@ with raises(xa.ReadOnlyError, "reopen"), xa.open(path, comm=comm, engine=engine)
 assert b.closed
 with raises(xa.ReadOnlyError), xa.open(path, comm=comm, engine=engine) as b:
     b.extend(0, 1)
-xa.open(path, "r+", comm=comm, timeout=20).close()
+xa.open(path, "r+", comm=comm, timeout=60).close()
 
 # Whoever has an array open keeps it when it is overwritten, and never reads another one.
 b = xa.open(path, comm=comm, engine=engine)

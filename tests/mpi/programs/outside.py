@@ -26,7 +26,7 @@ comm.Barrier()
 with xa.open(path, comm=comm, engine=engine) as a:
     assert a.read().shape == (2, 3)
     if comm.rank == 0:
-        subprocess.run([sys.executable, "-c", WRITER, path], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", WRITER, path], check=True, timeout=250)
     assert a.shape == (2, 3)
     assert a.refresh() is True
     assert a.refresh() is False
