@@ -116,3 +116,16 @@ def test_this_run_holds_the_lock_of_its_folder():
         pytest.skip("--basetemp asks for another folder")
     with open(base / "lock", "rb") as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_program_in_a_terminal_has_one_and_is_read_to_its_end(forked):
+    code = """
+import sys
+print(sys.stdin.isatty(), sys.stdout.isatty(), sys.stderr.isatty())
+print("much" * 30_000, "end", sep="")
+sys.exit(3)
+"""
+    status, shown = forked.run_in_terminal(code)
+    lines = shown.splitlines()
+    assert (status, lines[0], lines[1][-7:]) == (3, "True True True", "muchend")
+    assert forked("import sys; print(sys.stdout.isatty())") == "False\n"
