@@ -25,6 +25,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
+from extarray.format.header import new_uuid
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -128,7 +129,7 @@ def copy(
     shape = source.shape
     header = replace(
         header,
-        uuid=uuid4().bytes,
+        uuid=new_uuid(),
         chunks=header.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
         order=header.order if order in ("A", "K") else check_order(order),
         checksum=bool(checksum),
@@ -257,7 +258,7 @@ def reopened(
 
 def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any:
     """Make an array in memory that was pickled: one segment, no history."""
-    header = replace(header, uuid=uuid4().bytes, work=b"")
+    header = replace(header, uuid=new_uuid(), work=b"")
     array = kind._create(None, elements.shape, header, attrs, growth=growth)
     array[...] = elements
     return array

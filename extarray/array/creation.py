@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from math import prod
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
-from uuid import uuid4
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype
-from extarray.format.header import Header
+from extarray.format.header import Header, new_uuid
 from extarray.format.labels import check_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order
@@ -263,7 +262,7 @@ def _checked(
     else:
         holes = check_flag(sparse, "sparse")
     header = Header(
-        uuid=uuid4().bytes,
+        uuid=new_uuid(),
         dtype=kind,
         chunks=chunk,
         order=str(order),

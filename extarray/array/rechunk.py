@@ -8,7 +8,6 @@ import os
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, SupportsIndex
-from uuid import uuid4
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
+from extarray.format.header import new_uuid
 from extarray.format.labels import known_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order, table_bytes
@@ -334,7 +334,7 @@ def _wanted(
     extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
     header = replace(
         old,
-        uuid=uuid4().bytes,
+        uuid=new_uuid(),
         dtype=kind,
         chunks=extents,
         order=old.order if order is None else check_order(order),

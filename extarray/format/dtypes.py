@@ -60,6 +60,12 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
         raise DTypeError(
             f"a type of records or sub-arrays in others, deeper than {_DEEPEST}; make it flatter"
         )
+    if _has_swapped_units(result):
+        raise DTypeError(
+            "NumPy does not swap the bytes of dates without a unit, so it would change elements of "
+            f"{result}; use the byte order of this machine, x.byteswap().view('m8') of an array x, "
+            "or a unit, '>m8[s]' say"
+        )
     return result
 
 
@@ -92,6 +98,13 @@ def _depth(dtype: np.dtype[Any]) -> int:
         level = list({id(part): part for part in parts}.values())
         depth += 1
     return depth
+
+
+def _has_swapped_units(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a type is, or has a part that is, a date without a unit in the other order."""
+    if dtype.kind in "mM":
+        return not dtype.isnative and np.datetime_data(dtype)[0] == "generic"
+    return any(map(_has_swapped_units, _parts(dtype)))
 
 
 def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:

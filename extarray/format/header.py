@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from extarray.common.errors import CorruptError, FormatError, TruncatedError, VersionError
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
     BLOCK,
     CELL,
+    CHECKSUM,
     COPY_AT,
     COUNTERS_AT,
     DIRECTORY_AT,
     HOLDER_AT,
     LIVE_SLOTS,
+    SEAL_BYTES,
+    SEAL_MAGIC,
     SECTOR,
     SPARED_AT,
     SUMS_AT,
@@ -31,21 +36,57 @@ __all__ = [
     "VERSION",
     "Header",
     "decode_header",
+    "decode_seal",
     "encode_header",
+    "encode_seal",
     "header_bytes_of",
+    "new_uuid",
 ]
 
 # Letters of the orders of elements in a chunk; `extarray.grid` says where a new one goes.
 _ORDERS = ("C", "F", "Z", "H")
 
 MAGIC = b"\x89XTA\r\n\x1a\n"
-VERSION = (2, 0)
+VERSION = (2, 1)
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")
 _SPARSE = 1
 _CHECKSUM_FLAG = 2
 _WORK_FLAG = 4
 _WORK_BYTES = 32
+
+
+def new_uuid() -> bytes:
+    """Return a fresh uuid, whose last four bytes are the checksum of the seal that holds it.
+
+    This checksum is CRC-32, as in ZIP files.  With CRC-32C, all uuids would have the same one, and
+    checksums that cover the uuid would no longer tell one array from another.
+    """
+    start = os.urandom(16 - CHECKSUM.size)
+    return start + CHECKSUM.pack(crc32(SEAL_MAGIC + start))
+
+
+def encode_seal(uuid: bytes) -> bytes:
+    """Return the seal that a closed ``.xta`` ends with."""
+    return SEAL_MAGIC + uuid
+
+
+def decode_seal(end: bytes, offset: int, uuid: bytes) -> bytes | None:
+    """Return the uuid in the seal that ``.xta`` ends with.
+
+    `end` are its last bytes, from `offset` on, and `uuid` is that of the array.  None where they
+    are no seal, or the array's own, torn.  Uuids of format 2.0 are random, so that a seal without
+    its checksum may be whole: it is torn if it begins with our uuid, or as ours does up to an edge
+    between sectors, where a loss of power tears writes.
+    """
+    if len(end) < SEAL_BYTES or not end.startswith(SEAL_MAGIC):
+        return None
+    ours = encode_seal(uuid)
+    if end != ours and CHECKSUM.pack(crc32(end[: -CHECKSUM.size])) != end[-CHECKSUM.size :]:
+        edge, beyond = -offset % SECTOR, len(SEAL_MAGIC) + 1
+        if end[:beyond] == ours[:beyond] or (0 < edge and end[:edge] == ours[:edge]):
+            return None
+    return end[len(SEAL_MAGIC) :]
 
 
 @dataclass(frozen=True)

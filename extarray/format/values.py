@@ -4,7 +4,7 @@ A tagged value is an object that says in ``"$type"`` what it is::
 
     {"$type": "tuple", "items": [1, 2]}
     {"$type": "date", "value": "2024-05-01"}
-    {"$type": "array", "dtype": "<f8", "data": [0.5, "NaN"]}
+    {"$type": "array", "dtype": "<f4", "shape": [1], "base64": "AAAAPw=="}
 
 An object that is not exactly of one of these forms is the dict that it looks like.  A dict that has
 the key ``"$type"`` is written with a tag of its own, so it comes back whatever it looks like.
@@ -45,8 +45,7 @@ __all__ = [
 #: The key that makes an object a tagged value.
 TAG = "$type"
 
-# Elements of a larger array are no JSON numbers or texts: these would be slow to read, and a short
-# text of a dtype of long ones would become a large array.
+# Format 2.0 also wrote arrays of at most this many bytes as lists of numbers and texts.
 _MOST_DATA = 1 << 16
 
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -67,7 +66,7 @@ def to_json(value: Any, where: str) -> Any:
     >>> to_json([1, "mm", None], "a"), to_json((1, 2), "a")
     ([1, 'mm', None], {'$type': 'tuple', 'items': [1, 2]})
     >>> to_json(np.float32(0.5), "a")
-    {'$type': 'scalar', 'dtype': '<f4', 'data': 0.5}
+    {'$type': 'scalar', 'dtype': '<f4', 'shape': [], 'base64': 'AAAAPw=='}
     """
     kind = type(value)
     if value is None or kind in (bool, str, int) or (kind is float and math.isfinite(value)):
@@ -150,41 +149,14 @@ def _encode_scalar(value: np.generic, where: str) -> Any:
 
 
 def _array_form(x: NDArray[Any], where: str) -> dict[str, Any]:
-    """Return dtype and elements of an array: as numbers and texts where these say all of it."""
+    """Return dtype, shape and elements of an array."""
     try:
         dtype = encode_dtype(check_dtype(x.dtype))
     except DTypeError as error:
         raise ArgumentTypeError(f"attribute {where}: {error}; or give its .tolist()") from None
     if x.nbytes > limits.attrs_bytes:
         raise LimitError(f"attribute {where} has {x.nbytes} bytes: keep large data in arrays")
-    if isinstance(dtype, str) and x.dtype.kind != "V" and 0 < x.nbytes <= _MOST_DATA:
-        form = {"dtype": dtype, "data": _data(x)}
-        try:
-            if _array(form).tobytes() == x.tobytes():
-                return form
-        except _MALFORMED:
-            pass  # a date of the year 2**60, say
     return {"dtype": dtype, "shape": list(x.shape), "base64": _encode_base64(x.tobytes())}
-
-
-def _data(x: NDArray[Any]) -> Any:
-    """Return the elements in nested lists."""
-    kind = x.dtype.kind
-    if kind == "c":
-        return _each(np.stack([x.real, x.imag], -1).tolist(), _number)
-    if kind == "M":
-        # NumPy does not know NaT in the other byte order.
-        return np.datetime_as_string(x.astype(x.dtype.newbyteorder("="))).tolist()
-    if kind == "m":
-        return x.astype(np.int64).tolist()
-    if kind == "S":
-        return _each(x.tolist(), lambda item: item.decode("latin-1"))
-    return _each(x.tolist(), _number) if kind == "f" else x.tolist()
-
-
-def _each(data: Any, convert: Callable[[Any], Any]) -> Any:
-    """Return nested lists with every element converted."""
-    return [_each(item, convert) for item in data] if isinstance(data, list) else convert(data)
 
 
 def _encode_base64(data: bytes) -> str:

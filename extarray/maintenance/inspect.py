@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.progress import Progress
-from extarray.format.constants import SEAL_BYTES
+from extarray.format.constants import SEAL_BYTES, SEAL_MAGIC
 from extarray.grid.chunking import elements_of_chunk
 from extarray.maintenance.inspect_metadata import (
     DATA,
@@ -49,7 +49,7 @@ _MOST_RUNS = 1000
 # Boxes of elements that a finding has, and that its text has.
 _MOST_BOXES = 1000
 _SHOWN_BOXES = 3
-# Of the 16 bytes of a uuid: where so many are right, it is the array's own and damaged.
+# A damaged seal is the array's own if at least this many of the 16 bytes of its uuid are right.
 _OWN_BYTES = 8
 
 # Of the uuid in the header.
@@ -121,6 +121,8 @@ class Survey(MetadataSurvey):
                 self.seal = self._find_seal(header)
             state = self.look_at_states(header)
             if not self.pair.data.closed:
+                if not state.sealed and self.data_bytes < state.data_bytes + SEAL_BYTES:
+                    self.seal = None  # these are elements, and may look like a seal
                 self._look_at_data(header, state)
             self._look_at_table(header)
         self.problems += left_overs(self.pair.names, self.header)
@@ -213,12 +215,16 @@ class Survey(MetadataSurvey):
     def _find_seal(self, header: Header) -> str | None:
         """Return which seal ``.xta`` ends with."""
         uuid = self.states.read_seal(self.data_bytes)
-        if uuid is None:
+        if uuid == header.uuid:
+            return "ours"
+        end = self.pair.data.read(SEAL_BYTES, max(0, self.data_bytes - SEAL_BYTES))
+        found = end.removeprefix(SEAL_MAGIC)
+        if len(found) != len(header.uuid):
             return None
-        right = sum(a == b for a, b in zip(uuid, header.uuid, strict=True))
-        if right < _OWN_BYTES:
-            return "foreign"
-        return "ours" if right == len(header.uuid) else "damaged"
+        right = sum(a == b for a, b in zip(found, header.uuid, strict=True))
+        if right >= _OWN_BYTES:
+            return "damaged"
+        return None if uuid is None else "foreign"
 
     def _look_at_table(self, header: Header) -> None:
         """Look at the table of checksums."""

@@ -39,9 +39,9 @@ from extarray.format.archive import (
     encode_member,
 )
 from extarray.format.blocks import sums_capacity
-from extarray.format.constants import LIVE_SLOTS, SEAL_MAGIC
+from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.header import decode_header
+from extarray.format.header import decode_header, encode_seal
 from extarray.format.superblock import Superblock
 from extarray.maintenance.group_files import making_folder
 from extarray.storage import lock
@@ -213,7 +213,7 @@ class _Packing:
         was = part.snapshot
         header = replace(was.header, work=b"")
         data_bytes = was.n_chunks * header.chunk_bytes
-        seal = SEAL_MAGIC + header.uuid
+        seal = encode_seal(header.uuid)
         at, name = self._at, f"{part.name}.xta"
         size = data_bytes + len(seal)
         with part.opened() as now:

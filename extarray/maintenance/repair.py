@@ -16,9 +16,9 @@ import numpy as np
 
 from extarray.common.errors import CorruptError
 from extarray.format.blocks import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
-from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
+from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.fresh import attrs_room
-from extarray.format.header import Header
+from extarray.format.header import Header, encode_seal
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     check_records,
@@ -456,7 +456,7 @@ class Repair:
             file.write(bytes(superblock_bytes(header.ndim)), at)
         file.datasync()
         self._fit_data(block.data_bytes, target.first_lost)
-        survey.pair.data.write(SEAL_MAGIC + header.uuid, block.data_bytes)
+        survey.pair.data.write(encode_seal(header.uuid), block.data_bytes)
         survey.pair.data.datasync()
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 

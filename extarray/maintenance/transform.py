@@ -11,7 +11,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from extarray.common.errors import ExistsError, FormatError, MissingError, Stora
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
+from extarray.format.header import new_uuid
 from extarray.grid.policy import EXACT
 from extarray.grid.tiles import tiles
 from extarray.maintenance.journal import Journal, first_notes, has_notes
@@ -259,7 +259,7 @@ class Transformation:
         dtype = self.source.dtype
         return replace(
             self.header,
-            uuid=uuid4().bytes,
+            uuid=new_uuid(),
             dtype=dtype,
             chunks=self.passes[i].target_chunks,
             order="C",

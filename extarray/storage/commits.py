@@ -26,11 +26,11 @@ from extarray.format.constants import (
     FLUSHED_SLOTS,
     LIVE_SLOTS,
     SEAL_BYTES,
-    SEAL_MAGIC,
     SECTOR,
     SPARED_SLOTS,
 )
 from extarray.format.fresh import Fresh, attrs_room
+from extarray.format.header import encode_seal
 from extarray.format.superblock import (
     LAST_COMMIT,
     Superblock,
@@ -346,7 +346,7 @@ class Committer:
     def _is_sealed(self) -> bool:
         pair = self.pair
         end = pair.data.read(SEAL_BYTES, pair.state.data_bytes)
-        return bytes(end) == SEAL_MAGIC + pair.header.uuid
+        return bytes(end) == encode_seal(pair.header.uuid)
 
     def _unseal(self) -> None:
         """Remove the uuid from the end of ``.xta``, where new chunks will stand.
@@ -376,7 +376,7 @@ class Committer:
         if not pair.state.sealed:
             end = pair.state.data_bytes
             pair.data.truncate(end)  # what a failed growth may have left
-            pair.data.write(SEAL_MAGIC + pair.header.uuid, end)
+            pair.data.write(encode_seal(pair.header.uuid), end)
             state = pair.state
             if pair.is_durable:
                 pair.data.datasync()

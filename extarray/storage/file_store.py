@@ -461,7 +461,7 @@ class FileStore:
                 break
             found = newer
         if problem is not None:
-            recovered = self.states.recovered() if recover else None
+            recovered = self.states.recovered(found.state) if recover else None
             if recovered is None:
                 raise problem
             found = recovered

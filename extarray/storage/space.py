@@ -107,21 +107,29 @@ class Allocator:
         if pair.is_forked:  # the file is the parent's
             return
         self._commits.safe_bytes = min(self._commits.safe_bytes, old)
-        if pair.state.sealed:
-            old += SEAL_BYTES
+        end = old + SEAL_BYTES
         self.length = self.reserved = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
-            if pair.data.length > old:  # what another program has cut off stays so
-                pair.data.truncate(old)
-            self.length = old
+            length = pair.data.length  # what another program has cut off stays so
+            if length > old and not pair.state.sealed:
+                pair.data.truncate(old)  # what was written behind must not come back
+                pair.data.truncate(min(length, end))
+            elif length > end:
+                pair.data.truncate(end)
+            self.length = min(length, end)
 
     def _has_room(self, stop: int) -> bool:
         """Tell whether a growth before has reserved the space, and nobody has cut it off."""
-        return stop <= self.reserved <= self.pair.data.length
+        return stop + SEAL_BYTES <= self.reserved <= self.pair.data.length
 
     def _extend(self, start: int, stop: int, ahead: bool) -> None:
-        """Give bytes at the end of ``.xta`` their space; `ahead`: up to the end of a huge page."""
+        """Give bytes at the end of ``.xta`` their space; `ahead`: up to the end of a huge page.
+
+        The file ends behind them by a seal's length: a reader that looks for a seal of another
+        array there must not meet elements.
+        """
         pair = self.pair
+        stop += SEAL_BYTES
         if ahead and stop >= _LARGE and stop % _HUGE and pair.others is None:
             further = stop + _HUGE - stop % _HUGE
             with contextlib.suppress(OSError):  # the disk has no room for more than is asked
@@ -133,6 +141,7 @@ class Allocator:
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
         pair = self.pair
+        least += SEAL_BYTES  # as in `_extend`
         if least > self.length:
             length = least + min(least // 8, LONGEST_HOLE_AHEAD) if ahead else least
             try:

@@ -34,12 +34,10 @@ from extarray.format.constants import (
     LIVE_SLOTS,
     PENDING_SLOTS,
     SEAL_BYTES,
-    SEAL_MAGIC,
-    SECTOR,
     SPARED_SLOTS,
 )
 from extarray.format.groups import Pending, decode_pending
-from extarray.format.header import Header
+from extarray.format.header import Header, decode_seal
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     decode_records,
@@ -224,8 +222,16 @@ class StateReader:
         self.check_state(state, extents)
         return WholeState(slot, state, axial, self.read_attrs(state), extents)
 
-    def recovered(self) -> WholeState | None:
-        """Return the newest state out of the reach of commits that is whole, as is ``.xta``."""
+    def recovered(self, instead: Superblock) -> WholeState | None:
+        """Return the newest state out of the reach of commits that is whole, as is ``.xta``.
+
+        None if there is none, or if ``.xta`` is that of another array, though `instead` is sealed.
+        """
+        if instead.sealed and self.read_seal(self.pair.data.length) not in (
+            None,
+            self.pair.header.uuid,
+        ):
+            return None
         spared = self.superblocks(SPARED_SLOTS)
         spared += self.decided_states(spared[0][1].sequence if spared else -1)
         for slot, state in sorted(spared, key=lambda pair: pair[1].sequence, reverse=True):
@@ -259,15 +265,17 @@ class StateReader:
         pair = self.pair
         metadata, name = file_names(pair.path)
         size = pair.data.length
-        seal = self.read_seal(size)
+        # Elements of an array that is not sealed may look like a seal: it stands behind them.
+        seal = None
+        if state.sealed or size >= state.data_bytes + SEAL_BYTES:
+            seal = self.read_seal(size)
         ours = seal == pair.header.uuid
         if seal is not None and not ours:
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
             )
-        # Our own seal in the place of chunks is the end of an older copy.
-        least = state.data_bytes + (SEAL_BYTES if state.sealed or ours else 0)
+        least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
         if size < least:
             return TruncatedError(
                 f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
@@ -281,20 +289,10 @@ class StateReader:
         return None
 
     def read_seal(self, size: int) -> bytes | None:
-        """Return the uuid in the seal that ``.xta``, of that size, ends with.
-
-        None where it ends with none, or with one of ours that a loss of power has torn.
-        """
+        """Return the uuid in the seal that ``.xta``, of that size, ends with; None if in none."""
         pair = self.pair
         start = max(0, size - SEAL_BYTES)
-        end = pair.data.read(SEAL_BYTES, start)
-        if len(end) < SEAL_BYTES or not end.startswith(SEAL_MAGIC):
-            return None
-        # A loss of power tears writes between sectors: up to there our own is as it should be.
-        torn, ours = -start % SECTOR, SEAL_MAGIC + pair.header.uuid
-        if torn and end != ours and end[:torn] == ours[:torn]:
-            return None
-        return end[len(SEAL_MAGIC) :]
+        return decode_seal(pair.data.read(SEAL_BYTES, start), start, pair.header.uuid)
 
     # -- states that another array decides about -------------------------------------------------
 

@@ -230,6 +230,8 @@ REFUSED = {
     "text of no length": ("U0", TypeError),
     "void of no length": ("V", TypeError),
     "no fields": ([], TypeError),
+    "date without a unit in the other byte order": (">M8", TypeError),
+    "field of such differences": ([("x", "i4"), ("y", ">m8", (2,))], TypeError),
     "sub-array": (("f4", (2, 3)), ValueError),
     "sub-array of no length": (("f4", (0,)), ValueError),
 }

@@ -124,6 +124,7 @@ def test_an_array_whose_writer_died(stored, tmp_path):
 
 
 def test_what_was_released_is_left_alone(capsys):
+    assert ARCHIVES[-1].stem == f"format-{VERSION[0]}.{VERSION[1]}"
     before = [p.read_bytes() for p in ARCHIVES]
     assert "never change" in format_files.main()
     assert [p.read_bytes() for p in ARCHIVES] == before

@@ -4,6 +4,7 @@ import re
 import shutil
 import struct
 import warnings
+import zlib
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -612,28 +613,46 @@ def table_of_the_page():
         (0, 504, "own"),
         (1, 512, "own"),
         (2, 503, "own"),
-        (2, 252, "own"),
-        (3, 504, "none"),
-        (3, 600, "none"),
-        (3, 504, "torn"),
-        (4, 503, "none"),
-        (4, 252, "none"),
-        (5, 512, "another"),
-        (5, 600, "another"),
+        (2, 472, "own"),
+        (3, 471, "own"),
+        (3, 252, "own"),
+        (4, 504, "none"),
+        (4, 600, "none"),
+        (4, 504, "torn at a sector"),
+        (4, 520, "torn"),
+        (5, 503, "none"),
+        (5, 252, "none"),
+        (6, 504, "another"),
+        (6, 600, "another"),
+        (6, 520, "another of 2.0"),
+        (7, 472, "another"),
+        (7, 480, "another of 2.0"),
+        (8, 230, "another"),
+        (8, 221, "another of 2.0"),
     ],
 )
 def test_the_table_of_the_page(grown_since_the_flush, row, length, end):
     path, state, uuid = grown_since_the_flush
     said = list(table_of_the_page().values())[row][state]
-    own, another = SEAL + uuid, SEAL + bytes(16)
-    ends = {"own": own, "none": b"", "another": another, "torn": own[:8] + another[8:]}
-    path.with_suffix(".xta").write_bytes(b"\7" * length + ends[end])
+    own, others = SEAL + uuid, bytes([~uuid[0] & 255]) + bytes(11)
+    another = SEAL + others
+    another += struct.pack("<I", zlib.crc32(another))
+    ends = {
+        "own": own,
+        "none": b"",
+        "another": another,
+        "another of 2.0": SEAL + others + bytes(4),
+        "torn": own[:20] + bytes(12),
+        "torn at a sector": own[:8] + bytes(24),
+    }
+    content = b"\7" * length + ends[end]
+    path.with_suffix(".xta").write_bytes(content)
     if said == "refuse":
         refused(path, "do not belong together")
         with pytest.raises(xa.PartnerError):
             xa.open(path)
         return
-    expected = np.full(504 if said == "accept" else 252, 7, "u1")
+    expected = np.frombuffer(content, "u1")[: 504 if said == "accept" else 252]
     assert equal(format_reader.read(path)[0], expected)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extarray.format._crc import crc32c_bytewise
+from extarray.format._crc import crc32c, crc32c_bytewise
+from extarray.format.header import decode_seal, encode_seal, new_uuid
 from extarray.format.superblock import (
     LAST_SEQUENCE,
     Superblock,
@@ -133,3 +135,26 @@ def test_what_is_no_tuple_is_refused():
         encode_superblock(block)
     with pytest.raises(TypeError):
         next_superblock(block, False, 0, 0, 0, (), (), ())
+
+
+def test_a_uuid_has_the_checksum_of_its_seal():
+    """And uuids differ for CRC-32C, by which records and blocks belong to one array."""
+    uuids = [new_uuid() for _ in range(50)]
+    assert len({crc32c(uuid) for uuid in uuids}) == len(uuids)
+    for uuid in uuids:
+        seal = encode_seal(uuid)
+        assert zlib.crc32(seal[:-4]).to_bytes(4, "little") == seal[-4:]
+        assert decode_seal(seal, 0, uuid) == decode_seal(seal, 0, uuids[0]) == uuid
+
+
+@pytest.mark.parametrize("whole", range(32))
+def test_a_torn_seal_is_none(whole):
+    """It is torn where the last bytes of chunks, or zeros, are left behind its beginning."""
+    uuid = new_uuid()
+    seal = encode_seal(uuid)
+    for rest in (bytes(32), bytes(range(32))):
+        torn = seal[:whole] + rest[whole:]
+        # A seal of format 2.0 has no checksum: after the magic alone, the edge of a sector tells.
+        assert decode_seal(torn, 512 * 5 - whole, uuid) is None
+        if whole != 16:
+            assert decode_seal(torn, 0, uuid) is None

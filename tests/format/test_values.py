@@ -243,19 +243,11 @@ def test_an_escape_hides_no_tag(path):
     assert format_reader.read(path)[1] == {"a": ()}
 
 
-def test_what_takes_less_room():
-    def form(value):
-        return to_json(value, "x")
-
-    assert form(np.arange(3, dtype="u1")) == {TAG: "array", "dtype": "|u1", "data": [0, 1, 2]}
-    assert "base64" in form(np.arange(65537, dtype="u1"))
-    assert "base64" in form(np.array(["a"], "U20000"))
-    assert form(np.datetime64("2024-05-01")) == {
-        TAG: "scalar",
-        "dtype": "<M8[D]",
-        "data": "2024-05-01",
-    }
-    assert form(np.array([1 + 2j, np.inf]))["data"] == [[1.0, 2.0], ["Infinity", 0.0]]
+def test_arrays_have_one_form():
+    form = {TAG: "array", "dtype": "|u1", "shape": [3], "base64": "AAEC"}
+    assert to_json(np.arange(3, dtype="u1"), "x") == form
+    form = {TAG: "scalar", "dtype": "<M8[D]", "shape": [], "base64": "hE0AAAAAAAA="}
+    assert to_json(np.datetime64("2024-05-01"), "x") == form
 
 
 class Number(enum.IntEnum):

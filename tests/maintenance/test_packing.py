@@ -105,7 +105,7 @@ def _shows_chunks(a, expected):
 def test_chunks_are_mapped_where_they_lie(tmp_path):
     with grown(tmp_path / "a") as a:
         xa.pack(a, tmp_path / "a.xap")
-        bytes_of_a = (tmp_path / "a.xta").read_bytes()
+        bytes_of_a = (tmp_path / "a.xta").read_bytes()[:-32]  # a seal follows
     with zipfile.ZipFile(tmp_path / "a.xap") as file:
         at = file.getinfo("a.xta").header_offset
     data = (tmp_path / "a.xap").read_bytes()

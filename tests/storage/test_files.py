@@ -337,27 +337,44 @@ def test_foreign_partner(scene, mode):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_a_seal_in_the_place_of_chunks(path, mode):
-    """Data of an older copy: as long as the chunks of today, whose last ones its seal is."""
-    older = path.with_name("older")
-    with xa.create(path, (2, 4), "u1", chunks=(2, 16), fill_value=1):
-        pass
-    shutil.copyfile(f"{path}.xta", older)
+@pytest.mark.parametrize("whose", ["own", "another"])
+def test_elements_that_look_like_a_seal(path, tmp_path, mode, whose):
+    """They are elements, beside a live writer and after its death; so is a seal in the making."""
+    with xa.create(path, (64,), "u1", chunks=(96,)) as array:
+        array[...] = 1
+    stored = path
+    if whose == "another":
+        stored = tmp_path / "stored"
+        xa.create(stored, (64,), "u1", chunks=(64,)).close()
+    elements = np.fromfile(f"{stored}.xta", "u1")[-96:]
+    died = tmp_path / "died"
+
+    def copy(name):
+        for suffix in (".xmd", ".xta"):
+            shutil.copyfile(f"{path}{suffix}", f"{name}{suffix}")
+
     with xa.open(path, "r+") as array:
-        array.extend(0, 2)
+        array.resize(96)
+        array.append(elements)
         array.flush()
-        shutil.copyfile(f"{path}.xmd", f"{older}.xmd")
-    os.replace(older, f"{path}.xta")
-    os.replace(f"{older}.xmd", f"{path}.xmd")
-    report = xa.check(path)
-    assert [p.what for p in report.problems if p.severity == "error"] == [
-        "it has 32 bytes of chunks, and they take 64: lost are [2:4, 0:4]"
-    ]
-    with pytest.warns(xa.RecoveryWarning):
-        array = xa.open(path, mode)
-    with array:
-        assert array.shape == (2, 4)
-        assert (array[...] == 1).all()
+        copy(died)
+        with xa.open(path) as reader:
+            assert (reader[96:] == elements).all()
+        # A growth whose elements are in the file, and whose commit is not.
+        commit = array._store.commit
+
+        def copied(*args):
+            copy(tmp_path / "half")
+            commit(*args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(array._store, "commit", copied)
+            array.append(elements)
+    assert not any(p.severity == "error" for p in xa.check(died).problems)
+    with xa.open(died, mode) as array:
+        assert (array[96:] == elements).all()
+    with xa.open(tmp_path / "half", mode) as array:
+        assert (array[96:] == elements).all() and len(array) == 192
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])

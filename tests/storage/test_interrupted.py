@@ -149,7 +149,7 @@ def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth
                 array.extend(0, 1 << 14)
         if calls:
             after = os.stat(f"{path}.xta")
-            assert (after.st_size, after.st_blocks) == (before.st_size, before.st_blocks)
+            assert after.st_size == before.st_size and after.st_blocks <= before.st_blocks
             assert array.shape == (3,) and array.grid == (1,)
             array.extend(0, 1 << 14)
         assert len(array) == 3 + (1 << 14)

@@ -11,6 +11,7 @@ import os
 import re
 import struct
 import time
+import zlib
 from itertools import accumulate, pairwise, product
 from math import isfinite, prod
 from operator import mul
@@ -445,20 +446,21 @@ def end_of(principal, uuid):
     end = principal[start:] if start >= 0 else b""
     if end == seal or not end.startswith(seal[:16]):
         return "own" if end == seal else "none"
+    if struct.pack("<I", zlib.crc32(end[:28])) == end[28:]:
+        return "another"
     sector = start + -start % 512
     torn = start < sector and end[: sector - start] == seal[: sector - start]
-    return "none" if torn else "another"
+    return "none" if torn or end[:17] == seal[:17] else "another"
 
 
 def verdict(state, sealed, principal, uuid):
     """What a reader does with a state and a `.xta`: the table of the page."""
     end, length = end_of(principal, uuid), len(principal)
-    if end == "another":
+    if end == "another" and (sealed or length >= state.data_bytes + 32):
         return "refuse"
-    least = state.data_bytes + (32 if end == "own" else 0)
     if sealed:
-        return "accept" if end == "own" and length == least else "recover"
-    return "accept" if length >= least else "recover"
+        return "accept" if end == "own" and length == state.data_bytes + 32 else "recover"
+    return "accept" if length >= state.data_bytes else "recover"
 
 
 def recovered(data, header, pending, principal):
@@ -490,7 +492,8 @@ def opened(path):
                 spared = recovered(data, header, pending, principal)
                 if spared is not None:
                     state, found = spared, "accept"
-            size = len(principal) - 32 * (end_of(principal, header.uuid) == "own")
+            need(found != "refuse", "the two files do not belong together")
+            size = len(principal)
             short = size < state.data_bytes
             need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")
             need(found == "accept", "the two files do not belong together")
