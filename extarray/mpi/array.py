@@ -125,6 +125,7 @@ class ParallelArray(ParallelIO):
         self._agreement = agreement
         self._alone = None
         self._distribution = self._first_distribution()
+        self._latest_zones = None
         self._hints = hints
         self._known = 0
         self._opening = threading.Lock()

@@ -565,6 +565,7 @@ class ParallelIO(ZonedArray):
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
         """Let a thread carry out a transfer."""
         transfer = plan()
+        transfer.check()
         if self._views is not None:
             self._own_views()
             MPI = library()

@@ -1,8 +1,9 @@
 """Transfers of one rank: through MPI-IO, by its own engine, or adding under a lock.
 
 `ThroughMPI` makes jobs on the file, and knows what is left to do at the end.  `OwnEngine`, which is
-a mapping or pread, has no jobs: its transfers say whether they are possible, and do all at the end,
-when the ranks have agreed that they are.
+a mapping or pread, has no jobs: its transfers do everything at the end.  A write first says whether
+it is possible, and runs when the ranks have agreed that it is; a read that fails has changed
+nothing, so it checks its arguments only once, when it runs.
 
 To add means to read, add, and write back, and nobody else may do so in between.  A lock on the
 chunks keeps the others off: an advisory one, of the open file, as that of writers.  It needs
@@ -60,11 +61,15 @@ _Ranges = list[list[slice]]
 
 @dataclass(frozen=True)
 class Transfer:
-    """A transfer of one rank: jobs, and a call that gives the result when all are done."""
+    """A transfer of one rank: jobs, and a call that gives the result when all are done.
+
+    `check` raises what `finish` would raise for wrong arguments, where nothing has checked them.
+    """
 
     jobs: Iterator[Job]
     write: bool
     finish: Callable[[], Any] = lambda: None
+    check: Callable[[], Any] = lambda: None
 
 
 class RankIO(Protocol):
@@ -203,10 +208,14 @@ class OwnEngine:
     def reading(
         self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
     ) -> Transfer:
-        """Plan ``array.read(selection, out, order)``."""
+        """Plan ``array.read(selection, out, order)``, which checks its arguments when it runs."""
         array = self._array
-        _parsed_read(array, selection, out, order)
-        return _at_the_end(False, lambda: ExtArray.read(array, selection, out, order))
+        return Transfer(
+            iter(()),
+            False,
+            lambda: ExtArray.read(array, selection, out, order),
+            lambda: _parsed_read(array, selection, out, order),
+        )
 
     def writing(self, selection: Any, values: Any) -> Transfer:
         """Plan ``array.write(selection, values)``."""

@@ -348,11 +348,12 @@ class Zones:
 class ZonedArray(ExtArray):
     """The part of `ParallelArray` that knows which rank has which part of it, and of a growth."""
 
-    __slots__ = ("_agreement", "_distribution", "_pair", "comm")
+    __slots__ = ("_agreement", "_distribution", "_latest_zones", "_pair", "comm")
 
     comm: Any
     _agreement: Agreement
     _distribution: Distribution | None  # None: no axes; counts from the origin
+    _latest_zones: Zones | None
     _pair: FileStore  # the files, as this rank has them open
 
     def distribute(
@@ -492,12 +493,21 @@ class ZonedArray(ExtArray):
         return [shifted(part, j, n) for part in parts]
 
     def _zones(self) -> Zones:
-        """Return the zones of the array."""
+        """Return the zones of the array, made anew only when they have changed."""
         distribution = self._distributed()
         if distribution.edges:
             distribution = distribution.moved(self.origin)
-        low, n = (0,) * self.ndim, self.comm.size
-        return Zones(distribution, low, self.shape, self._pair.now.state.offset, self.chunks, n)
+        shape, offset = self.shape, self._pair.now.state.offset
+        zones = self._latest_zones
+        if zones is None or (zones.high, zones.offset, zones.distribution) != (
+            shape,
+            offset,
+            distribution,
+        ):
+            low, n = (0,) * self.ndim, self.comm.size
+            zones = Zones(distribution, low, shape, offset, self.chunks, n)
+            self._latest_zones = zones
+        return zones
 
     def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
         """Return the zones of the elements that a growth adds, as they are counted before it."""
