@@ -9,10 +9,13 @@ import contextlib
 import operator
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
+import numpy as np
+
 from extarray.array import growth, life
-from extarray.array.growth import as_source, length_of, write_values
+from extarray.array.growth import as_source, grow, length_of, write_values
 from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
     carry_out,
@@ -24,10 +27,11 @@ from extarray.array.resizing import (
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
 from extarray.common.lazy import LazyImports
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.format.blocks import WriterKind
 from extarray.format.constants import LIMIT
-from extarray.grid.bounds import to_box
+from extarray.grid.bounds import beside, to_box
 from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
@@ -231,6 +235,7 @@ class Shared:
                 self._conclude(array)
                 self._leave()
             except BaseException:
+                self._others.doubt()
                 # Again, if these two were interrupted: nothing may be left that others wait for.
                 try:
                     self._conclude(array)
@@ -308,13 +313,36 @@ class Shared:
             if any((w.kind, w.axis, w.at_start) != beside for w in self._others.queue):
                 self._wait(array)
             by = length_of(array, values, j)
-            if by:
+            if by and self._is_quick(values):
+                self._append_at_once(array, j, at_start, by, values)
+            elif by:
                 first = self._begin_append(array, j, at_start, by)
                 self._others.end_commit()
                 self._fill_place(array, j, first, by, values)
                 self._lock(array)
                 self._wait(array)
                 self._end_append(array, j, at_start, first, by)
+
+    def _is_quick(self, values: Any) -> bool:
+        """Tell whether an append takes so little time that the other writers can wait for it.
+
+        Writing memory runs no code of others, and takes no locks.
+        """
+        at_once = limits.append_at_once
+        return type(values) is np.ndarray and values.nbytes <= at_once and not self._others.queue
+
+    def _append_at_once(self, array: Any, axis: int, at_start: bool, by: int, values: Any) -> None:
+        """Append in the present step, in which nobody else has a turn."""
+        others, box = self._others, beside(array.shape, axis, by, at_start)
+        if not others.is_only_one:
+            # If this writer dies, the others find its turn, and know what it may have left.
+            first = self._next_place(array, axis, at_start, by)
+            others.begin_turn(
+                WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
+            )
+        grow(array, axis, by, at_start, partial(write_values, array, values, *box))
+        if others.ticket:
+            others.end_turn()
 
     def _begin_append(self, array: Any, axis: int, at_start: bool, by: int) -> int:
         """Get a place for elements, and the grid and the space that it needs.

@@ -34,6 +34,8 @@ class Limits:
     commit_patience: float = 5.0
     #: Bytes of chunks that are compared with their sums between two reports of progress.
     compared_bytes: int = 1 << 26
+    #: Bytes of an append that a writer makes in one step, while other writers wait.
+    append_at_once: int = 1 << 20
     # -- rechunking and repair -------------------------------------------------------------------
     #: Bytes of a step, where memory allows: a call for less costs more than the copying, and what
     #: is much larger is not in the caches any more when it is written.

@@ -342,6 +342,7 @@ class Committer:
                 # A writer beside this one may have died before the seal was gone, or after.
                 if pair.state.sealed or pair.others is None or self._is_sealed():
                     self._unseal()
+                self.may_be_sealed = False
 
     def _is_sealed(self) -> bool:
         pair = self.pair
@@ -367,7 +368,6 @@ class Committer:
         if pair.names_given:
             pair.sync_names()
         pair.data.write(bytes(SEAL_BYTES), state.data_bytes)
-        self.may_be_sealed = pair.others is not None
 
     def seal(self) -> None:
         """Put the uuid at the end of ``.xta``: by it, readers tell which files belong together."""

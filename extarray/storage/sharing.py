@@ -28,6 +28,9 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.format.blocks import (
+    BLOCK_BYTES,
+    DIRECTORY_BYTES,
+    ENTRY_BYTES,
     WRITER_BYTES,
     BlockKind,
     Writer,
@@ -202,6 +205,10 @@ class Sharing:
         self._own = Writer(os.getpid(), host=lock.own_host())
         self._head = WritersHead()
         self._table: list[Writer] = []
+        # The metadata as this writer left them at the end of its last step, if it knew them then.
+        self._left = b""
+        self._is_current = False  # what the files say has been taken up, under the present lock
+        self._group_at = 0  # in .xmd; 0: no block for commits of several arrays
 
     # -- beginning and end -------------------------------------------------------------------
 
@@ -289,10 +296,12 @@ class Sharing:
                 lock.begin_commit(self._pair.metadata)
             self._took = not inner
             self._has_lock = True
+            self._is_current = False
 
     def end_commit(self) -> None:
         """Let the others commit; also if it is interrupted."""
         took = self._took
+        self._left = self._look() if self._is_current else b""
         with OnError(self._unlock, took):
             self._drop()
             if took:
@@ -335,15 +344,46 @@ class Sharing:
         """
         pair = self._pair
         with family("cannot take up what others wrote to '{}'", pair.path):
+            if not self.queue and self._left and self._left == self._look():
+                self._is_current = True
+                return False
             is_new = self._following.take_up(axial) is not None
+            self._commits.may_be_sealed = True  # others seal, and may die before a seal is gone
             pair.unclean = pair.state.unclean  # whatever a change that failed has made of it
             self._look_and_tidy()
+            self._group_at = pair.blocks().get(BlockKind.GROUP, 0)
             self._space.length = pair.data.length  # others lengthen and cut, too
+            self._is_current = True
         return is_new
 
+    def doubt(self) -> None:
+        """Take up everything afresh in the next step: the present one has failed."""
+        self._is_current = False
+        self._left = b""
+
+    def _look(self) -> bytes:
+        """Read what every writer changes with each step: undecoded, but enough to notice others.
+
+        These are the superblocks, the number of cuts, the directory, pending states, and the table.
+        Empty where they cannot be read, or this writer does not know where all of them are.
+        """
+        file, header = self._pair.metadata, self._pair.header
+        if file.closed:
+            return b""
+        at = header.directory_offset - header.header_bytes + ENTRY_BYTES * BlockKind.GROUP
+        try:
+            seen = file.read(at + DIRECTORY_BYTES, header.header_bytes)
+            if self._group_at:
+                seen += file.read(BLOCK_BYTES[BlockKind.GROUP], self._group_at)
+            elif any(seen[at : at + ENTRY_BYTES]):
+                return b""
+            return seen + self._read_table()
+        except OSError:
+            return b""
+
     def note_seen(self) -> None:
-        """Tell the others that this writer uses only the present bounds, if that is so."""
-        if self._own.seen < self._pair.state.sequence and not self._pair.users.are_left(
+        """Tell the others that this writer uses only the present bounds, if they wait for that."""
+        if self._own.seen < self._head.cut and not self._pair.users.are_left(
             self._pair.users.ended
         ):
             with family("cannot write to '{}'", f"{self._pair.path}.xmd"):
@@ -406,6 +446,12 @@ class Sharing:
             lock.end_turn(self._pair.metadata, self.ticket)
             self.ticket = 0
             self._own = self._own._replace(kind=WriterKind.IDLE)
+
+    @property
+    def is_only_one(self) -> bool:
+        """True if no other writer is alive; none joins while this one keeps others from commits."""
+        with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
+            return not lock.anyone_is_alive(self._pair.metadata)
 
     # -- what others know --------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from extarray.format import blocks
 from extarray.format.constants import BLOCK
 from extarray.storage import lock, sharing
 from extarray.storage.filesystem import File
+from extarray.storage.following import Follower
 
 needs_ranges = pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has")
 pytestmark = needs_ranges
@@ -583,6 +584,48 @@ def test_a_reader_takes_no_lock(pair, monkeypatch):
     monkeypatch.undo()
 
 
+def test_what_is_known_is_not_read_again(pair, monkeypatch):
+    """Until another writer has changed something, whatever that is."""
+    one, two = pair
+    one.append(rows(1))
+
+    def refuse(*args):
+        raise AssertionError("decoded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharing, "decode_writers", refuse)
+        patch.setattr(Follower, "take_up", refuse)
+        one.append(rows(2))
+        one.attrs["a"] = 1
+        one.extend(0, 1)
+        one.append(rows(3), side="start")
+        with pytest.raises(AssertionError, match="decoded"):
+            two.append(rows(4))
+    two.append(rows(4))
+    assert two.attrs == {"a": 1}
+    two.attrs["a"] = 2
+    one.append(rows(5))
+    assert one.attrs == {"a": 2}
+    assert_same(one[...], rows(3, 1, 2, 0, 4, 5))
+
+
+def test_a_step_that_failed_is_read_again(pair, monkeypatch):
+    """What others committed before it must not be taken for known."""
+    one, two = pair
+    one.append(rows(1))
+    two.append(rows(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(Follower, "take_up", _fail)
+        with pytest.raises(xa.StorageError):
+            one.append(rows(3))
+    one.append(rows(4))
+    assert_same(one[...], rows(1, 2, 4))
+
+
+def _fail(*args):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def test_a_closed_one(pair):
     one, two = pair
     one.close()
@@ -758,6 +801,7 @@ def breaking(monkeypatch, number, how):
 CHANGES = {
     "append": lambda a: a.append(rows(7, 8, 9, 10, 11)),
     "append inside a chunk": lambda a: a.append(rows(7)),
+    "append of a source": lambda a: a.append(xa.from_array(rows(7, 8, 9, 10, 11))),
     "append at the start": lambda a: a.append(rows(7, 8), side="start"),
     "extend": lambda a: a.extend(1, 4),
     "shrink": lambda a: a.shrink(0, 2),

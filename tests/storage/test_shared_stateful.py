@@ -225,6 +225,19 @@ class Machine(RuleBasedStateMachine):
         axis = data.draw(st.integers(0, self.ndim - 1))
         self.begin(n, axis, by, seed, side)
 
+    @idle
+    @small
+    @rule(n=writers, data=st.data(), by=amounts, seed=seeds, side=sides)
+    def append(self, n, data, by, seed, side):
+        array = self.writer(n)
+        axis = data.draw(st.integers(0, self.ndim - 1))
+        shape = list(self.model.shape)
+        shape[axis] = by
+        values = sample(self.model.dtype, tuple(shape), seed)
+        array.append(values, axis, side)
+        self.model.append(values, axis, side)
+        self.look(n)
+
     @precondition(lambda self: self.appends)
     @rule(data=st.data(), how=endings)
     def end_append(self, data, how):
