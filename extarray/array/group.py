@@ -29,7 +29,7 @@ from extarray.storage.filesystem import family
 from extarray.storage.states import ATTEMPTS, StateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from extarray.grid.bounds import Index
     from extarray.storage.file_store import FileStore
@@ -79,9 +79,10 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     The block belongs to the thread that enters it; other threads that want to change the bounds or
     the attributes of one of the arrays wait until it ends.
 
-    The end of the block waits for the disk, for each of the arrays that have changed.  From there
-    on the commit survives a loss of power, as far as bounds and attributes go; for the elements
-    that needs `ExtArray.flush`, as everywhere.  See :doc:`/explanation/consistency`.
+    Other processes see all of the changes or none, also if this process is killed.  The end of the
+    block waits for the disk if one of the arrays has ``durability="commit"``: then a loss of power
+    leaves all or none, too.  Otherwise it leaves each array whole, perhaps at another commit than
+    the others, which `check` tells.  See :doc:`/explanation/consistency`.
 
     Examples
     --------
@@ -293,7 +294,7 @@ class _Block:
             if not changed[0].decided:
                 raise
             failure = error  # behind the write
-        if len(changed) > 1:
+        if len(changed) > 1 and _are_durable(changed):
             try:
                 changed[0].secure()
             except BaseException as error:  # noqa: BLE001 -- raised at the end
@@ -325,11 +326,16 @@ def _decide(first: GroupShare, *others: GroupShare) -> None:
     if not others:
         first.decide_alone()
         return
-    group = uuid4().bytes
+    group, durable = uuid4().bytes, _are_durable([first, *others])
     first.list_members(others)
     for share in others:
-        share.prepare(group, first)
-    first.decide(group)
+        share.prepare(group, first, durable)
+    first.decide(group, durable)
+
+
+def _are_durable(shares: Sequence[GroupShare]) -> bool:
+    """Tell whether a commit of stores waits for the disk: it does if one of them always does."""
+    return any(share.pair.is_durable for share in shares)
 
 
 def _take_back(array: ExtArray, mark: Any, origin: Index) -> None:

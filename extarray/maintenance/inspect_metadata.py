@@ -20,7 +20,7 @@ from functools import partialmethod
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from extarray.common.errors import CorruptError, ExtArrayError, FormatError
+from extarray.common.errors import CorruptError, ExtArrayError, FormatError, StorageError
 from extarray.format.blocks import (
     BLOCK_BYTES,
     BLOCK_NAMES,
@@ -37,6 +37,7 @@ from extarray.format.constants import (
     PENDING_SLOTS,
     SPARED_SLOTS,
 )
+from extarray.format.groups import decode_members
 from extarray.format.header import MAGIC, Header
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
@@ -53,11 +54,13 @@ from extarray.format.superblock import (
 )
 from extarray.maintenance.salvage import MOST_RECORDS, Slot, WholeLog, read_log
 from extarray.storage.checksums import read_table
+from extarray.storage.lock import is_held
 from extarray.storage.pair import Pair, header_at
 from extarray.storage.report import Problem
 from extarray.storage.states import StateReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Literal
 
 __all__ = ["DATA", "METADATA", "REPAIR", "RESTORE", "MetadataSurvey", "Unreadable"]
@@ -156,6 +159,7 @@ class MetadataSurvey:
         self._look_at_directory(header)
         state = self._look_at_superblocks(header)
         self._look_at_pending()
+        self._look_at_partners(header, state)
         self._look_at_rooms(header, state)
         return state
 
@@ -359,6 +363,50 @@ class MetadataSurvey:
                     "the next writer finishes it",
                 )
 
+    def _look_at_partners(self, header: Header, state: Superblock) -> None:
+        """Look whether the arrays of the last commit of several all have it.
+
+        A process that is killed leaves it with all of them or with none; a loss of power may not,
+        unless the arrays were open with ``durability="commit"``.  While somebody writes, nobody can
+        tell.
+        """
+        if is_held(self.pair.metadata):
+            return
+        last = next((pending for _, pending in self.states.pendings()), None)
+        if last is not None and last.state.sequence <= state.sequence:
+            place = self.states.coordinator_of(last)
+            with self._partner(place, last.coordinator) as other:
+                is_member = other is not None and header.uuid in dict(_members_of(other.pair))
+                if other is not None and is_member and other.newest_group() != last.group:
+                    self._tell_of_partner(place)
+        for uuid, path in _members_of(self.pair) if any(state.group) else ():
+            place = self.pair.path_of(path)
+            with self._partner(place, uuid) as other:
+                last = None if other is None else next((p for _, p in other.pendings()), None)
+                if last and last.coordinator == header.uuid and last.group != state.group:
+                    self._tell_of_partner(place)
+
+    @contextlib.contextmanager
+    def _partner(self, place: str, uuid: bytes) -> Iterator[StateReader | None]:
+        """Open the metadata of an array that commits together; None unless they can be judged."""
+        with contextlib.ExitStack() as stack:
+            try:
+                other = stack.enter_context(self.states.probe(place, uuid))
+            except StorageError:
+                yield None
+                return
+            is_still = not other.pair.metadata.closed and not is_held(other.pair.metadata)
+            yield other if is_still else None
+
+    def _tell_of_partner(self, place: str) -> None:
+        self.warning(
+            "group",
+            f"'{place}' does not have the same last commit of several arrays as this array, as "
+            "after a loss of power",
+            None,
+            "compare the extents of the two; durability='commit' keeps them together",
+        )
+
     def _look_at_rooms(self, header: Header, state: Superblock) -> None:
         """Look whether what stands in ``.xmd`` behind its fixed parts lies apart."""
         assert self.log is not None
@@ -401,6 +449,12 @@ class MetadataSurvey:
                 )
             if at + length > reached:
                 reached, before = at + length, name
+
+
+def _members_of(pair: Pair) -> list[tuple[bytes, bytes]]:
+    """Return uuids and paths of the arrays that a coordinator has listed."""
+    group = pair.blocks().get(BlockKind.GROUP)
+    return [] if group is None else decode_members(pair.metadata.read(BLOCK, group))
 
 
 def _fault_of(block: Superblock, header: Header, log: WholeLog) -> str | None:

@@ -13,6 +13,7 @@ part have the state on the disk as a commit of their own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from extarray.storage.commits import Committer
+    from extarray.storage.filesystem import File
     from extarray.storage.pair import Pair
     from extarray.storage.space import Allocator
     from extarray.storage.states import StateReader
@@ -63,6 +65,9 @@ class GroupShare:
         self._commits = commits
         self._space = space
         self._open_again = open_again
+        # What the block holds of members, and where it is, each with the file.
+        self._listed: tuple[File, bytes] | None = None
+        self._known_block: tuple[File, int] | None = None
 
     # -- in the block ----------------------------------------------------------------------------
 
@@ -143,18 +148,29 @@ class GroupShare:
         members = [
             (
                 other.pair.header.uuid,
-                os.fsencode(os.path.relpath(other.pair.real_path, pair.folder)),
+                os.fsencode(_relative(other.pair.real_path, pair.folder)),
             )
             for other in others
         ]
         data = encode_members(members)
         with family("cannot commit '{}' with others", pair.path):
-            offset = self._commits.ensure_block(BlockKind.GROUP)
+            offset = self._block()
+            if (pair.metadata, data) == self._listed and pair.others is None:
+                return
             if pair.metadata.read(BLOCK, offset).startswith(data):
+                self._listed = pair.metadata, data
                 return
             self.conclude_members({uuid for uuid, _ in members})
             pair.metadata.write(data, offset)
             pair.metadata.datasync()
+            self._listed = pair.metadata, data
+
+    def _block(self) -> int:
+        """Return the offset of the block for commits of several arrays, which stays in its file."""
+        file = self.pair.metadata
+        if self._known_block is None or self._known_block[0] is not file:
+            self._known_block = file, self._commits.ensure_block(BlockKind.GROUP)
+        return self._known_block[1]
 
     def conclude_members(self, known: Collection[bytes] = ()) -> None:
         """Make sure that no member of the last group needs its decision any more.
@@ -192,11 +208,8 @@ class GroupShare:
                 raise member.fault
             if member.pair.metadata.closed:  # moved or removed: it cannot find the decision either
                 return
-            # It must have a commit of its own, and the copy that other commits do not touch.
-            done = min(
-                max((block.sequence for _, block in member.superblocks(slots)), default=-1)
-                for slots in (LIVE_SLOTS, FLUSHED_SLOTS)
-            )
+            # It must have a commit of its own, on the disk.
+            done = max((block.sequence for _, block in member.superblocks(LIVE_SLOTS)), default=-1)
             if any(
                 pending.group == self.pair.state.group and pending.state.sequence > done
                 for _, pending in member.pendings()
@@ -205,31 +218,34 @@ class GroupShare:
             else:
                 member.pair.metadata.datasync()
 
-    def prepare(self, group: bytes, coordinator: GroupShare) -> None:
-        """Write the state that the group is to make count, and bring it to the disk."""
+    def prepare(self, group: bytes, coordinator: GroupShare, durable: bool) -> None:
+        """Write the state that the group is to make count; if `durable`, bring it to the disk."""
         pair = self.pair
         assert pair.held is not None
-        path = os.path.relpath(coordinator.pair.real_path, pair.folder)
+        path = _relative(coordinator.pair.real_path, pair.folder)
         with family("cannot commit '{}' with others", pair.path):
-            group_block = self._commits.ensure_block(BlockKind.GROUP)
+            group_block = self._block()
             state = self._outcome()
             data = encode_pending(
                 Pending(state, group, coordinator.pair.header.uuid, os.fsencode(path))
             )
-            self._secure_data(state)
+            if durable:
+                self._secure_data(state)
             pair.held.slot = slot = self._commits.older(PENDING_SLOTS)
             self._commits.durable[slot] = pair.held.outcome = state
             pair.metadata.write(data, pending_offset(group_block, slot))
-            pair.metadata.datasync()
-        self._commits.unsettled = False
+            if durable:
+                pair.metadata.datasync()
+        self._commits.unsettled = not durable and bool(pair.held.cut)
+        pair.held.durable = durable
 
-    def decide(self, group: bytes) -> None:
+    def decide(self, group: bytes, durable: bool) -> None:
         """Make the state count, and with it those of the group."""
         pair = self.pair
         assert pair.held is not None
         with family("cannot commit '{}'", pair.path):
             state = self._outcome()._replace(group=group)
-            if group != pair.state.group or pair.is_durable:
+            if durable:
                 self._secure_data(state)
             pair.held.outcome = state
             try:
@@ -237,11 +253,11 @@ class GroupShare:
             except OSError:
                 if not self.decided:
                     raise
-        self._commits.unsettled = True
+        self._commits.unsettled |= bool(pair.held.cut)
 
     def decide_alone(self) -> None:
         """Make the state count, as the only array that has changed."""
-        self.decide(self.pair.state.group)
+        self.decide(self.pair.state.group, self.pair.is_durable)
         if self.pair.is_durable:
             self.secure()
 
@@ -284,7 +300,8 @@ class GroupShare:
             # If this fails, the state still counts, by the decision.
             try:
                 self._write_live(pair.state)
-                self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.state)
+                if held.durable:
+                    self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.state)
             except OSError:
                 held.freed.clear()  # readers look at the live states
         with contextlib.suppress(OSError):
@@ -343,3 +360,9 @@ class GroupShare:
         if group is not None:
             size = superblock_bytes(pair.header.ndim)
             pair.metadata.write(bytes(size), pending_offset(group, slot))
+
+
+@functools.lru_cache(maxsize=256)
+def _relative(path: str, folder: str) -> str:
+    """Return a path as it is seen from a folder, both absolute."""
+    return os.path.relpath(path, folder)

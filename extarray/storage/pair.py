@@ -19,6 +19,7 @@ from extarray.storage.filesystem import File, absolute_names, close_all, family,
 from extarray.storage.store import Present
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from extarray.format.superblock import Superblock
@@ -72,6 +73,7 @@ class Pair(Present):
     state: Superblock
     names_given = names_found = False
     packed_as = ""
+    _resolved: tuple[Sequence[str], str, str, str] | None = None
 
     def __init__(self, path: Path) -> None:
         super().__init__("r", "mmap", 1 << 21)
@@ -96,11 +98,28 @@ class Pair(Present):
     @property
     def folder(self) -> str:
         """The folder that paths of other arrays start from, by whichever name this one is open."""
-        return os.path.dirname(os.path.realpath(self.names[0]))
+        return self._real()[0]
 
     @property
     def real_path(self) -> str:
         """Path without suffix by which others find the pair, free of symbolic links."""
+        return self._real()[1]
+
+    def _real(self) -> tuple[str, str]:
+        """Return `folder` and `real_path`, resolved anew only if the files are elsewhere by now."""
+        found = self._resolved
+        if (
+            found is None
+            or found[0] != self.names
+            or self.metadata.closed
+            or not self.metadata.is_at(found[1])
+        ):
+            metadata = os.path.realpath(self.names[0])
+            found = self.names, metadata, os.path.dirname(metadata), self._real_path()
+            self._resolved = found
+        return found[2], found[3]
+
+    def _real_path(self) -> str:
         (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self.names)
         if suffix == ".xmd" and partner == [(stem, ".xta")]:
             return stem

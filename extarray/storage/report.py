@@ -17,8 +17,8 @@ class Problem:
     ----------
     kind : str
         What it concerns: "file", "header", "copy" (of the header), "superblock", "log", "attrs",
-        "room" (in ``.xmd``), "data" (the length and the seal of ``.xta``), "sums", "chunk", or
-        "left over".
+        "room" (in ``.xmd``), "data" (the length and the seal of ``.xta``), "sums", "chunk",
+        "group" (a commit of several arrays), or "left over".
     what : str
         What was found.
     file : str

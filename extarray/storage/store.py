@@ -46,6 +46,8 @@ class Held:
         The state that is to count.
     slot : int or None
         Where that state is pending.
+    durable : bool
+        It is on the disk.
     """
 
     before: Any
@@ -54,6 +56,7 @@ class Held:
     outgrown: list[Region] = field(default_factory=list)
     outcome: Superblock | None = None
     slot: int | None = None
+    durable: bool = False
 
 
 def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:

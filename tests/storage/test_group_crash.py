@@ -29,10 +29,10 @@ SECTOR = 512
 class Fleet:
     """Arrays that grow together, and the shapes and attributes that they have had."""
 
-    def __init__(self, folder, names=NAMES):
+    def __init__(self, folder, names=NAMES, **how):
         self.folder, self.step = folder, 0
         self.arrays = {
-            name: xa.create(folder / name, (1, 2), "i4", chunks=(1 + number, 2))
+            name: xa.create(folder / name, (1, 2), "i4", chunks=(1 + number, 2), **how)
             for number, name in enumerate(names)
         }
         self.versions = [self.now()]
@@ -303,8 +303,8 @@ def decided(tmp_path, monkeypatch):
     fleet = Fleet(folder)
     real, seen = group_member.GroupShare.decide, []
 
-    def decide(self, group):
-        real(self, group)
+    def decide(self, *args):
+        real(self, *args)
         seen.append(images(folder))
 
     with monkeypatch.context() as patch:
@@ -447,8 +447,8 @@ def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):
     before = fleet.now()
     with monkeypatch.context() as patch:
 
-        def interrupted(self, group):
-            real(self, group)
+        def interrupted(self, *args):
+            real(self, *args)
             raise KeyboardInterrupt
 
         real = group_member.GroupShare.decide
@@ -529,19 +529,24 @@ STEPS = ["together", "pair", "alone", "attrs", "flush", "reopen"]
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
-def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
-    """What returned is on the disk; what had not returned is there for all of them, or for none."""
+@pytest.mark.parametrize("durability", ["commit", "flush"])
+def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed, durability):
+    """What returned is on the disk; what had not returned is there for all of them, or for none.
+
+    Without that durability, each array is whole by itself, and has what was flushed.
+    """
     folder = tmp_path / "fleet"
     folder.mkdir()
     rng = random.Random(seed)
     disks = Disks(monkeypatch, folder, seed)
-    fleet = Fleet(folder)
+    fleet = Fleet(folder, durability=durability)
+    flushed = {}
     for array in fleet.arrays.values():
         array.flush()
     for _ in range(14):
         step = rng.choices(STEPS, [4, 3, 3, 1, 1, 1])[0]
         array = rng.choice(list(fleet.arrays.values()))
-        disks.returned = fleet.step
+        disks.returned = fleet.step, dict(flushed)
         if step in ("together", "pair"):
             names = rng.sample(NAMES, 3 if step == "together" else 2)
             fleet.step += 1
@@ -555,13 +560,14 @@ def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
             array.attrs["x"] = "x" * rng.randint(1, 2000)
         elif step == "flush":
             array.flush()
+            flushed[array.path.name] = dict(array.attrs)
         else:
             name = array.path.name
             array.close()
-            fleet.arrays[name] = xa.open(folder / name, "r+")
+            fleet.arrays[name] = xa.open(folder / name, "r+", durability=durability)
     fleet.close()
     monkeypatch.undo()
-    for image, returned in rng.sample(disks.cuts, 60):
+    for image, (returned, kept) in rng.sample(disks.cuts, 60):
         target = restored(image, tmp_path / "cut")
         modes = rng.choices(["r", "r+"], k=3)
         found = {}
@@ -571,12 +577,37 @@ def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
                 with xa.open(target / name, mode) as array:
                     array[...]
                     found[name] = dict(array.attrs)
+        for name, attrs in kept.items():
+            assert attrs.keys() <= found[name].keys(), f"{name} was flushed"
+        if durability == "flush":
+            continue
         for number in range(1, fleet.step + 1):
             told = [name for name in NAMES if str(number) in found[name]]
             if number <= returned:
                 assert told, f"group {number} had returned"
             if told:
                 assert set(told) == set(found[told[0]][str(number)]), f"half of group {number}"
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_check_tells_that_arrays_are_not_together(tmp_path, lost):
+    """A loss of power has taken the last commit from one of them."""
+    fleet = Fleet(tmp_path, "abc")
+    fleet.grow("ab")
+    fleet.grow("ab")
+    fleet.close()
+    assert all(xa.check(tmp_path / name).ok for name in "abc")
+    before = images(tmp_path)
+    fleet.reopen()
+    fleet.grow("ab")
+    fleet.close()
+    for suffix in (".xmd", ".xta"):
+        (tmp_path / f"{lost}{suffix}").write_bytes(before[f"{lost}{suffix}"])
+    for name in "ab":
+        (problem,) = (p for p in xa.check(tmp_path / name).problems if p.kind == "group")
+        assert problem.severity == "warning"
+        assert "does not have the same last commit of several arrays" in problem.what
+    assert not [p for p in xa.check(tmp_path / "c").problems if p.kind == "group"]
 
 
 # -- kills ---------------------------------------------------------------------------------------
