@@ -1385,10 +1385,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         engine: str,
         durability: str | None = None,
         names: tuple[str, str] | None = None,
+        verify: str | None = None,
     ) -> Self:
         """Open an array in files that was pickled."""
         return copies.reopened(  # type: ignore[no-any-return]
-            cls, path, uuid, engine, durability, names, Elements
+            cls, path, uuid, engine, durability, names, verify, Elements
         )
 
     @classmethod

@@ -94,6 +94,7 @@ class Copied(Stored, Protocol):
         engine: str,
         durability: str | None = None,
         names: tuple[str, str] | None = None,
+        verify: str | None = None,
     ) -> Any: ...
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any: ...
@@ -209,7 +210,8 @@ def reduced(array: Copied) -> tuple[Any, ...]:
                 pair.sums.hand_out()
             pair.handed_out = True
         place = pair.absolute, pair.header.uuid, pair.engine
-        return array._reopen, (*place, files.durability if writes else None, files.names_as_yet)
+        durability = files.durability if writes else None
+        return array._reopen, (*place, durability, files.names_as_yet, pair.verify)
     return array._restore, (now.header, _attrs_of_copy(array), array.read(), now.growth)
 
 
@@ -226,26 +228,28 @@ def reopened(
     engine: str,
     durability: str | None,
     names: tuple[str, str] | None,
+    verify: str | None,
     beside: Callable[..., Any],
 ) -> Any:
     """Open an array in files that was pickled; by the policy `beside` where it may be written to.
 
     There a durability was pickled with it.  Where these files can only be read, they are.  One that
-    was pickled while it was being made has other `names` until it is whole.
+    was pickled while it was being made has other `names` until it is whole.  Chunks are verified as
+    in the array that was pickled; None, in older pickles: as ``config.verify`` says.
     """
     place, array = _later.Path(path), None
     if names is not None:
         with suppress(MissingError):
             making = beside(told=True, names=names)
-            return kind._open(place, "r+", 0, "auto", durability, None, making)
+            return kind._open(place, "r+", 0, "auto", durability, verify, making)
     if durability is not None:
         try:
-            array = kind._open(place, "r+", 0, "auto", durability, None, beside(told=True))
+            array = kind._open(place, "r+", 0, "auto", durability, verify, beside(told=True))
         except StorageError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
     if array is None:
-        array = kind._open(place, "r", 0, engine)
+        array = kind._open(place, "r", 0, engine, verify=verify)
     if array._store.now.header.uuid != uuid:
         array.close()
         raise MissingError(

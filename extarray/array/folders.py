@@ -22,7 +22,7 @@ from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.common.arguments import check_choice, check_flag
-from extarray.common.config import DURABILITIES, ENGINES
+from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -75,6 +75,7 @@ def open_group(
     timeout: float | None = 0,
     engine: Literal["auto", "mmap", "pread"] | str = "auto",
     durability: Literal["flush", "commit"] | str = "flush",
+    verify: Literal["never", "write", "read"] | str | None = None,
 ) -> Group:
     """Open a folder as a group of arrays and groups, or make one.
 
@@ -85,7 +86,7 @@ def open_group(
     mode : {"r", "r+", "a", "w", "w-"}
         For reading; for reading and writing; the same, and made where it is not there; made anew,
         in the place of what was there; made, where nothing is there.
-    timeout, engine, durability
+    timeout, engine, durability, verify
         As for `open`, which opens the arrays when they are first asked for.
 
     Returns
@@ -133,6 +134,7 @@ def open_group(
     check_choice(mode, "mode", _MODES)
     check_choice(engine, "engine", ENGINES)
     check_choice(durability, "durability", DURABILITIES)
+    asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
     try:
         given = Path(os.path.abspath(os.fsdecode(path)))
         shown = os.fsdecode(path)
@@ -141,7 +143,12 @@ def open_group(
             f"path must be a str or a path, not {type(path).__name__}"
         ) from None
     with family("cannot open the group '{}'", shown):
-        options = {"timeout": timeout, "engine": engine, "durability": durability}
+        options = {
+            "timeout": timeout,
+            "engine": engine,
+            "durability": durability,
+            "verify": asked,
+        }
         if not given.is_dir():
             with Packed.find(given) as packed:
                 if packed is not None:
@@ -282,7 +289,8 @@ class Group(MutableMapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._session.check()
-        return _reopened, (os.fspath(self._session.place.root), self._key)
+        session = self._session
+        return _reopened, (os.fspath(session.place.root), self._key, session.options["verify"])
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -721,9 +729,9 @@ class Group(MutableMapping[str, Any]):
         return shown
 
 
-def _reopened(path: str, key: str) -> Any:
+def _reopened(path: str, key: str, verify: str | None = None) -> Any:
     """Open a group that was pickled, for reading."""
-    group = open_group(path)
+    group = open_group(path, verify=verify)
     return group[key] if key else group
 
 

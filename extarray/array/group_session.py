@@ -341,7 +341,8 @@ class Session:
                 if name in kept:
                     yield kept[name]
                     return
-                with open_array(self.place.path(name), engine=self.options["engine"]) as array:
+                options = {key: self.options[key] for key in ("engine", "verify")}
+                with open_array(self.place.path(name), **options) as array:
                     yield array
 
             def look(name: str) -> Snapshot:

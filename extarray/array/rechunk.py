@@ -305,7 +305,7 @@ def _writable(src: Any) -> ExtArray:
             return src
         files = src._store.files
         assert files is not None
-        array = open_array(files.now.absolute, "r+")
+        array = open_array(files.now.absolute, "r+", verify=files.now.verify)
         src.close()
         return array
     return open_array(src, "r+")

@@ -22,6 +22,7 @@ import numpy as np
 from extarray.array import creation
 from extarray.array.array import ExtArray
 from extarray.array.folders import Group, open_group
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     FormatError,
@@ -99,7 +100,12 @@ class Entry(NamedTuple):
     @classmethod
     def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
         """Open an array; axes without names get those of xarray, after a prefix."""
-        manager = xr.backends.CachingFileManager(creation.open, os.fspath(path), mode="r")
+        manager = xr.backends.CachingFileManager(
+            creation.open,
+            os.fspath(path),
+            mode="r",
+            kwargs={"verify": config.verify},  # also where the dataset is unpickled
+        )
         with OnError(manager.close):
             a = manager.acquire()
             attrs = a.attrs.asdict()

@@ -253,6 +253,7 @@ class FileStore:
         pair.attrs = attrs
         pair.mode = "r+"
         pair.is_durable = durability == "commit"
+        pair.verify = config.verify  # by whoever opens it after it was pickled
         # A link stays a link, and leads to the new file.
         metadata, data = map(real_name, pair.names) if overwrite else pair.names
         names = metadata, data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import multiprocessing
 import pickle
 import threading
 from pathlib import Path
@@ -262,6 +264,110 @@ def test_reads_are_verified_if_asked(damaged, key, mode):
     with xa.config.set(verify="read"), xa.open(damaged, mode) as a, pytest.raises(ChecksumError):
         a[2:, 3]
     assert is_damaged(damaged)
+
+
+def _again(value):
+    """What another process gets of a value, whose own setting is the default."""
+    pickled = pickle.dumps(value)
+    with xa.config.set(verify="write"):
+        return pickle.loads(pickled)
+
+
+PICKLED = {
+    "array": lambda a: _again(a)[2, 3],
+    "array, pickled twice": lambda a: _again(_again(a))[MIDDLE],
+    "view": lambda a: _again(a.lazy[1:, ::-1])[...],
+    "view of a view": lambda a: _again(a.lazy[1:].lazy[:, 3:])[1],
+    "cast": lambda a: _again(a.astype("f8"))[...],
+    "chunk of a Zarr store": lambda a: _again(a.as_zarr_store()).get_sync("c/1/1"),
+}
+
+
+@pytest.mark.parametrize("way", PICKLED.values(), ids=PICKLED)
+def test_pickles_keep_how_reads_are_verified(damaged, way):
+    if way is PICKLED["chunk of a Zarr store"]:
+        pytest.importorskip("zarr")
+    with xa.open(damaged, verify="read") as a, pytest.raises(ChecksumError):
+        way(a)
+    with xa.config.set(verify="read"), xa.open(damaged) as a, pytest.raises(ChecksumError):
+        way(a)
+    for verify in ("write", "never"):
+        with xa.open(damaged, verify=verify) as a:
+            way(a)
+
+
+@pytest.mark.parametrize("verify", ["never", "write", "read"])
+def test_so_do_pickles_of_a_writer(damaged, verify):
+    """They leave its checksums in doubt: damage cannot be told before a repair."""
+    with xa.open(damaged, "r+", verify=verify) as a, _again(a) as again:
+        assert again._store.now.verify == verify
+
+
+def test_so_do_pickles_of_one_that_is_made(path):
+    with xa.config.set(verify="read"):
+        made = xa.create(path, SHAPE, "<i4", chunks=CHUNKS, checksum=True)
+    with made, _again(made) as again:
+        assert again._store.now.verify == "read"
+
+
+def test_a_group_hands_on_how_reads_are_verified(tmp_path, engine):
+    with xa.open_group(tmp_path / "g", "w"):
+        create(tmp_path / "g" / "a")
+    spoil(tmp_path / "g" / "a", 4)
+    with xa.open_group(tmp_path / "g", verify="read") as g:
+        for group in (g, _again(g)):
+            with pytest.raises(ChecksumError):
+                group["a"][MIDDLE]
+    with xa.config.set(verify="read"):
+        g = xa.open_group(tmp_path / "g")
+    with pytest.raises(ChecksumError):
+        g["a"][MIDDLE]
+    with pytest.raises(ValueError, match="verify 'always' is not possible"):
+        xa.open_group(tmp_path / "g", verify="always")
+
+
+def test_a_dataset_of_xarray_hands_it_on(damaged):
+    xr = pytest.importorskip("xarray")
+    with xa.config.set(verify="read"), xr.open_dataset(damaged, engine="extarray") as dataset:
+        (name,) = dataset.data_vars
+        pickled = pickle.dumps(dataset)
+    with pickle.loads(pickled) as again, pytest.raises(ChecksumError):
+        again[name][2:4].load()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_verify_what_they_read(path, method):
+    create(path)
+    spoil(path, 4)
+    context = multiprocessing.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        with xa.open(path, verify="read") as a:
+            for value in (a, a.lazy[:, ::1], a.astype("f8")):
+                with pytest.raises(ChecksumError, match="chunk 4"):
+                    pool.submit(np.sum, value).result(60)
+        with xa.open(path) as a:
+            assert pool.submit(np.sum, a).result(60) != MODEL.sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_dask_verifies_what_it_reads(path, scheduler):
+    pytest.importorskip("dask.array")
+    create(path)
+    spoil(path, 4)
+    with xa.open(path, verify="read") as a:
+        for graph in (a.to_dask(), a.T.to_dask(), a.lazy[1:].to_dask()):
+            with pytest.raises(ChecksumError, match="chunk 4"):
+                graph.sum().compute(scheduler=scheduler)
+        assert a.to_dask()[0, 0].compute(scheduler=scheduler) == 0
+
+
+def test_what_is_replaced_in_place_is_opened_as_it_was(damaged):
+    with pytest.raises(ChecksumError):
+        xa.rechunk(xa.open(damaged, verify="read"), chunks=(5, 7), in_place=True)
+    with xa.rechunk(xa.open(damaged, verify="never"), chunks=(5, 7), in_place=True) as b:
+        np.testing.assert_array_equal(b[:2], MODEL[:2])
 
 
 def test_what_fits_is_read_and_written(path, engine):
