@@ -241,7 +241,7 @@ def _take(array: Resizable, change: Change, old: int, new: int) -> None:
     if new > old:
         store, runs = array._store, None
         now = store.now
-        if now.unclean:
+        if now.unclean or change.cuts:
             runs = _runs_needed(array, change, (new - old) // array.chunk_bytes)
         store.reserve(old, new, runs)
         if runs is not None and now.sums is not None and any(now.header.fill):
@@ -262,9 +262,9 @@ def _runs_needed(
 ) -> Iterator[tuple[int, int]] | None:
     """Yield runs of bytes that need room, of `n_chunks` that the grid has gained; None: of all.
 
-    Where the bounds have moved in before, it has chunks that no growth to come need ever reach, as
-    beside a window that rolls along two axes: those get no room.  Should they be reached, `renew`
-    makes them ready.
+    Where bounds have moved in, now or before, the grid has chunks that no growth to come need ever
+    reach, as beside a window that rolls along two axes, or behind an axis that was long as long as
+    another had no elements: those get no room.  Should they be reached, `renew` makes them ready.
     """
     if _grows_by_holes(array):
         return None

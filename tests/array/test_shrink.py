@@ -503,6 +503,42 @@ def test_a_cut_of_very_many_runs(path, engine, in_block):
     assert xa.check(path).ok
 
 
+LONG_AXES = {
+    "at once": ((0, 10**6), [(1, 5)]),
+    "first the long one": ((0, 10**6), [(0, 5), (1, 5)]),
+    "first the empty one": ((0, 10**6), [(1, 0), (1, 5)]),
+    "the other way round": ((10**6, 0), [(5, 1)]),
+    "beside chunks that there were": ((1, 10**5), [(80, 5)]),
+}
+
+
+@pytest.mark.parametrize("way", LONG_AXES.values(), ids=LONG_AXES)
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("checksum", [False, True])
+def test_an_extent_that_never_had_a_chunk_takes_no_space(path, engine, fill, checksum, way):
+    start, steps = way
+    options = {"chunks": (1, 1000) if start[0] < 2 else (1000, 1), "fill_value": fill}
+    with xa.create(
+        path, start, "u1", engine=engine, sparse=False, checksum=checksum, **options
+    ) as array:
+        before = disk_bytes(array)
+        for step in steps:
+            array.resize(step)
+        assert disk_bytes(array) <= before + 80 * 4096
+        expected = np.full(steps[-1], fill, "u1")
+        assert_same(array[...], expected)
+        array[-1, -1] = expected[-1, -1] = 5
+        shape = tuple(n + 9 * c for n, c in zip(steps[-1], array.chunks, strict=True))
+        array.resize(shape)  # what comes in has its space, and the fill value
+        grown = np.full(shape, fill, "u1")
+        grown[tuple(map(slice, expected.shape))] = expected
+        assert_same(array[...], grown)
+        assert disk_bytes(array) >= grown.nbytes
+    assert xa.check(path, data=checksum).ok
+    with xa.open(path) as array:
+        assert_same(array[...], grown)
+
+
 def test_an_unseal_that_fails_is_made_up_for(path, engine, monkeypatch):
     """What stands at the end of a sealed file must not become elements."""
     with xa.create(path, (6,), "i4", chunks=(4,)) as array:
