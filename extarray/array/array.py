@@ -34,7 +34,7 @@ from extarray.selection.execution import read_query, write_query
 from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
     from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy
+    from extarray.grid.tiles import Box
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
     from extarray.selection.selections import Accessor, Lazy
@@ -1216,9 +1217,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         *,
         order: Order | Literal["A", "K"] = "K",
         checksum: bool | None = None,
+        sparse: bool | None = None,
         progress: Reported = True,
     ) -> Self:
-        """Copy into a fresh, dense array: one segment, no history.
+        """Copy into a fresh array: one segment, no history.
 
         Parameters
         ----------
@@ -1230,6 +1232,8 @@ class ExtArray(ArrayCore, NumpyMixin):
             Of the elements in a chunk, as for `create`; "K" and "A": the present one.
         checksum : bool, optional
             Keep checksums, as for `create`; None: as this array does, in files.
+        sparse : bool, optional
+            Leave holes where there are only zeros, as for `create`; None: as this array does.
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
@@ -1265,7 +1269,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         if path is None and chunks is None and builds_graph():  # it looks who calls this method
             return self.lazy[...]  # type: ignore[no-any-return]
         return copies.copy(  # type: ignore[no-any-return]
-            self, path, chunks, order=order, checksum=checksum, progress=progress
+            self, path, chunks, order=order, checksum=checksum, sparse=sparse, progress=progress
         )
 
     def rechunk(
@@ -1276,6 +1280,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         axes: Sequence[SupportsIndex | str] | None = None,
         order: Order | None = None,
         dtype: DTypeLike | None = None,
+        sparse: bool | None = None,
         max_memory: int | str = "256 MiB",
         workers: int | None = None,
         in_place: bool = False,
@@ -1291,7 +1296,7 @@ class ExtArray(ArrayCore, NumpyMixin):
             Chunk shape, by axes of the new array; None: the present one.
         path : str or PathLike, optional
             Of the new pair of files; None: in memory, unless `in_place`.
-        axes, order, dtype, max_memory, workers, resume, verify, progress
+        axes, order, dtype, sparse, max_memory, workers, resume, verify, progress
             As for `extarray.rechunk`.
         in_place : bool
             Replace the pair of files of this array, when all is done, and close this array: what is
@@ -1327,6 +1332,7 @@ class ExtArray(ArrayCore, NumpyMixin):
             axes=axes,
             order=order,
             dtype=dtype,
+            sparse=sparse,
             max_memory=max_memory,
             workers=workers,
             in_place=in_place,
@@ -1335,22 +1341,29 @@ class ExtArray(ArrayCore, NumpyMixin):
             progress=progress,
         )
 
-    def repack(self, path: Any, *, checksum: bool | None = None, progress: Reported = True) -> Self:
-        """Write the elements inside the bounds into a fresh, dense array.
+    def repack(
+        self,
+        path: Any,
+        *,
+        checksum: bool | None = None,
+        sparse: bool | None = None,
+        progress: Reported = True,
+    ) -> Self:
+        """Write the elements inside the bounds into a fresh array.
 
         Parameters
         ----------
         path : str or PathLike
             Of the new pair of files.
-        checksum : bool, optional
+        checksum, sparse : bool, optional
         progress : bool or callable
             As for `copy`.
 
         Returns
         -------
         ExtArray
-            Open in mode "r+": one segment, no holes, the file as long as it has to be.  Indices
-            count from its own start: `origin` is zeros.
+            Open in mode "r+": one segment, the file as long as it has to be, no holes but where a
+            sparse array has only zeros.  Indices count from its own start: `origin` is zeros.
 
         Raises
         ------
@@ -1366,7 +1379,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((100, 1), (1, 1))
         >>> b.close()
         """
-        return copies.repack(self, path, checksum=checksum, progress=progress)  # type: ignore[no-any-return]
+        return copies.repack(  # type: ignore[no-any-return]
+            self, path, checksum=checksum, sparse=sparse, progress=progress
+        )
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -1730,6 +1745,11 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _released(self) -> Self:
         original: Self | None = self._original
         return self if original is None else original
+
+    def _holes(self) -> Callable[[Box], bool] | None:
+        return facts.holes(self)
+
+    _leaves_holes = property(facts.leaves_holes)
 
     @property
     def _lines(self) -> tuple[Line, ...]:

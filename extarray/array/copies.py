@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from extarray.array.facts import Stored
-from extarray.common.arguments import check_progress
+from extarray.common.arguments import check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -31,7 +31,7 @@ from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
 from extarray.grid.tiles import Grain, tiles
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.streaming.blocks import Source, box_bytes, load, run
+from extarray.streaming.blocks import Source, box_bytes, leaves_holes, load, run
 from extarray.streaming.dask import builds_graph
 from extarray.streaming.limits import check_result
 
@@ -56,6 +56,7 @@ __all__ = [
     "astype",
     "copy",
     "elements_of",
+    "is_sparse",
     "provide_rechunk",
     "rechunked",
     "reduced",
@@ -68,7 +69,7 @@ __all__ = [
 _later = LazyImports(
     {
         "extarray.maintenance.transform": "Transformation passes_between",
-        "extarray.storage.filesystem": "resolve_path",
+        "extarray.storage.filesystem": "leaves_holes resolve_path",
         "pathlib": "Path",
     }
 )
@@ -81,7 +82,12 @@ class Copied(Stored, Protocol):
     def _changes(self) -> int | None: ...
     def read(self) -> NDArray[Any]: ...
     def copy(
-        self, path: Any, *, checksum: bool | None = None, progress: Reported = True
+        self,
+        path: Any,
+        *,
+        checksum: bool | None = None,
+        sparse: bool | None = None,
+        progress: Reported = True,
     ) -> Any: ...
     def _verified(self) -> Any: ...
     @classmethod
@@ -111,9 +117,10 @@ def copy(
     *,
     order: Order | Literal["A", "K"] = "K",
     checksum: bool | None = None,
+    sparse: bool | None = None,
     progress: Reported = True,
 ) -> Any:
-    """Copy into a fresh, dense array; see `ExtArray.copy`."""
+    """Copy into a fresh array of one segment; see `ExtArray.copy`."""
     array._check()
     progress = check_progress(progress)
     if isinstance(path, str) and path in _NUMPY_ORDERS:
@@ -134,6 +141,7 @@ def copy(
         chunks=header.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
         order=header.order if order in ("A", "K") else check_order(order),
         checksum=bool(checksum),
+        sparse=is_sparse(header.sparse, sparse, path),
         work=b"",
     )
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
@@ -144,6 +152,16 @@ def copy(
         made, source, elements, shape, header, attrs, passes, memory, progress, **options
     )
     return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
+
+
+def is_sparse(source: bool, asked: bool | None, path: Any) -> bool:
+    """Tell whether growth of a copy is to leave holes: as asked, or as of the source.
+
+    Unless asked, also where to reserve space gives nothing (`leaves_holes`).
+    """
+    if asked is not None:
+        return check_flag(asked, "sparse")
+    return source or (path is not None and _later.leaves_holes(_later.resolve_path(path)))
 
 
 # What makes an array in other chunks opens arrays by their paths, too: it stands above.
@@ -189,12 +207,17 @@ def elements_of(source: Any) -> list[Any]:
 
 
 def repack(
-    array: Copied, path: Any, *, checksum: bool | None = None, progress: Reported = True
+    array: Copied,
+    path: Any,
+    *,
+    checksum: bool | None = None,
+    sparse: bool | None = None,
+    progress: Reported = True,
 ) -> Any:
-    """Write the elements into a fresh, dense array in files; see `ExtArray.repack`."""
+    """Write the elements into a fresh array in files; see `ExtArray.repack`."""
     if path is None:
         raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
-    return array.copy(path, checksum=checksum, progress=progress)
+    return array.copy(path, checksum=checksum, sparse=sparse, progress=progress)
 
 
 def reduced(array: Copied) -> tuple[Any, ...]:
@@ -460,6 +483,10 @@ class AsType(Late):
     def _held(self) -> AsType:
         held = self._source._held()
         return self if held is self._source else AsType(held, self._dtype)
+
+    @property
+    def _leaves_holes(self) -> bool:
+        return leaves_holes(self._source)
 
     def _verified(self) -> AsType:
         return AsType(self._source._verified(), self._dtype)

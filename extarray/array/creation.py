@@ -15,7 +15,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, write_values
-from extarray.array.h5py_compat import dtype_as_read, options_like, options_of
+from extarray.array.h5py_compat import dtype_as_read, is_sparse, options_like, options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
@@ -34,7 +34,8 @@ from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
 from extarray.grid.tiles import tiles
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, leaves_holes
+from extarray.streaming.holes import write_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -602,6 +603,7 @@ def from_array(
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
     checksum: bool = NOT_GIVEN,
+    sparse: bool | None = None,
     like: Any = None,
     progress: Reported = True,
 ) -> ExtArray:
@@ -624,6 +626,9 @@ def from_array(
         the labels or scales of all axes.
     overwrite, checksum
         As for `create`.
+    sparse : bool, optional
+        Leave holes where there are only zeros, as for `create`; None: as `like` does, or as `x`: an
+        array of extarray, or a dataset of h5py or zarr of which chunks were never written.
     like : array, optional
         As for `create`, but for the shape, which is that of `x`.  Values are cast to its dtype by
         the rule ``same_kind``.
@@ -666,6 +671,7 @@ def from_array(
         "attrs": attrs,
         "dims": dims,
         "checksum": checksum,
+        "sparse": NOT_GIVEN if sparse is None else sparse,
     }
     shape = np.shape(x) if like is not None else None
     options = {} if like is None else _options(like, shape, None, path, **given)
@@ -675,6 +681,8 @@ def from_array(
     if like is None:
         options = {"shape": tuple(source.shape), "dtype": dtype, **options_of(source, dtype)}
         options |= _given(**given)
+        if "sparse" not in options and is_sparse(source):
+            options["sparse"] = True
     elif not np.can_cast(dtype, options["dtype"], "same_kind"):
         raise CastingError(
             f"cannot make an array of {options['dtype']} of elements of {dtype} by the rule "
@@ -685,7 +693,7 @@ def from_array(
     is_ours = isinstance(source, (ExtArray, LazyView))
     is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:
-        if is_assigned and not callable(progress):
+        if is_assigned and not callable(progress) and not leaves_holes(new):
             new[...] = source  # in steps it would take longer
             return new
         with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
@@ -693,8 +701,8 @@ def from_array(
                 _later.fill(new, source, line.add)
             elif is_assigned:
                 for box in tiles(new.shape, new.chunks, new.itemsize, limit=limits.progress_bytes):
-                    new[box] = source[box]
+                    write_fresh(new, box, source[box])
                     line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
-                write_values(new, source, (0,) * new.ndim, new.shape, line.add)
+                write_values(new, source, (0,) * new.ndim, new.shape, line.add, write_fresh)
     return new

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from extarray._core._axial import Axial
+    from extarray._core._state import Frame
     from extarray.format.attrs import Attributes
     from extarray.grid.policy import GrowthPolicy
     from extarray.storage.file_store import FileStore
@@ -43,9 +44,11 @@ __all__ = [
     "check",
     "check_sole",
     "fill_value",
+    "holes",
     "html",
     "html_of_view",
     "info",
+    "leaves_holes",
     "pictures",
     "provide_pictures",
     "provide_zarr",
@@ -57,7 +60,13 @@ __all__ = [
     "zarr",
 ]
 
-_later = LazyImports({"html": "escape", "extarray.grid.html": "describe describe_view"})
+_later = LazyImports(
+    {
+        "html": "escape",
+        "extarray.grid.address_runs": "runs_together",
+        "extarray.grid.html": "describe describe_view",
+    }
+)
 
 
 class Writers(Protocol):
@@ -171,6 +180,47 @@ def fill_value(array: Stored) -> Any:
     """Return the value of elements that were never written; see `ExtArray.fill_value`."""
     header = array._store.now.header
     return np.frombuffer(header.fill, header.dtype)[0]
+
+
+def leaves_holes(array: Stored) -> bool:
+    """Tell whether growth takes no space: chunks are holes until they are written."""
+    header = array._store.now.header
+    return header.sparse and not any(header.fill)
+
+
+class Framed(Stored, Protocol):
+    """An array with a frame, which is of one moment."""
+
+    @property
+    def _frame(self) -> Frame: ...
+
+
+def holes(array: Framed) -> Callable[[Box], bool] | None:
+    """Return what tells whether a box of elements has no byte in the files but zeros of holes.
+
+    None where there are no holes, or chunks are to be compared with their checksums: a hole in the
+    place of elements is damage.
+    """
+    files = array._store.files
+    if files is None:
+        return None
+    now = files.now
+    if any(now.header.fill) or (now.header.checksum and now.verify != "never"):
+        return None
+    if not now.data.has_holes():
+        return None
+    axial, offset, chunks, size = array.axial, array._frame.offset, array.chunks, array.chunk_bytes
+
+    def is_hole(box: Box) -> bool:
+        places = list(zip(box, offset, chunks, strict=True))
+        first = tuple((s.start + b) // c for s, b, c in places)
+        stop = tuple(-(-(s.stop + b) // c) for s, b, c in places)
+        return all(
+            now.data.all_holes((starts * size).tolist(), (stops * size).tolist())
+            for starts, stops in _later.runs_together(axial, first, stop)
+        )
+
+    return is_hole
 
 
 # -- whether it may be used ----------------------------------------------------------------------

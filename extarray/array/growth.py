@@ -235,10 +235,12 @@ def write_values(
     start: Index,
     stop: Index,
     tell: Callable[[int], object] = lambda nbytes: None,
+    write: Callable[[Any, Any, NDArray[Any]], object] | None = None,
 ) -> None:
     """Write what `as_source` gave to a box; anything but an array in memory goes block by block.
 
-    `tell` is called with the bytes of each block, when it is written.
+    `tell` is called with the bytes of each block, when it is written; `write` with the array, a box
+    and its elements, where another function than the array's own is to write them.
     """
     if isinstance(values, np.ndarray):
         array._write_box(start, stop, values)
@@ -258,7 +260,10 @@ def write_values(
         block = unmasked(block, array.dtype, array.fill_value)
         low = [n + s.start for n, s in zip(start, part, strict=True)]
         high = [n + s.stop for n, s in zip(start, part, strict=True)]
-        array._write_box(low, high, block)
+        if write is None:
+            array._write_box(low, high, block)
+        else:
+            write(array, tuple(map(slice, low, high)), block)
         tell(block.size * array.itemsize)
 
 

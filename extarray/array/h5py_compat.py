@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -33,7 +34,7 @@ from extarray.format.places import Taken
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of
 from extarray.selection.factors import Progression
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, leaves_holes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ __all__ = [
     "chunk_views",
     "count_chunks",
     "dtype_as_read",
+    "is_sparse",
     "iter_chunks",
     "options_like",
     "options_of",
@@ -192,6 +194,27 @@ def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     if names is not None and all(names):
         found["dims"] = names
     return found
+
+
+def is_sparse(x: Any) -> bool:
+    """Tell whether an array leaves holes, or a dataset of h5py or zarr has chunks that lack.
+
+    Of stores of zarr only those are asked whose chunks are listed at no cost.
+    """
+    if isinstance(x, Source):
+        return leaves_holes(x)
+    h5py: Any = sys.modules.get("h5py")
+    zarr: Any = sys.modules.get("zarr")
+    if h5py is not None and isinstance(x, h5py.Dataset) and not (x.is_virtual or x.external):
+        if not x.size:
+            return False
+        if x.chunks is None:
+            return x.id.get_offset() is None and x.id.get_storage_size() == 0
+        return bool(x.id.get_num_chunks() < math.prod(grid_of(x.shape, x.chunks)))
+    if zarr is not None and isinstance(x, zarr.Array):
+        kinds = zarr.storage.LocalStore, zarr.storage.MemoryStore
+        return isinstance(x.store, kinds) and bool(x.nchunks_initialized < x.nchunks)
+    return False
 
 
 def options_like(

@@ -50,7 +50,7 @@ from extarray.streaming.elementwise import apart, stream
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -255,6 +255,28 @@ class LazyView(Late):
     @property
     def _lines(self) -> tuple[Line, ...]:
         return tuple(line_of(factor) for factor in self._factors)
+
+    @property
+    def _leaves_holes(self) -> bool:
+        sparse: bool = self._array._leaves_holes
+        return sparse
+
+    def _holes(self) -> Callable[[Box], bool] | None:
+        is_hole, lines = self._array._holes(), self._lines
+        if is_hole is None:
+            return None
+
+        def is_hole_of_view(box: Box) -> bool:
+            around = []
+            for start, step, count, dim in lines:
+                part = slice(0, count) if dim is None or dim < 0 else box[dim]
+                if part.start >= part.stop:
+                    return True
+                ends = start + step * part.start, start + step * (part.stop - 1)
+                around.append(slice(min(ends), max(ends) + 1))
+            return bool(is_hole(tuple(around)))
+
+        return is_hole_of_view
 
     @property
     def _extract(self) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.copies import Made, elements_of
+from extarray.array.copies import Made, elements_of, is_sparse
 from extarray.array.creation import open as open_array
 from extarray.array.facts import tell_lost
 from extarray.array.h5py_compat import attrs_of_view
@@ -58,6 +58,7 @@ def rechunk(
     axes: Sequence[SupportsIndex | str] | None = None,
     order: Order | str | None = None,
     dtype: DTypeLike | None = None,
+    sparse: bool | None = None,
     max_memory: int | str = "256 MiB",
     workers: int | None = None,
     in_place: bool = False,
@@ -83,6 +84,8 @@ def rechunk(
         Of the elements in a chunk, as for `create`; None: the present one.
     dtype : dtype_like, optional
         Elements are cast as by ``astype``; None: the present one.
+    sparse : bool, optional
+        Leave holes where there are only zeros, as for `create`; None: as `src` does.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
@@ -183,7 +186,9 @@ def rechunk(
                         "a path, and leave in_place away"
                     )
                 budget, array = limits(), _readable(src, stack)
-                work = _work(array, chunks, axes, order, dtype, budget, progress, verify)
+                work = _work(
+                    array, path, chunks, axes, order, dtype, sparse, budget, progress, verify
+                )
                 return resolve_path(path), work
 
             return together().rechunk(comm, resume, prepare)
@@ -200,9 +205,8 @@ def rechunk(
             stack.enter_context(array._writers.resizing)
         else:
             array = _readable(src, stack)
-        in_memory = path is None
         work = _work(
-            array, chunks, axes, order, dtype, budget, progress, verify, in_memory, in_place
+            array, path, chunks, axes, order, dtype, sparse, budget, progress, verify, in_place
         )
         new: ExtArray
         if path is None:
@@ -238,24 +242,26 @@ def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
 
 def _work(
     array: ExtArray | LazyView,
+    path: Any,
     chunks: Any,
     axes: Any,
     order: Any,
     dtype: Any,
+    sparse: bool | None,
     budget: int,
     progress: Reported,
     verify: bool,
-    in_memory: bool = False,
     in_place: bool = False,
 ) -> Transformation:
     """Plan the work."""
     lost: list[str] = []
     source, header, attrs = _wanted(array, chunks, axes, order, dtype, lost, in_place)
     tell_lost("rechunk", lost)
+    header = replace(header, sparse=is_sparse(header.sparse, sparse, path))
     shape = source.shape  # of now: another thread may let the array grow
     tables = _tables(array, header)
     passes = passes_between(
-        source, shape, header.chunks, header.dtype, budget, in_memory, tables=tables
+        source, shape, header.chunks, header.dtype, budget, path is None, tables=tables
     )
     growth, memory = _base(array)._store.now.growth, budget - sum(tables)
     made, elements = Made(ExtArray), elements_of(source)

@@ -126,6 +126,11 @@ def array_path(name: str = "path", metavar: str = "PATH", **settings: Any) -> An
 
 JSON = flag("--json as_json", "print JSON, for other programs")
 OVERWRITE = flag("--overwrite", "replace what is there")
+SPARSE = click.Option(
+    ["--sparse/--no-sparse"],
+    default=None,
+    help="leave holes where there are only zeros, or not (default: as SRC does)",
+)
 
 
 def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:

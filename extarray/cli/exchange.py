@@ -16,6 +16,7 @@ import numpy as np
 
 from extarray.cli._command import (
     OVERWRITE,
+    SPARSE,
     WrongCall,
     argument,
     array_path,
@@ -219,6 +220,7 @@ def _piped() -> Source:
     option("--chunks", "N,...", "chunk shape (default: that of the file)", type=integers),
     flag("--all everything", "all arrays of the file; PATH becomes a folder, a group"),
     flag("--mask-and-scale", "unpack packed numbers, with NaN for those that are missing"),
+    SPARSE,
     _FORMAT,
     _OPTIONS,
     OVERWRITE,
@@ -231,6 +233,7 @@ def import_(
     chunks: tuple[int, ...] | None,
     everything: bool,
     mask_and_scale: bool,
+    sparse: bool | None,
     format_name: str | None,
     options: tuple[str, ...],
     overwrite: bool,
@@ -248,6 +251,7 @@ def import_(
                 path=path,
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
+                sparse=sparse,
                 **_settings(options),
             ).close()
         return
@@ -255,7 +259,9 @@ def import_(
         if format_name not in (None, "npy") or options or mask_and_scale:
             raise usage_error(f"{_STDIN} is a .npy file, which has no options")
         with wrong_calls():
-            load(_piped(), path, shape, overwrite=overwrite, what=f"from {_STDIN}").close()
+            load(
+                _piped(), path, shape, overwrite=overwrite, sparse=sparse, what=f"from {_STDIN}"
+            ).close()
         return
     found, file, part = _located(source, format_name)
     part = _only_part(found, file, part)
@@ -267,6 +273,7 @@ def import_(
             chunks=shape,
             mask_and_scale=mask_and_scale,
             overwrite=overwrite,
+            sparse=sparse,
             **_settings(options),
         ).close()
 

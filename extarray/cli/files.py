@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from extarray.cli._command import (
     JSON,
     OVERWRITE,
+    SPARSE,
     argument,
     array_path,
     choice,
@@ -218,16 +219,23 @@ def _branches(grown: list[Any], indent: str = "") -> Iterator[str]:
     option("--chunks", "N,...", "chunk shape (default: the present one)", type=integers),
     choice("--order", ORDERS, "order of the elements in a chunk"),
     flag("--checksum", "keep a checksum of each chunk (default: if SRC does)"),
+    SPARSE,
     details="The copy has its name when it is complete.  DST may be a folder.",
 )
 def copy(
-    source: str, target: str, chunks: tuple[int, ...] | None, order: str | None, checksum: bool
+    source: str,
+    target: str,
+    chunks: tuple[int, ...] | None,
+    order: str | None,
+    checksum: bool,
+    sparse: bool | None,
 ) -> None:
     """Copy an array."""
     with opened(source) as a, wrong_calls():
         shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
         path = _target(a, target)
-        a.copy(path, shape, order=order or "K", checksum=checksum or None).close()
+        new = a.copy(path, shape, order=order or "K", checksum=checksum or None, sparse=sparse)
+        new.close()
 
 
 def _target(a: Any, target: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray.cli._command import (
     JSON,
+    SPARSE,
     WrongCall,
     array_path,
     axis_of,
@@ -44,6 +45,7 @@ __all__ = ["advise", "bench", "rechunk"]
     option("--axes", "AXIS,...", "which axis of SRC each new axis is", type=names),
     choice("--order", ORDERS, "order of the elements in a chunk"),
     option("--dtype", "TYPE", "data type of the new array"),
+    SPARSE,
     option(
         "--max-memory",
         "BYTES",
@@ -62,6 +64,7 @@ def rechunk(
     source: str,
     target: str | None,
     chunks: tuple[int, ...] | None,
+    sparse: bool | None,
     plan: bool,
     workers: int | None,
     in_place: bool,
@@ -84,6 +87,7 @@ def rechunk(
                 source,
                 target,
                 chunks=shape,
+                sparse=sparse,
                 workers=workers,
                 in_place=in_place,
                 resume=resume,

@@ -57,6 +57,7 @@ from extarray.formats.hdf5_parts import (
     takes_chunks,
     text_dtype,
     unsaid,
+    with_holes,
     write_attrs,
 )
 from extarray.formats.template import (
@@ -327,7 +328,7 @@ def source_of(dataset: Any, text: Any = None) -> Source:
         return values if decode is None else decode(values)
 
     found = in_place(dataset, kind, given, read) if decode is None and not inner else None
-    return replace(found or Source(given, read), lost=lost)
+    return with_holes(replace(found or Source(given, read), lost=lost), dataset)
 
 
 # -- writing -------------------------------------------------------------------------------------

@@ -10,17 +10,21 @@ import json
 import math
 import os
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from extarray.array.h5py_compat import is_sparse
 from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
+from extarray.format.constants import LIMIT
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate, of_coordinate
 from extarray.formats.files import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
+from extarray.grid.chunking import grid_of
 from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ __all__ = [
     "takes_chunks",
     "text_dtype",
     "unsaid",
+    "with_holes",
     "write_attrs",
 ]
 
@@ -587,6 +592,34 @@ def in_place(
     if not _lies_open(dataset, kind):
         return None
     return _contiguous(dataset, given) or _chunked(dataset, given, read)
+
+
+def with_holes(source: Source, dataset: Any) -> Source:
+    """Return a source that knows which chunks of a dataset of h5py were never written."""
+    if dataset.shape is None or not is_sparse(dataset):
+        return source
+    if dataset.chunks is None:
+        return replace(source, sparse=True, is_hole=lambda box: True)
+    chunks = dataset.chunks
+    grid = grid_of(dataset.shape, chunks)
+    if math.prod(grid) >= LIMIT:
+        return replace(source, sparse=True)
+    found: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda chunk: found.append(chunk.chunk_offset))
+    places = np.array(found, np.int64).reshape(len(found), len(grid)) // chunks
+    written = np.sort(np.ravel_multi_index(tuple(places.T), grid))
+
+    def is_hole(box: Box) -> bool:
+        ranges = [
+            np.arange(s.start // c, -(-s.stop // c)) for s, c in zip(box, chunks, strict=False)
+        ]
+        # Numbers of chunks go up along the last axis, in rows of the others.
+        *outer, last = ranges
+        rows = np.ravel_multi_index(np.ix_(*outer, last[:1]), grid).ravel()
+        low, high = np.searchsorted(written, [rows, rows + len(last)])
+        return bool((low == high).all())
+
+    return replace(source, sparse=True, is_hole=is_hole)
 
 
 @contextlib.contextmanager

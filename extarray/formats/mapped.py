@@ -258,6 +258,7 @@ def _mapped(
     path: Any = None,
     chunks: Any = None,
     overwrite: bool = False,
+    sparse: bool | None = None,
     progress: Reported = True,
 ) -> MappedArray:
     """Load an array of a file, and bind it to its origin."""
@@ -268,6 +269,7 @@ def _mapped(
             path,
             chunks,
             overwrite=overwrite,
+            sparse=sparse,
             progress=progress,
             guard=binding.guard,
             what=line_of("map", form.title, file, name),

@@ -43,6 +43,7 @@ from extarray.formats.hdf5_parts import (
     in_place,
     takes_chunks,
     text_dtype,
+    with_holes,
 )
 from extarray.formats.netcdf_parts import (
     Dim,
@@ -342,6 +343,7 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
                 # A shape is another one where another variable has more of an unlimited dimension.
                 if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
                     found = in_place(dataset, given.dtype, given, source.read)
+                    found = with_holes(found or source, dataset)
         yield source if found is None else replace(found, lost=source.lost)
 
 

@@ -67,6 +67,7 @@ class Into(TypedDict, total=False):
     path: str | PathLike[str] | None
     chunks: SupportsIndex | Sequence[SupportsIndex] | None
     overwrite: bool
+    sparse: bool | None
     progress: Reported
 
 
@@ -106,6 +107,9 @@ mask_and_scale : bool
     elements and attributes are taken as they are.
 overwrite : bool
     Replace an existing pair.
+sparse : bool, optional
+    Leave holes where there are only zeros, as for `create`; None: where parts of the file were
+    never written.
 {_PROGRESS}"""
 
 _TO_PARAMETERS = f"""\
@@ -157,7 +161,7 @@ def from_template(library: str = "") -> Callable[[F], F]:
     ... def from_grib(file: str, message: int = 0, **options: Unpack[Into]) -> ExtArray:
     ...     "Make an array of a message in a file of GRIB."
     >>> list(inspect.signature(from_grib).parameters)
-    ['file', 'message', 'path', 'chunks', 'overwrite', 'progress']
+    ['file', 'message', 'path', 'chunks', 'overwrite', 'sparse', 'progress']
     >>> print(from_grib.__doc__.partition("----------")[2].strip()[:22])
     file : str or PathLike
     """
@@ -332,7 +336,9 @@ def load_whole(
             what = line_of("from", title, file, name)
             try:
                 with source.source(name) as each:
-                    array = load(each, Path(fresh, name), guard=guard, what=what, **options)
+                    array = load(
+                        each, Path(fresh, name), guard=guard, what=what, file=file, **options
+                    )
             except DTypeError as error:
                 lost.append(f"{name!r} ({error})")
             else:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.creation import filled
+from extarray.array.creation import NOT_GIVEN, filled
 from extarray.common.arguments import check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
@@ -33,6 +33,7 @@ from extarray.formats.description import attrs_for, described
 from extarray.formats.files import of_library, part_of
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
+from extarray.streaming.holes import write_fresh
 from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import warn
 
@@ -97,6 +98,10 @@ class Source:
         of elements in this order.  None: in any order.
     lost : list of str
         What of the file no array can hold, in words.
+    sparse : bool
+        Whether parts of the file take no space, as nobody has written them.
+    is_hole : callable, optional
+        Tells, in any thread, whether a box has no elements but such ones, which are all the same.
     """
 
     description: Description
@@ -107,6 +112,8 @@ class Source:
     piece: tuple[int, ...] | None = None
     sequential: tuple[int, ...] | None = None
     lost: list[str] = field(default_factory=list)
+    sparse: bool = False
+    is_hole: Callable[[Box], bool] | None = None
 
 
 @dataclass
@@ -361,9 +368,11 @@ def load(
     *,
     mask_and_scale: bool = False,
     overwrite: bool = False,
+    sparse: bool | None = None,
     progress: Reported = True,
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "import",
+    file: Any = None,
     kind: type[ExtArray] = ExtArray,
 ) -> ExtArray:
     """Make an array of what a source has.
@@ -378,11 +387,16 @@ def load(
     mask_and_scale : bool
         Unpack packed numbers, with NaN for those that are missing.
     overwrite : bool
+    sparse : bool, optional
+        Leave holes where there are only zeros; None: where the file has holes, or the source says
+        so.
     progress : bool or callable
     guard : callable
         Makes the context of each read, which has the errors of the source's library.
     what : str
         For the line that shows progress, and for warnings; see `line_of`.
+    file : optional
+        Given by the user: the path of a file that is mapped, or anything else.
     kind : type
         Class of the array.
 
@@ -422,6 +436,7 @@ def load(
         chunks=extents,
         fill_value=fill,
         overwrite=check_flag(overwrite, "overwrite"),
+        sparse=_sparse(source, sparse, file),
         attrs=attrs,
         dims=given.dims,
     ) as new:
@@ -437,9 +452,13 @@ def load(
                 return values if packing is None else packing.unpack(values)
 
         def put(box: Box, values: NDArray[Any]) -> int:
-            place: tuple[Any, ...] = (*box, ...)
-            new[place] = values
+            write_fresh(new, box, values)
             return stored.itemsize * math.prod(values.shape)
+
+        left = _Left(source.is_hole, get, new, stored.itemsize)
+
+        def move(box: Box) -> int:
+            return left.nbytes(box) or put(box, get(box))
 
         piece = source.piece
         if piece is not None and any(
@@ -449,7 +468,7 @@ def load(
 
         def both(boxes: Iterable[Box]) -> int:
             parts = boxes if piece is None else itertools.chain(*(cut(b, piece) for b in boxes))
-            return sum(put(part, get(part)) for part in parts)
+            return sum(map(move, parts))
 
         def count(ended: list[int]) -> None:
             for nbytes in ended:
@@ -465,9 +484,62 @@ def load(
                     count(pool.call(partial(both, some)))
             else:
                 for box in boxes:
-                    count(pool.call(partial(put, box, get(box))))
+                    skipped = left.nbytes(box)
+                    count([skipped] if skipped else pool.call(partial(put, box, get(box))))
             count(pool.rest())
     return new
+
+
+def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
+    """Return whether the array of a source leaves holes, as an option of `create`."""
+    if asked is not None:
+        return check_flag(asked, "sparse")
+    has_holes = source.sparse
+    if source.mapped and isinstance(file, (str, os.PathLike)):
+        with contextlib.suppress(OSError):
+            about = os.stat(file)
+            has_holes = has_holes or 512 * about.st_blocks < about.st_size
+    return has_holes or NOT_GIVEN
+
+
+class _Left:
+    """Elements that nobody has written to a source, and that a fresh array has already.
+
+    Parameters
+    ----------
+    is_hole : callable or None
+        As of `Source`.
+    get : callable
+        Gives the elements of a box as the array gets them.
+    new : ExtArray
+    itemsize : int
+        Of an element in the file.
+    """
+
+    def __init__(
+        self,
+        is_hole: Callable[[Box], bool] | None,
+        get: Callable[[Box], NDArray[Any]],
+        new: ExtArray,
+        itemsize: int,
+    ) -> None:
+        self._is_hole, self._get, self._new, self._itemsize = is_hole, get, new, itemsize
+        self._is_known: bool | None = None  # whether the array has these elements
+
+    def nbytes(self, box: Box) -> int:
+        """Return the bytes that a box has in the file, where it need not be moved; else 0."""
+        if self._is_known is False or self._is_hole is None or not self._is_hole(box):
+            return 0
+        if self._is_known is None:
+            one = self._get(tuple(slice(s.start, s.start + 1) for s in box))
+            fresh = np.asarray(self._new.fill_value, self._new.dtype)
+            with np.errstate(all="ignore"):
+                cast = one.astype(self._new.dtype)
+            self._is_known = cast.tobytes() == fresh.tobytes()
+        if not self._is_known:
+            return 0
+        size: int = math.prod(s.stop - s.start for s in box)
+        return size * self._itemsize
 
 
 # -- out of an array -----------------------------------------------------------------------------
@@ -664,6 +736,7 @@ class Format:
         chunks: Any = None,
         mask_and_scale: bool = False,
         overwrite: bool = False,
+        sparse: bool | None = None,
         progress: Reported = True,
         **options: Any,
     ) -> ExtArray:
@@ -683,6 +756,9 @@ class Format:
             Unpack packed numbers, with NaN for those that are missing.
         overwrite : bool
             Replace an existing pair.
+        sparse : bool, optional
+            Leave holes where there are only zeros, as for `create`; None: where parts of the file
+            were never written.
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
@@ -701,9 +777,11 @@ class Format:
                 chunks,
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
+                sparse=sparse,
                 progress=progress,
                 guard=guard,
                 what=line_of("from", self.title, file, name),
+                file=file,
             )
 
     def save(

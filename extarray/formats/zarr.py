@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import math
 import os
 import shutil
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import numpy as np
 
 from extarray.array.folders import Group
+from extarray.array.h5py_compat import is_sparse
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
@@ -318,8 +321,29 @@ def _source_of(array: Any) -> Source:
     zarr: Any = require("zarr", "zarr", _TITLE)
     if isinstance(array.store, zarr.storage.LocalStore) and _lies_open(zarr, array, dtype):
         where = os.path.join(array.store.root, *filter(None, array.path.split("/")))
-        return _open_chunks(where, array, given, read, lost)
-    return Source(given, read, lost=lost)
+        return _with_holes(_open_chunks(where, array, given, read, lost), array)
+    return _with_holes(Source(given, read, lost=lost), array)
+
+
+def _with_holes(source: Source, array: Any) -> Source:
+    """Return a source that knows which chunks of an array in a folder have no file."""
+    if not is_sparse(array):
+        return source
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    if not isinstance(array.store, zarr.storage.LocalStore):
+        return replace(source, sparse=True)
+    where = os.path.join(array.store.root, *filter(None, array.path.split("/")))
+    pieces, key_of = tuple(array.shards or array.chunks), array.metadata.encode_chunk_key
+
+    def is_hole(box: Box) -> bool:
+        return not any(
+            os.path.exists(os.path.join(where, *key_of(index).split("/")))
+            for index in itertools.product(
+                *(range(s.start // c, -(-s.stop // c)) for s, c in zip(box, pieces, strict=True))
+            )
+        )
+
+    return replace(source, sparse=True, is_hole=is_hole)
 
 
 def _open_chunks(

@@ -7,11 +7,13 @@ may share a pass.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.streaming.blocks import read_elements, write_elements
+from extarray.streaming.blocks import holes_of, read_elements
+from extarray.streaming.holes import clear, keeps_zeros, write_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +44,9 @@ class Mover:
     def __init__(self, p: Pass, source: Source, target: Source) -> None:
         self._pass, self._source, self._target = p, source, target
         dtype = source.dtype
+        # What nobody has written to the source is in the target already, or is not read.
+        self._is_hole = holes_of(source)
+        self._skips_holes = self._is_hole is not None and keeps_zeros(dtype, target)
         swept = [j for j in p.traversal if p.blocks[j]]
         self._fastest = swept[0] if swept else None
         self._slower = swept[1:]
@@ -67,6 +72,11 @@ class Mover:
         """Move the elements of a template, and yield after each step how many it has read."""
         p = self._pass
         start = tuple(a for a, _ in template)
+        if self._skips_holes:
+            assert self._is_hole is not None
+            if self._is_hole(tuple(slice(a, b) for a, b in template)):
+                yield math.prod(b - a for a, b in template)
+                return
         steps = [
             list(axis.steps(a, b, blocks))
             for axis, (a, b), blocks in zip(p.axes, template, p.blocks, strict=True)
@@ -85,7 +95,11 @@ class Mover:
         block = self._buffer[(*held, ...)]
         fresh: tuple[Any, ...] = tuple(slice(s.read - a, None) for s, a in pairs)
         new = block[(*fresh, ...)]
-        read_elements(self._source, tuple(slice(s.read, s.end) for s in steps), out=new)
+        box = tuple(slice(s.read, s.end) for s in steps)
+        if self._is_hole is not None and self._is_hole(box):
+            clear(new)
+        else:
+            read_elements(self._source, box, out=new)
         ready: list[Piece] = [(tuple(first), block)]
         if k is not None:
             ready = [(tuple(first), _part(block, k, 0, steps[k].complete - steps[k].written))]
@@ -98,7 +112,7 @@ class Mover:
         for low, values in ready:
             if values.size:
                 box = tuple(slice(a, a + n) for a, n in zip(low, values.shape, strict=True))
-                write_elements(self._target, box, values)
+                write_fresh(self._target, box, values)
         # What waits along a slower axis may come from where elements of a faster one are held.
         for j, (low, values) in reversed(waiting):
             self._held_part(j, steps, start, low, values.shape)[...] = values

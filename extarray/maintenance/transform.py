@@ -33,7 +33,7 @@ from extarray.maintenance.rechunk_files import (
 from extarray.maintenance.rechunk_pass import Pass, Task, check_memory, least_memory
 from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
-from extarray.storage.filesystem import family, file_names, leaves_holes
+from extarray.storage.filesystem import family, file_names
 from extarray.storage.names import remove_left_overs
 from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
@@ -150,8 +150,6 @@ class Transformation:
         """
         if not overwrite:
             check_free(path)
-        if leaves_holes(path):  # also of a source elsewhere, which has its space
-            self.header = replace(self.header, sparse=True)
         paths = self.paths(path)
         first, new = self.beginning(paths, path, resume)
         try:
@@ -264,7 +262,6 @@ class Transformation:
             chunks=self.passes[i].target_chunks,
             order="C",
             fill=bytes(dtype.itemsize),
-            sparse=False,
             checksum=False,
             work=b"",
         )

@@ -299,7 +299,8 @@ def rechunk_together(
             work.progress = work.progress and not agreement.comm.rank
             step.arguments = (
                 f"rechunk the elements {work.elements} of shape {work.shape} to "
-                f"'{path}' of dtype {work.header.dtype}, order {work.header.order}, attributes "
+                f"'{path}' of dtype {work.header.dtype}, order {work.header.order}, "
+                f"sparse {work.header.sparse}, attributes "
                 f"{work.attrs}, verify {work.verify}, resume {resume}, by {work.passes}"
             )
         return _Shared(agreement, work).on_disk(path, resume)

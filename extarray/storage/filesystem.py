@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import os
@@ -22,7 +23,7 @@ from extarray.common.on_error import OnError
 from extarray.common.threads import run_in_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
 __all__ = [
@@ -77,6 +78,10 @@ _REMOTE = {
 # block: through a mapping that would be a SIGBUS.  And what is written to such space is not
 # compressed, where the rest of the file is.
 _COPY_ON_WRITE = {0x9123683E: "Btrfs", 0x2FC12FC1: "ZFS", 0xCA451A4E: "bcachefs"}
+
+# What was just written may be called a hole: with FUSE as long as the system's cache alone has it,
+# by some versions of ZFS for a moment.
+_HIDES_DATA = {_FUSE, 0x2FC12FC1}
 
 # The same holds there for blocks that a file shares with its copies, and for no others.
 _XFS = 0x58465342
@@ -153,12 +158,36 @@ class File(FileCore):
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of bytes before `stop`, from where to where, that have all that is no hole."""
+        if not self.tells_holes:
+            yield from [(0, stop)] if stop > 0 else []
+            return
         with self as fd:
             at = 0
             while (start := _seek(fd, self.start + at, os.SEEK_DATA) - self.start) < stop:
                 hole = _seek(fd, self.start + start, os.SEEK_HOLE) - self.start
                 at = min(stop, max(start + 1, hole))
                 yield start, at
+
+    @property
+    def tells_holes(self) -> bool:
+        """True if the file system can be trusted where it says that a hole is."""
+        return self.file_system not in _HIDES_DATA
+
+    def has_holes(self) -> bool:
+        """Tell whether the file may have holes that `all_holes` finds."""
+        about = self.stat()
+        return 512 * about.st_blocks < about.st_size and self.tells_holes
+
+    def all_holes(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
+        """Tell whether runs of bytes, in rising order, are holes, of a file that `has_holes`."""
+        with self as fd:
+            i = 0
+            while i < len(starts):
+                at = _seek(fd, self.start + starts[i], os.SEEK_DATA) - self.start
+                i = bisect.bisect_right(stops, at, i)
+                if i < len(starts) and starts[i] <= at:
+                    return False
+        return True
 
     def first_hole(self) -> int:
         """Return where the first hole begins, or the file ends."""

@@ -20,6 +20,8 @@ From the top down; each module uses some of those below it, and none above:
 ``elementwise``
     Elementwise operations: box by box over operands of any mix, into NumPy arrays or arrays
     of ours.
+``holes``
+    Elements that nobody has written: zeros that take no space, neither read nor written.
 ``blocks``
     Streaming: an operation runs over boxes of elements, each in memory for a moment.  Decides how
     many bytes a box may have (`box_bytes`; for whole lanes and tables `operands.step_bytes`) and

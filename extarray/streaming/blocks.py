@@ -62,7 +62,9 @@ __all__ = [
     "axis_names",
     "box_bytes",
     "hold",
+    "holes_of",
     "lead_of",
+    "leaves_holes",
     "load",
     "read_elements",
     "read_exactly",
@@ -110,6 +112,17 @@ class Source(ElementAccess):
     def _released(self) -> Any:
         """Return what may outlive a call, of what was made of arrays as they were."""
         return self
+
+    # What nobody has written takes no space in some arrays, and need not be read.
+
+    def _holes(self) -> Callable[[Box], bool] | None:
+        """Return what tells whether a box has zero bytes alone, without reading; None: nothing."""
+        return None
+
+    @property
+    def _leaves_holes(self) -> bool:
+        """True if zeros take no space as long as nobody writes them."""
+        return False
 
     # And who goes through an array part by part selects on each axis that it had when this began.
 
@@ -200,6 +213,19 @@ def hold(source: Source, verified: bool = False) -> Any:
 def lead_of(source: Source) -> tuple[int, ...]:
     """Return the elements of the first chunk of each axis that lie before index 0."""
     return source._lead
+
+
+def holes_of(source: ElementAccess) -> Callable[[Box], bool] | None:
+    """Return what tells whether a box of an array has zero bytes alone, without reading it.
+
+    It may be wrong in saying that there is more.  None: there are no such boxes, or nobody knows.
+    """
+    return source._holes() if isinstance(source, Source) else None
+
+
+def leaves_holes(target: ElementAccess) -> bool:
+    """Tell whether zeros take no space in an array as long as nobody writes them."""
+    return isinstance(target, Source) and target._leaves_holes
 
 
 def release(source: Source) -> Any:

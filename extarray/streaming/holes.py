@@ -1,0 +1,112 @@
+"""Elements that nobody has written: zeros that take no space, neither read nor written.
+
+Some file systems and libraries say where a file has none but such elements (`holes_of`).  Chunks of
+zeros stay holes in a fresh sparse array (`write_fresh`), wherever they come from.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.streaming.blocks import leaves_holes, write_elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from extarray.grid.tiles import Box
+    from extarray.streaming.blocks import Source
+
+__all__ = ["clear", "keeps_zeros", "write_fresh"]
+
+# Where to look first whether a chunk has more than zeros: elements, by their place along each axis,
+# and bytes at its beginning.
+_SAMPLES = (0, 0.5, 0.25, 0.75)
+_FIRST_BYTES = 1 << 10
+
+
+def keeps_zeros(source: np.dtype[Any], target: Source) -> bool:
+    """Tell whether elements of zero bytes, cast to the target, are what it has afresh.
+
+    A text of zero is not, for example, nor is a fill value of one.
+    """
+    with np.errstate(all="ignore"):
+        cast = np.zeros(1, source).astype(target.dtype)
+    fresh: Any = getattr(target, "fill_value", None)
+    return fresh is not None and cast.tobytes() == np.asarray(fresh, target.dtype).tobytes()
+
+
+def clear(values: NDArray[Any]) -> None:
+    """Write zero to every byte of elements, also between the fields of records."""
+    raw = np.dtype((np.void, values.dtype.itemsize))
+    values.view(raw)[...] = np.zeros((), raw)
+
+
+def write_fresh(target: Source, box: Box, values: NDArray[Any]) -> None:
+    """Write a box of elements to an array in which nobody has written it.
+
+    Where the array leaves holes, chunks that get nothing but zeros stay holes.
+    """
+    if not values.size or not leaves_holes(target) or not keeps_zeros(values.dtype, target):
+        write_elements(target, box, values)
+        return
+    edges = [_edges(s.start, s.stop, c) for s, c in zip(box, target.chunks, strict=True)]
+    for part in _not_zero(values, edges):
+        place = tuple(
+            slice(s.start + p.start, s.start + p.stop) for s, p in zip(box, part, strict=True)
+        )
+        write_elements(target, place, _part(values, part))
+
+
+def _edges(start: int, stop: int, extent: int) -> list[int]:
+    """Return where the chunks that a range meets begin and end, counted from its start."""
+    return [0, *range(extent - start % extent, stop - start, extent), stop - start]
+
+
+def _part(values: NDArray[Any], box: Box) -> NDArray[Any]:
+    """Return part of an array, which stays one also without axes."""
+    place: tuple[Any, ...] = (*box, ...)
+    part: NDArray[Any] = values[place]
+    return part
+
+
+def _not_zero(values: NDArray[Any], edges: list[list[int]]) -> Iterator[Box]:
+    """Yield boxes that have all chunks with a byte other than zero, and no others.
+
+    `edges` tells where chunks begin along each axis, and where the last of them ends.
+    """
+    if not edges:
+        if _has_bytes(values):
+            yield ()
+        return
+    found: NDArray[np.bool_] = np.zeros([len(e) - 1 for e in edges], bool)
+    for place in _SAMPLES:  # these tell it of most chunks
+        sample = [[a + int(place * (z - a)) for a, z in itertools.pairwise(e)] for e in edges]
+        some = np.ascontiguousarray(values[np.ix_(*sample)])
+        found |= some.view(np.uint8).reshape(*some.shape, -1).any(axis=-1)
+        if found.all():
+            break
+    for index in np.argwhere(~found).tolist():
+        box = tuple(slice(e[i], e[i + 1]) for e, i in zip(edges, index, strict=True))
+        found[tuple(index)] = _has_bytes(_part(values, box))
+    if found.all():
+        yield tuple(slice(0, n) for n in values.shape)
+        return
+    for outer in np.argwhere(found.any(axis=-1)).tolist():
+        turns = np.flatnonzero(np.diff(found[tuple(outer)], prepend=False, append=False)).tolist()
+        others = tuple(slice(e[i], e[i + 1]) for e, i in zip(edges, outer, strict=False))
+        for low, high in zip(turns[::2], turns[1::2], strict=True):
+            yield (*others, slice(edges[-1][low], edges[-1][high]))
+
+
+def _has_bytes(values: NDArray[Any]) -> bool:
+    """Tell whether any byte of elements is not zero."""
+    raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    if raw[:_FIRST_BYTES].any():
+        return True
+    whole = raw.size - raw.size % 8
+    return bool(np.count_nonzero(raw[:whole].view(np.uint64)) or raw[whole:].any())
