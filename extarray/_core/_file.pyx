@@ -33,6 +33,7 @@ cdef extern from "_system.h":
     int xa_lengthen(int fd, off_t offset, off_t length) noexcept nogil
     int xa_datasync(int fd) noexcept nogil
     long xa_filesystem(int fd) noexcept
+    long xa_generation(int fd) noexcept
     bint xa_is_cached(int fd, off_t offset) noexcept nogil
     void xa_ask_for(int fd, off_t offset, off_t length) noexcept nogil
     void xa_sieve_init(sieve_t *sieve) noexcept nogil
@@ -317,6 +318,15 @@ cdef class FileCore:
         cdef int fd = self.enter()
         try:
             return xa_filesystem(fd)
+        finally:
+            self.leave()
+
+    @property
+    def generation(self):
+        """Number of the file among those that have had its inode, one after the other; 0: not known."""
+        cdef int fd = self.enter()
+        try:
+            return xa_generation(fd)
         finally:
             self.leave()
 

@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #if defined(__linux__)
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 static inline long xa_filesystem(int fd) {
@@ -119,6 +120,17 @@ static inline int xa_zero(int fd, off_t offset, off_t length) {
     return EOPNOTSUPP;
 }
 #endif
+
+/* The generation of a file among those that have had its number; 0 where nobody tells it. */
+static inline long xa_generation(int fd) {
+    long found = 0; /* of which some file systems set an int */
+#if defined(__linux__)
+    if (ioctl(fd, _IOR('v', 1, long), &found)) return 0; /* FS_IOC_GETVERSION */
+#else
+    (void) fd;
+#endif
+    return found;
+}
 
 /* Have the bytes of a file on its disk, and what it takes to read them. */
 static inline int xa_datasync(int fd) {

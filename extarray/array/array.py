@@ -24,6 +24,7 @@ from extarray.array.lazy import everything
 from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
+from extarray.common.on_error import OnError
 from extarray.format.attrs import Attributes, decode_attrs
 from extarray.format.labels import attrs_now, known_dims
 from extarray.grid.policy import EXACT, decode_policy
@@ -145,7 +146,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Open a pair of files, whose writers get along by a policy; None: there is one."""
         writers = writers or Alone()
         store, axial = writers.open(path, mode, timeout, engine, durability, verify)
-        return cls._from_store(store, axial, writers)
+        self = cls._from_store(store, axial, writers)
+        if store.unvouched is not None:
+            with OnError(self.close):  # where warnings are errors
+                facts.warn_if_unvouched(self)
+        return self
 
     @classmethod
     def _from_store(cls, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> Self:

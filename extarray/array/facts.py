@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
@@ -13,6 +15,7 @@ from extarray.common.errors import (
     ClosedError,
     LossyWarning,
     ReadOnlyError,
+    RecoveryWarning,
 )
 from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import RLock
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from extarray._core._axial import Axial
     from extarray._core._state import Frame
@@ -57,6 +60,7 @@ __all__ = [
     "set_policy",
     "tell_lost",
     "text",
+    "warn_if_unvouched",
     "zarr",
 ]
 
@@ -193,6 +197,7 @@ class Framed(Stored, Protocol):
 
     @property
     def _frame(self) -> Frame: ...
+    def _read_box(self, start: Sequence[int], stop: Sequence[int]) -> NDArray[Any]: ...
 
 
 def holes(array: Framed) -> Callable[[Box], bool] | None:
@@ -221,6 +226,67 @@ def holes(array: Framed) -> Callable[[Box], bool] | None:
         )
 
     return is_hole
+
+
+# Paths of arrays of which this process was told that elements may not be theirs.
+_told: set[str] = set()
+# So many chunks are looked at, and of each so many bytes.
+_LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 20
+
+
+def warn_if_unvouched(array: Framed) -> None:
+    """Warn, once a process and path, of elements that nothing tells to be those of the writer.
+
+    In a copy, only where the newest of them look as if nobody had written them: files that were
+    copied in the right order, ``.xmd`` first, have them.
+    """
+    files = array._store.files
+    unvouched = None if files is None else files.unvouched
+    if files is None or unvouched is None or files.now.absolute in _told:
+        return
+    if not unvouched.is_copy:
+        why = "the system has gone down since"
+        what = "they were not flushed, and may be zeros, or older values"
+    elif _are_empty(array, unvouched.newest):
+        why = "these are not the files that it wrote to, but a copy"
+        what = "the newest are empty, as where .xta was copied before .xmd"
+    else:
+        return
+    _told.add(files.now.absolute)
+    warnings.warn(
+        f"{array._name()} was not closed by its writer, and {why}: nothing vouches for the "
+        f"elements {unvouched}; {what}.  Compare them with their source, or copy the array again, "
+        "by extarray copy; once it was open with mode='r+', it counts as whole",
+        RecoveryWarning,
+        stacklevel=4,
+    )
+
+
+def _are_empty(array: Framed, boxes: Sequence[Box]) -> bool:
+    """Tell whether a chunk has only zero bytes, or the fill value, of some boxes of elements.
+
+    Of many chunks some are looked at, and of large ones the end.
+    """
+    fill = np.frombuffer(array._store.now.header.fill, np.uint8)
+    for box in boxes:
+        places = zip(box, array._frame.offset, array.chunks, strict=True)
+        edges = [
+            [s.start, *range(s.start + c - (s.start + b) % c, s.stop, c), s.stop]
+            for s, b, c in places
+        ]
+        shape = [len(e) - 1 for e in edges]
+        n = math.prod(shape)
+        for number in range(0, n, max(1, n // _LOOKED_AT)):
+            at = np.unravel_index(number, shape)
+            low, high = ([e[i + k] for e, i in zip(edges, at, strict=True)] for k in (0, 1))
+            room = max(1, _LOOKED_AT_BYTES // fill.size)
+            for j in reversed(range(len(low))):
+                low[j] = max(low[j], high[j] - room)
+                room = max(1, room // (high[j] - low[j]))
+            raw = array._read_box(low, high).reshape(-1).view(np.uint8).reshape(-1, fill.size)
+            if not raw.any() or (raw == fill).all():
+                return True
+    return False
 
 
 # -- whether it may be used ----------------------------------------------------------------------

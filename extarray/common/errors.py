@@ -203,7 +203,7 @@ class ReplacedError(MissingError):
 
 
 class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
-    """Files were not whole, as a loss of power leaves them: an older state was opened."""
+    """Files are not whole, as after a loss of power: elements, or the newest state, may be lost."""
 
 
 class LossyWarning(ExtArrayError, UserWarning):  # noqa: N818

@@ -24,8 +24,8 @@ From the top down; each module uses some of those below it, and none above:
 ``superblock``
     Superblocks: the committed states, and checks of what they say.
 ``blocks``
-    Blocks that only some arrays have: their directory, and the tables of writers and of
-    checksums.
+    Notes of writers, and blocks that only some arrays have: their directory, and the tables of
+    writers and of checksums.
 ``records``
     The growth log: records of segments, in extents.
 ``header``

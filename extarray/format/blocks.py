@@ -1,4 +1,8 @@
-"""Blocks that only some arrays have: their directory, and tables of writers and of checksums."""
+"""Notes of writers, and blocks that only some arrays have.
+
+The blocks are found through a directory: the tables of writers and of checksums, and the states of
+commits of several arrays.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.common.errors import CorruptError
 from extarray.format._crc import crc32c
-from extarray.format.constants import BLOCK, CHECKSUM, LAST_END, LIMIT, PENDING_SLOTS
+from extarray.format.constants import (
+    BLOCK,
+    CHECKSUM,
+    LAST_END,
+    LIMIT,
+    PENDING_SLOTS,
+    PLACE_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +35,16 @@ __all__ = [
     "WRITER_BYTES",
     "WRITER_SLOTS",
     "BlockKind",
+    "Place",
     "Writer",
     "WriterKind",
     "WritersHead",
     "decode_directory",
+    "decode_place",
     "decode_sums",
     "decode_writers",
     "encode_entry",
+    "encode_place",
     "encode_sums",
     "encode_writer",
     "encode_writers_head",
@@ -179,6 +193,38 @@ def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Write
         turn = WriterKind(kind), axis, bool(at_start), seen, ticket, start, stop
         writers.append(Writer(pid, *turn, name))
     return WritersHead(cut, bool(unsettled)), writers
+
+
+# -- where a writer writes -----------------------------------------------------------------------
+
+_PLACE = struct.Struct("<16sQQQ")
+
+
+class Place(NamedTuple):
+    """The ``.xta`` that the last writer has written to, and the run of the system in which.
+
+    As long as both are the same, the system has all that was written, whatever became of the
+    writer.
+    """
+
+    boot: bytes  # 16 bytes that no other run of a system has; zeros: not known
+    device: int
+    inode: int
+    generation: int  # of files with this number, one after the other; 0: not known
+
+
+def encode_place(place: Place, uuid: bytes) -> bytes:
+    """Return the bytes of a place, in the metadata of an array."""
+    body = _PLACE.pack(*place)
+    return (CHECKSUM.pack(crc32c(uuid + body)) + bytes(4) + body).ljust(PLACE_BYTES, b"\0")
+
+
+def decode_place(data: bytes, uuid: bytes) -> Place | None:
+    """Return the place that bytes tell; None where they tell none."""
+    body = data[8 : 8 + _PLACE.size]
+    if len(body) < _PLACE.size or data[:4] != CHECKSUM.pack(crc32c(uuid + body)):
+        return None
+    return Place(*_PLACE.unpack(body))
 
 
 # -- the table of the checksums of chunks ----------------------------------------------------------

@@ -20,6 +20,7 @@ __all__ = [
     "LIMIT",
     "LIVE_SLOTS",
     "PENDING_SLOTS",
+    "PLACE_BYTES",
     "SEAL_BYTES",
     "SEAL_MAGIC",
     "SECTOR",
@@ -56,10 +57,11 @@ SUMS_AT = 3 * CELL
 SPARED_AT = BLOCK
 DIRECTORY_AT = SPARED_AT + len(SPARED_SLOTS) * CELL
 COPY_AT = 2 * BLOCK
-# Of the counters: the number of cuts, and a note.
+# Of the counters: the number of cuts, a note, and behind it which files were written to.
 CUTS_BYTES = 8
 HOLDER_AT = COUNTERS_AT + 64
 HOLDER_BYTES = 64
+PLACE_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
 SEAL_BYTES = len(SEAL_MAGIC) + 16

@@ -19,6 +19,7 @@ from extarray.format.constants import (
     COUNTERS_AT,
     DIRECTORY_AT,
     HOLDER_AT,
+    HOLDER_BYTES,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
@@ -137,6 +138,11 @@ class Header:
     def holder_offset(self) -> int:
         """Offset of the note that tells who writes."""
         return self.header_bytes + HOLDER_AT
+
+    @property
+    def place_offset(self) -> int:
+        """Offset of what tells which files were written to."""
+        return self.holder_offset + HOLDER_BYTES
 
     @property
     def sums_offset(self) -> int:

@@ -28,7 +28,7 @@ from extarray.maintenance.inspect_metadata import (
 from extarray.maintenance.salvage import Salvage, runs_of, salvage
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison
-from extarray.storage.filesystem import File, close_all, fresh_name
+from extarray.storage.filesystem import File, close_all, fresh_name, is_remote
 from extarray.storage.names import left_overs
 from extarray.storage.pair import OPEN_FLAGS
 from extarray.storage.report import Problem
@@ -176,7 +176,7 @@ class Survey(MetadataSurvey):
             )
         if lock.is_held(self.pair.metadata):
             self.note("file", "a writer has it open", None, "")
-        elif not state.sealed:
+        elif not state.sealed and not self._tell_of_unvouched(state):
             more = size - state.data_bytes
             rest = (
                 f"; it has {more} bytes beyond its chunks, which mean nothing" if more > 0 else ""
@@ -188,6 +188,40 @@ class Survey(MetadataSurvey):
                 "the next writer does",
                 DATA,
             )
+
+    def _tell_of_unvouched(self, state: Superblock) -> bool:
+        """Tell which elements nothing vouches for, as no writer closed the array; False: none."""
+        assert self.log is not None
+        axial = self.log.replay(state.n_segments, state.grid)
+        unvouched = self.states.unvouched(state, axial)
+        if unvouched is None:
+            return False
+        if unvouched.is_copy:
+            why = "these are not the files that its writer wrote to, but a copy"
+            remedy = "copy the array again, by extarray copy, or .xmd first"
+        else:
+            why = "the system has gone down since its writer wrote to it"
+            remedy = "compare them with their source"
+        if not lock.can_tell() or is_remote(self.pair.metadata):
+            why += ", unless a writer has it open on another host"
+        chunks = ""
+        if unvouched.first_byte < state.data_bytes:
+            chunks = (
+                f" (bytes {unvouched.first_byte} to {state.data_bytes - 1}, and perhaps others)"
+            )
+        self.problems.append(
+            Problem(
+                "data",
+                f"not sealed, and {why}: nothing vouches for the elements {unvouched}{chunks}, "
+                "which may be zeros, or older values",
+                self.pair.names[DATA],
+                min(unvouched.first_byte, self.data_bytes),
+                "warning",
+                f"{remedy}; once it was open with mode='r+', it counts as whole",
+                tuple(unvouched.boxes[:_MOST_BOXES]),
+            )
+        )
+        return True
 
     def _tell_of_lost(self, header: Header, state: Superblock, there: int) -> None:
         """Tell which elements are lost with the end of ``.xta``, and what can be kept."""

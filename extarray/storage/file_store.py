@@ -44,12 +44,14 @@ from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.filesystem import (
     File,
     absolute_names,
+    boot_id,
     choose_engine,
     create_beside,
     family,
     file_names,
     fresh_name,
     holes_take_space,
+    is_remote,
     real_name,
     sync_folders,
 )
@@ -68,7 +70,7 @@ from extarray.storage.names import (
 from extarray.storage.new_axis import add_axis
 from extarray.storage.pair import OPEN_FLAGS, Pair
 from extarray.storage.space import Allocator
-from extarray.storage.states import ATTEMPTS, StateReader
+from extarray.storage.states import ATTEMPTS, StateReader, Unvouched, WholeState
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class FileAlone:
             # The last writer died, perhaps in the midst of an append, or after a cut.
             store.release(pair.state.data_bytes)
             pair.unclean = commits.unsettled = True
-        lock.note_holder(pair.metadata, pair.header, True)
+        lock.note_holder(pair.metadata, pair.header, True, pair.place())
 
     def end(self, store: FileStore) -> None:
         """Seal the files, and drop the lock."""
@@ -167,7 +169,11 @@ class FileStore:
         What the array and all parts look at.
     states, following, commits, space, chunk_sums, group
         The parts; `GroupShare` is that in a commit of several arrays.
+    unvouched : Unvouched or None
+        Elements that nothing tells to be those that the writer wrote, where it is open for reading.
     """
+
+    unvouched: Unvouched | None = None
 
     def __init__(self, pair: Pair, writers: FileWriters | None = None) -> None:
         self.now = pair
@@ -349,7 +355,7 @@ class FileStore:
         if pair.header.checksum:
             pair.sums = Sums(pair.metadata, pair.header, [], True, pair.path)
         pair.metadata.write(fresh.image, 0)
-        lock.note_holder(pair.metadata, pair.header, True)
+        lock.note_holder(pair.metadata, pair.header, True, pair.place())
         pair.map(data_bytes)
 
     # -- opening ---------------------------------------------------------------------------------
@@ -489,6 +495,8 @@ class FileStore:
                 RecoveryWarning,
                 stacklevel=4,
             )
+        if not writable and problem is None:
+            self.unvouched = self._find_unvouched(found)
         state, axial, pair.attrs = found.state, found.axial, found.attrs
         pair.state, pair.extents = state, found.extents
         pair.unclean = state.unclean
@@ -525,6 +533,21 @@ class FileStore:
             pair.watch_cuts()
         pair.map(pair.state.data_bytes)
         return axial
+
+    def _find_unvouched(self, found: WholeState) -> Unvouched | None:
+        """Return which elements nothing vouches for; none beside a writer, or where one may be."""
+        pair = self.now
+        if found.state.sealed or pair.packed_as or not any(boot_id()):
+            return None
+        unvouched = self.states.unvouched(found.state, found.axial)
+        if unvouched is None or is_remote(pair.metadata) or not lock.can_tell():
+            return None
+        with contextlib.suppress(OSError):
+            # A writer may have ended since the state was read.
+            if not lock.is_held(pair.metadata):
+                newest = self.states.newest_state().state
+                return unvouched if newest.sequence == found.state.sequence else None
+        return None
 
     def _take_sieve(self) -> None:
         """Take leave to write back what lies between elements, where nobody else commits."""

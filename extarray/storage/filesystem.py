@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import errno
+import functools
 import os
 import re
 import stat
@@ -30,6 +31,7 @@ __all__ = [
     "CAN_RESERVE",
     "File",
     "absolute_names",
+    "boot_id",
     "choose_engine",
     "close_all",
     "create_beside",
@@ -100,6 +102,8 @@ _EXTENT = np.dtype(
 _EXTENTS = 256
 _IS_LAST, _IS_SHARED = 0x1, 0x2000
 
+_LONG = 2**64 - 1
+
 # renameat2(2), and the same of macOS.
 _AT_FDCWD, _EXCHANGE = -100, 2
 
@@ -123,6 +127,15 @@ class File(FileCore):
         """Return the facts that the system knows of the file."""
         with self as fd:
             return os.fstat(fd)
+
+    def identity(self) -> tuple[int, int, int]:
+        """Return device, number and generation, by which no copy of the file is taken for it.
+
+        The system may give the number of a file that is gone to another one, of another generation;
+        0 where the file system does not tell it.
+        """
+        about = self.stat()
+        return about.st_dev & _LONG, about.st_ino & _LONG, self.generation & _LONG
 
     def is_same(self, other: File) -> bool:
         """Tell whether another file is this one, or a part of it."""
@@ -416,6 +429,18 @@ def sync_folders(names: Iterable[str]) -> None:
                 raise
         finally:
             os.close(fd)
+
+
+@functools.cache
+def boot_id() -> bytes:
+    """Return 16 bytes that tell this run of the system from all others; zeros: it tells none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return bytes.fromhex(file.read().decode().strip().replace("-", ""))[:16].ljust(
+                16, b"\0"
+            )
+    except (OSError, ValueError):
+        return bytes(16)
 
 
 # -- the engine, by the type of the file system --------------------------------------------------

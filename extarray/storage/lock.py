@@ -354,13 +354,14 @@ def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
 # -- messages ------------------------------------------------------------------------------------
 
 
-def note_holder(file: FileCore, header: Header, held: bool) -> None:
+def note_holder(file: FileCore, header: Header, held: bool, place: bytes = b"") -> None:
     """Leave a note in ``.xmd`` that tells who holds the lock, or clear it; for messages only.
 
-    The header is that of the array: the one in the file may be damaged by now.
+    The header is that of the array: the one in the file may be damaged by now.  Behind the note
+    stands the `place` that `Pair.place` gives, if any.
     """
     note = _own_note() if held else b""
-    file.write(note.ljust(HOLDER_BYTES, b"\0"), header.holder_offset)
+    file.write(note.ljust(HOLDER_BYTES, b"\0") + place, header.holder_offset)
 
 
 def own_host() -> str:

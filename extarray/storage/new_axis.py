@@ -80,7 +80,7 @@ def add_axis(
             fresh = encode_fresh(header, state, records, attrs, slots, _members(pair))
             _hand_on(pair, fresh)
             file.write(fresh.image, 0)
-            lock.note_holder(file, fresh.header, True)
+            lock.note_holder(file, fresh.header, True, pair.place())
             file.datasync()
             # From now on readers check which file has the name.
             commits.write_superblock(

@@ -12,10 +12,24 @@ from typing import TYPE_CHECKING
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import MissingError, TruncatedError
 from extarray.common.on_error import OnError
-from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
-from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
+from extarray.format.blocks import (
+    DIRECTORY_BYTES,
+    BlockKind,
+    Place,
+    decode_directory,
+    decode_place,
+    encode_place,
+)
+from extarray.format.constants import BLOCK, CUTS_BYTES, PLACE_BYTES, SEAL_BYTES
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
-from extarray.storage.filesystem import File, absolute_names, close_all, family, sync_folders
+from extarray.storage.filesystem import (
+    File,
+    absolute_names,
+    boot_id,
+    close_all,
+    family,
+    sync_folders,
+)
 from extarray.storage.store import Present
 
 if TYPE_CHECKING:
@@ -188,6 +202,15 @@ class Pair(Present):
         if any(self.header.fill) and not self.packed_as:
             with self.metadata as fd:
                 self.cuts = Counter.file(fd, self.header.cuts_offset, self.engine == "mmap")
+
+    def place(self) -> bytes:
+        """Return what tells which ``.xta`` a writer writes to, and in which run of the system."""
+        return encode_place(Place(boot_id(), *self.data.identity()), self.header.uuid)
+
+    def told_place(self) -> Place | None:
+        """Return the place that the last writer has left; None where it has left none."""
+        data = self.metadata.read(PLACE_BYTES, self.header.place_offset)
+        return decode_place(data, self.header.uuid)
 
     # -- data ------------------------------------------------------------------------------------
 

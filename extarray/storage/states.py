@@ -8,6 +8,8 @@ log.
 from __future__ import annotations
 
 import contextlib
+import math
+import operator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,10 +28,12 @@ from extarray.format.attrs import check_attrs
 from extarray.format.blocks import (
     DIRECTORY_BYTES,
     BlockKind,
+    Place,
     decode_directory,
     pending_offset,
 )
 from extarray.format.constants import (
+    BEGUN_SLOT,
     BLOCK,
     LIVE_SLOTS,
     PENDING_SLOTS,
@@ -56,16 +60,21 @@ from extarray.format.superblock import (
     superblock_bytes,
     values_fit,
 )
-from extarray.storage.filesystem import File, family, file_names
+from extarray.grid.address_runs import segment_boxes
+from extarray.grid.bounds import outside
+from extarray.storage.filesystem import File, boot_id, family, file_names
 from extarray.storage.pair import Pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from extarray.grid.tiles import Box
+
 __all__ = [
     "ATTEMPTS",
     "Log",
     "StateReader",
+    "Unvouched",
     "WholeState",
     "append_records",
     "read_records",
@@ -77,6 +86,8 @@ ATTEMPTS = 100
 _PENDING_OFFSETS = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
 
+# Boxes of elements that a text has.
+_SHOWN_BOXES = 3
 # Axes, sides and grids of records.
 Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 
@@ -100,6 +111,35 @@ class WholeState(NamedTuple):
     axial: Axial
     attrs: str
     extents: list[int]
+
+
+class Unvouched(NamedTuple):
+    """Elements that nothing tells to be those that the writer wrote.
+
+    Attributes
+    ----------
+    is_copy : bool
+        The files are others than the writer's; or else the system has been started anew since.
+    first_byte : int
+        Of ``.xta``, from which on all chunks are such; there may be others before it.
+    boxes : list of tuple of slice
+        The elements.
+    newest : list of tuple of slice
+        Those that the last commit has added; where it has added none, those at the side that has
+        gained chunks last.
+    """
+
+    is_copy: bool
+    first_byte: int
+    boxes: list[Box]
+    newest: list[Box]
+
+    def __str__(self) -> str:
+        shown = [
+            f"[{', '.join(f'{s.start}:{s.stop}' for s in box)}]"
+            for box in self.boxes[:_SHOWN_BOXES]
+        ]
+        return ", ".join(shown + ["..."] * (len(self.boxes) > _SHOWN_BOXES))
 
 
 class StateReader:
@@ -288,6 +328,51 @@ class StateReader:
             )
         return None
 
+    def unvouched(self, state: Superblock, axial: Axial) -> Unvouched | None:
+        """Return which elements of a state nothing vouches for, of a pair without a writer.
+
+        The seal does, and so does the system where the writer was killed, as it keeps what was
+        written: as long as it runs, and in the files themselves.  After its end, what was on the
+        disk at the last flush is there.  In a copy there is no more for certain than when the
+        writer began: of ``.xta`` it may be older than of ``.xmd``, whatever was flushed between.
+        """
+        pair = self.pair
+        if state.sealed or not math.prod(state.shape):
+            return None
+        told, here = pair.told_place(), Place(boot_id(), *pair.data.identity())
+        if told == here and any(here.boot):
+            return None
+        is_copy = told is None or told[2:] != here[2:] or told.boot == here.boot
+        vouched = self._before(state.sequence + 1, (BEGUN_SLOT,) if is_copy else SPARED_SLOTS)
+        boxes = self._added(state, axial, vouched)
+        if not boxes:
+            return None
+        last = self._before(state.sequence, LIVE_SLOTS)
+        newest = [] if last is None else self._added(state, axial, last)
+        first_byte = 0 if vouched is None else min(vouched.state.data_bytes, state.data_bytes)
+        return Unvouched(is_copy, first_byte, boxes, newest or [_outermost(state, axial)])
+
+    def _before(self, sequence: int, slots: Sequence[int]) -> WholeState | None:
+        """Return the newest whole state of some slots with a number below another one."""
+        for slot, before in self.superblocks(slots):
+            if before.sequence < sequence:
+                with contextlib.suppress(CorruptError):
+                    return self._whole(slot, before)
+        return None
+
+    def _added(self, state: Superblock, axial: Axial, before: WholeState | None) -> list[Box]:
+        """Return the elements of a state that one before it has not; None: all of them."""
+        header = self.pair.header
+        low = inner = end = _low(axial, state, header)
+        high = tuple(map(operator.add, low, state.shape))
+        if before is not None:
+            inner = _low(before.axial, before.state, header)
+            end = tuple(map(operator.add, inner, before.state.shape))
+        return [
+            tuple(slice(i - n, j - n) for i, j, n in zip(a, z, low, strict=True))
+            for a, z in outside(low, high, inner, end)
+        ]
+
     def read_seal(self, size: int) -> bytes | None:
         """Return the uuid in the seal that ``.xta``, of that size, ends with; None if in none."""
         pair = self.pair
@@ -400,6 +485,19 @@ class StateReader:
                 and not pair.has_name
                 and any(block.superseded for _, block in self.superblocks(LIVE_SLOTS)[:1])
             )
+
+
+def _outermost(state: Superblock, axial: Axial) -> Box:
+    """Return the elements at the side of the bounds where the grid has grown last."""
+    *_, (axis, side, _, _) = segment_boxes(axial)
+    edge = slice(0, 1) if side else slice(state.shape[axis] - 1, state.shape[axis])
+    return tuple(edge if j == axis else slice(0, n) for j, n in enumerate(state.shape))
+
+
+def _low(axial: Axial, state: Superblock, header: Header) -> tuple[int, ...]:
+    """Return where bounds begin, in elements from the start of the initial grid."""
+    _, _, first, _ = next(segment_boxes(axial))
+    return tuple(b - n * c for n, c, b in zip(first, header.chunks, state.offset, strict=True))
 
 
 # -- the growth log ------------------------------------------------------------------------------

@@ -169,7 +169,9 @@ def test_what_writers_leave_behind_is_whole(
         for name in "ab":
             report = xa.check(folder / name, data=True)
             assert report.ok, str(report)
-            assert not report.problems or kinds(report, "warning") in ([], ["chunk"]), str(report)
+            # Nothing vouches for what a copy has that the writer has added.
+            expected = {"chunk"} if name == "a" else {"chunk", "data"}
+            assert {*kinds(report, "warning")} <= expected, str(report)
     a.close()
     report = xa.check(folder / "a", data=True)
     assert [p.severity for p in report.problems] == ([] if checksum else ["note"]), str(report)

@@ -151,7 +151,7 @@ def test_reference_names_every_option_of_the_command():
     )
     assert list(sections) == list(COMMANDS)
     for name, command in whole.commands.items():
-        options = {option for parameter in command.params for option in parameter.opts}
+        options = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
         prose = re.sub(r"^```.*?^```", "", sections[name], flags=re.MULTILINE | re.DOTALL)
         known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", prose))
         options = {option for option in options if option.startswith("--")}
