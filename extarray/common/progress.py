@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "say"]
 
+# Characters of the words beside a bar.
+_MOST_WORDS = 40
+
 
 class Progress:
     """The progress of some work, in bytes.
@@ -33,7 +36,7 @@ class Progress:
     total : int
         Bytes in all.
     what : str
-        What is being done.
+        The work in words.  The middle of a longer text is left out: the bar needs room, too.
     reported : bool or callable
         False: say nothing, on a terminal either.  A function is called with the bytes that are
         done, and with `total`; nothing is shown then, and an error that it raises ends the work.
@@ -51,7 +54,9 @@ class Progress:
 
     def __init__(self, total: int, what: str, reported: Reported) -> None:
         self.done = 0
-        self._total, self._what = total, what
+        half = _MOST_WORDS // 2
+        short = what if len(what) <= _MOST_WORDS else f"{what[:half]}...{what[-half:]}"
+        self._total, self._what = total, short
         self._call = None if isinstance(reported, bool) else reported
         self._shown = reported is True and (_has_terminal() or _has_notebook())
         self._begun = self._last = time.monotonic()

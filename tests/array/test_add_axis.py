@@ -783,7 +783,8 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
         array.add_axis()
     array.close()
     assert_same(format_reader.read(copy)[0], model.data)
-    reader = xa.open(copy)
+    with pytest.warns(xa.RecoveryWarning, match="a copy"):  # made beside its writer
+        reader = xa.open(copy)
     with xa.open(copy, "r+", engine=disk.engine) as again:
         agree(again, model)
         again.extend(0, 1)
