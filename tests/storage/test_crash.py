@@ -70,6 +70,7 @@ COMMITS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.slow
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
 @pytest.mark.parametrize("segments", [2, 64])

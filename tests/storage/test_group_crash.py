@@ -120,6 +120,7 @@ class Recorder:
 GROUPS = [["abc", "abc"], ["abc", "bca"], ["ab", "ac"], ["abc", "ca"], ["ca", "ab", "cb"]]
 
 
+@pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, groups):
@@ -158,6 +159,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
     assert len(seen) > 15
 
 
+@pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):
