@@ -25,7 +25,7 @@ from in_threads import of_folders, with_own_folder
 from mpirun import Teams
 from peaks import FREED_AT_ONCE
 from scratch import MEMORY, new_folder
-from surroundings import Folder, shares_memory, shed
+from surroundings import Folder, one_at_a_time, shares_little, shares_memory, shed
 
 # Before anything is started, also by pytest-xdist.
 shed(os.environ)
@@ -150,6 +150,15 @@ def pytest_collection_modifyitems(config, items):
     if hasattr(config, "workerinput"):
         items[:] = long_ones_first(items, config.workerinput["workercount"])
     return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of a test's time
+def pytest_runtest_protocol(item, nextitem):
+    """Runs one test of MPI at a time where their ranks would not find room together."""
+    if shares_little() and item.get_closest_marker("mpi"):
+        with one_at_a_time():
+            return (yield)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

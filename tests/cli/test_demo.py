@@ -86,6 +86,7 @@ def restored(path):
 
 class TestMainJob:
     @pytest.mark.slow
+    @pytest.mark.mpi
     @pytest.mark.usefixtures("shared_memory")
     def test_indian_pines(self, script, tmp_path):
         """As a user runs it: its own process, its own folder, the scene that tensorly carries."""

@@ -331,7 +331,7 @@ def test_parallel_runs_all_lines(mpiexec, script, patience, tmp_path):
     table = json.loads(figures.read_text())["2"]
     assert len(table) == 11
     for line, times in table.items():
-        assert set(times) == set(candidates), line
+        assert set(times) == set(candidates), f"{line}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)

@@ -58,8 +58,7 @@ def shared_modules(found):
 
 def running(page, forked, tmp_path):
     """What the nursery runs a page by, and with which options."""
-    text = "\n".join(block.text for block in page_blocks(page) if is_run(block))
-    if re.search(NEEDS_SHARED_MEMORY, text) and not shares_memory():
+    if re.search(NEEDS_SHARED_MEMORY, run_text(page)) and not shares_memory():
         pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
     command = [sys.executable, "-I", "-S", nursery.__file__, forked.path, "extarray"]
     code = "import pages, sys; pages.run_page(sys.argv[1], sys.argv[2:])"
@@ -67,7 +66,22 @@ def running(page, forked, tmp_path):
     return (code, ROOT / page, *command), {"imports": imports, "cwd": tmp_path}
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if any(map(is_run, page_blocks(page)))])
+def marked(found):
+    """Pages as parameters: those that start ranks are tests of MPI."""
+    return [
+        pytest.param(page, marks=[pytest.mark.mpi] * ("mpiexec" in run_text(page)))
+        for page in found
+    ]
+
+
+def run_text(page):
+    """All that is run of a page."""
+    return "\n".join(block.text for block in page_blocks(page) if is_run(block))
+
+
+@pytest.mark.parametrize(
+    "page", marked(page for page in pages() if any(map(is_run, page_blocks(page))))
+)
 def test_the_blocks_of_a_page_run(page, forked, tmp_path):
     words, options = running(page, forked, tmp_path)
     status, out, err = forked.run(*words, **options)
@@ -78,7 +92,7 @@ def test_the_blocks_of_a_page_run(page, forked, tmp_path):
     assert "Exception ignored" not in err, report
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if starts_others(page)])
+@pytest.mark.parametrize("page", marked(page for page in pages() if starts_others(page)))
 def test_a_page_that_starts_programs_runs_in_a_terminal(page, forked, tmp_path):
     """Programs look whether they have one: they show progress, colours, and lines at once."""
     words, options = running(page, forked, tmp_path)

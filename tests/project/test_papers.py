@@ -61,6 +61,7 @@ def work(name):
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.mpi
 @pytest.mark.usefixtures("shared_memory")
 @pytest.mark.parametrize("which", dict.fromkeys(map(work, EXPERIMENTS)))
 def test_experiments_run(which, script, patience, tmp_path, subtests):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from surroundings import shares_little
 from team import Team
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "mpi" / "programs"
@@ -83,8 +84,8 @@ class Launcher:
 class Teams(Launcher):
     """The same, with ranks that stay for the next program.
 
-    Those whose program fails are ended: others may still wait in it.  `start` and `status` have
-    ranks of their own.
+    Those whose program fails are ended: others may still wait in it; and all, where the next ones
+    would find no room.  `start` and `status` have ranks of their own.
     """
 
     def __init__(self, mpiexec: Path, environment: dict[str, str]):
@@ -106,6 +107,8 @@ class Teams(Launcher):
                 del self._teams[which]
                 kill(team.process)
                 team.close()
+        if well and shares_little():
+            self._teams.pop(which).close()
         assert well, text
         return text
 

@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 from hypothesis import settings
+from surroundings import MEMORY
 
 __all__ = ["MEMORY", "new_folder"]
 
-MEMORY = Path("/dev/shm")
 ROOM = 1 << 29
 
 

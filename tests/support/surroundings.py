@@ -12,16 +12,17 @@ run lives it holds a lock of the system there, which ends with the process, what
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
-__all__ = ["Folder", "shares_memory", "shed"]
+__all__ = ["Folder", "one_at_a_time", "shares_little", "shares_memory", "shed"]
 
 #: Variables that programs of tests must not see, unless a test gives them one.
 CHANGING = {
@@ -39,6 +40,8 @@ CHANGING = {
     *("EXTARRAY_ENGINE", "EXTARRAY_MAPPED_MEMORY", "EXTARRAY_MAX_MEMORY", "EXTARRAY_MAX_RESULT"),
     *("EXTARRAY_NUM_THREADS", "EXTARRAY_VERIFY", "EXTARRAY_WARN_RESULT"),
 }
+MEMORY = Path("/dev/shm")
+LITTLE = 1 << 29
 #: Short: addresses of sockets, which begin with it, have at most 103 bytes on some systems.
 PREFIX = "xt-"
 #: How many folders stay: of runs in which something failed, or that were killed.
@@ -64,6 +67,23 @@ def shares_memory() -> bool:
     os.close(descriptor)
     _posixshmem.shm_unlink(name)
     return True
+
+
+@functools.cache
+def shares_little() -> bool:
+    """Whether the system's shared memory holds the ranks of few tests: a container has 64 MB.
+
+    A rank of MPICH takes more than 5 MB, and each process of the suite has ten or so.
+    """
+    return MEMORY.is_dir() and shutil.disk_usage(MEMORY).total < LITTLE
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait for the other processes of the run that are in here."""
+    with open(Path(tempfile.gettempdir(), "one-at-a-time"), "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class Folder:

@@ -56,7 +56,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            _, errors = self.process.communicate(timeout=30)
+            _, errors = self.process.communicate(timeout=250)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -94,7 +94,7 @@ def chromium(profile, width=1280, height=860, scale=1):
     return driver
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=60):
     """Wait until a condition holds; what it gave then."""
     end = time.monotonic() + seconds
     while True:
