@@ -244,6 +244,9 @@ def import_(
         if source == "-" or chunks is not None:
             raise usage_error("--all is for files, whose arrays keep their chunks")
         found, file, part = _located(source, format_name)
+        given = _settings(options)
+        if sparse is not None:  # formats of other packages may not know it
+            given["sparse"] = sparse
         with wrong_calls(), _known_options(found):
             _whole(found, found.load_group)(
                 file,
@@ -251,8 +254,7 @@ def import_(
                 path=path,
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
-                sparse=sparse,
-                **_settings(options),
+                **given,
             ).close()
         return
     if source == "-":
