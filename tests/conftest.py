@@ -350,7 +350,7 @@ def scratch():
 
 @pytest.fixture(scope="session")
 def shared_memory():
-    """What processes have together by a name, as MPI and locks of `multiprocessing` do."""
+    """Skips a test where processes cannot share memory, as MPI and `multiprocessing` do."""
     if not shares_memory():
         pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
 

@@ -57,7 +57,7 @@ def shared_modules(found):
 
 
 def running(page, forked, tmp_path):
-    """What the nursery runs a page by, and with which options."""
+    """The arguments and options with which the nursery runs a page."""
     if re.search(NEEDS_SHARED_MEMORY, run_text(page)) and not shares_memory():
         pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
     command = [sys.executable, "-I", "-S", nursery.__file__, forked.path, "extarray"]

@@ -1,13 +1,13 @@
-"""What a run of the suite shares with the rest of the machine: variables, and a folder for files.
+"""Variables, folders and memory that a run of the suite keeps apart from the rest of the machine.
 
 Programs of tests inherit the environment.  A variable of the caller that changes how Python prints
-or warns, how wide or colourful a text is, or a setting of the package, would decide what a test
-finds.
+or warns, or how wide or colourful a text is, or that sets the package up, would decide whether a
+test passes.
 
-All runs of a user share pytest's own place for folders.  Each removes older ones at its end, also
-those with a lock that seems to be three days old, and whoever empties the place takes all.  So a
-run of this suite has a folder of its own, with all that its programs make for a time.  While the
-run lives it holds a lock of the system there, which ends with the process, whatever ends that.
+All runs of a user share pytest's place for folders.  Each run removes older folders at its end,
+even one in use if its lock file looks three days old, as after a jump of the clock.  So a run of
+this suite has a folder of its own, which also takes the temporary files of its programs.  The run
+holds a lock of the system there; the lock ends with the process, whatever ends the process.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def shed(environment: MutableMapping[str, str]) -> None:
 @functools.cache
 def shares_memory() -> bool:
     """Whether processes find memory by names: MPI's ranks and `multiprocessing` need it."""
-    import _posixshmem
-
     name = f"/{PREFIX}{uuid.uuid4().hex[:16]}"
     try:
+        import _posixshmem
+
         descriptor = _posixshmem.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except OSError:  # Linux has it in /dev/shm, which may not be there, or not be writable
+    except (ImportError, OSError):  # Linux needs a /dev/shm that this user may write to
         return False
     os.close(descriptor)
     _posixshmem.shm_unlink(name)
@@ -80,7 +80,7 @@ def shares_little() -> bool:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Wait for the other processes of the run that are in here."""
+    """Keep other processes of the run out of such a block; wait for the one that is in one."""
     with open(Path(tempfile.gettempdir(), "one-at-a-time"), "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
