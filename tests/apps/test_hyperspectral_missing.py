@@ -148,8 +148,7 @@ def by_file_of_xarray(made, holes, tmp_path):
     pytest.importorskip("netCDF4")
     given = xarray.DataArray(filled(made, holes, np.nan), dims=("y", "x", "band"), name="a")
     given.to_netcdf(tmp_path / "a.nc", encoding={"a": {"_FillValue": -9999.0}})
-    opened = xarray.open_dataset(tmp_path / "a.nc", mask_and_scale=False)
-    return opened["a"], {}
+    return xarray.open_dataarray(tmp_path / "a.nc", mask_and_scale=False), {}
 
 
 def by_geotiff(made, holes, tmp_path):
