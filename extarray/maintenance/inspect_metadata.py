@@ -349,10 +349,17 @@ class MetadataSurvey:
             )
 
     def _look_at_pending(self) -> None:
-        """Look for a commit of several arrays whose writer did not finish it, or is about to."""
+        """Look for a commit of several arrays whose writer did not finish it, or is about to.
+
+        A writer may add the block at any moment: a look reads the directory once.
+        """
+        group = self.blocks.get(BlockKind.GROUP)
+        if group is None:
+            return
         known = [slot.block.sequence for slot in self.slots if slot.whole and slot.block]
         offsets = self.pending_offsets()
-        for slot, pending in sorted(self.states.pendings()):
+        pendings = self.states.decode_pendings(self.states.pending_bytes_in(group))
+        for slot, pending in sorted(pendings):
             if pending.state.sequence > max(known, default=-1):
                 self.pending = pending.state.sequence
                 self.note(

@@ -387,12 +387,13 @@ class StateReader:
 
     def pending_bytes(self) -> bytes:
         """Read the block of pending states; empty where there is none."""
-        pair = self.pair
-        group = pair.blocks().get(BlockKind.GROUP)
-        if group is None:
-            return b""
+        group = self.pair.blocks().get(BlockKind.GROUP)
+        return b"" if group is None else self.pending_bytes_in(group)
+
+    def pending_bytes_in(self, group: int) -> bytes:
+        """Read the pending states of the block at an offset."""
         offset = pending_offset(group, PENDING_SLOTS[0])
-        return pair.metadata.read(len(PENDING_SLOTS) * BLOCK, offset)
+        return self.pair.metadata.read(len(PENDING_SLOTS) * BLOCK, offset)
 
     def _newest_pending(self, group: int) -> int:
         """Return the greatest number that pending states claim to have, unchecked."""

@@ -1073,6 +1073,65 @@ def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
     assert len(looks) == 2
 
 
+def do(step, a, b):
+    """Do a step of a writer, of two arrays of shape (3, 4)."""
+    rows = np.ones((2, 4), "i4")
+    if step == "group":
+        with xa.commit([a, b]):
+            a.append(rows)
+            b.append(rows)
+    elif step in ("append", "share"):
+        a.append(rows)
+    elif step == "log":  # more segments than the first extent of the log has room for
+        for n in range(10):
+            a.extend(n % 2, 2)
+    elif step == "shrink":
+        a.shrink(0, 2)
+    elif step == "attrs":
+        a.attrs["long"] = "x" * 5000
+    elif step == "axis":
+        a.add_axis()
+    else:
+        a.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step", ["group", "share", "append", "log", "shrink", "attrs", "axis", "close"]
+)
+def test_a_look_beside_a_writer_at_every_step(path, monkeypatch, step):
+    """A writer does all of a step just before one of the reads of a look, whichever that is."""
+    read = File.read
+    due = []  # how many reads are left before the step, and the step
+
+    def read_later(self, length, offset):
+        if due:
+            due[0] -= 1
+            if due[0] < 0:
+                act = due[1]
+                due.clear()
+                act()
+        return read(self, length, offset)
+
+    monkeypatch.setattr(File, "read", read_later)
+    for number in itertools.count():
+        names = [path.with_name(f"{name}{number}") for name in "ab"]
+        for name in names:
+            xa.create(name, (3, 4), "i4", chunks=(2, 2)).close()
+        with (
+            xa.open(names[0], "r+", share=step == "share") as a,
+            xa.open(names[1], "r+") as b,
+        ):
+            due[:] = [number, lambda a=a, b=b: do(step, a, b)]
+            problems = [problem for name in names for problem in xa.check(name).problems]
+            is_over = bool(due)  # there were fewer reads
+            due.clear()
+        assert [problem for problem in problems if problem.severity != "note"] == []
+        if is_over:
+            break
+    assert number > 10
+
+
 def test_the_command(pair, capsys):
     def run(*args):
         status = cli.main(["check", *map(str, args)])
