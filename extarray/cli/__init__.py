@@ -39,7 +39,7 @@ Its modules, from the top down; each uses some of those below it:
 ``_selection``
     Texts of selections and of values: parsed, never evaluated.
 ``_output``
-    Output of commands: tables and JSON, and texts that any terminal takes.
+    Output of commands: tables and JSON, for any terminal.
 ``_command``
     Commands: their arguments and options, and errors for wrong calls.
 
@@ -57,6 +57,7 @@ from functools import partial
 from typing import Any
 
 from extarray.common.errors import ExtArrayError
+from extarray.common.terminal import print_text
 
 __all__ = ["COMMANDS", "main"]
 
@@ -130,17 +131,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ExtArrayError, OSError) as error:
-        print(f"{prefix}: {_one_line(error)}", file=sys.stderr)
+        print_text(f"{prefix}: {_one_line(error)}", stream=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{prefix}: interrupted", file=sys.stderr)
+        print_text(f"{prefix}: interrupted", stream=sys.stderr)
         return 130
     return status
 
 
 def _warn(prefix: str, message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as errors are printed, without the line of source that gives it."""
-    print(f"{prefix}: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print_text(f"{prefix}: warning: {' '.join(str(message).split())}", stream=sys.stderr)
 
 
 def _open_closed_outputs() -> None:

@@ -6,6 +6,7 @@ Click, of the extra ``[cli]``, reads the command line; here is what our commands
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError
 from extarray.common.extras import require
+from extarray.common.terminal import print_text, printable
 
 __all__ = [
     "JSON",
@@ -141,8 +143,8 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
             stem, suffix = os.path.splitext(entry.name)
-            if not entry.name.startswith(start):
-                continue
+            if not entry.name.startswith(start) or printable(entry.name) != entry.name:
+                continue  # a shell would take a line feed for the next name
             if entry.is_dir():
                 found.append(os.path.join(folder, entry.name) + os.sep)
             elif suffix == _SUFFIX:
@@ -185,7 +187,7 @@ def group(name: str, version: str) -> Any:
 
     def tell(context: Any, parameter: Any, value: bool) -> None:
         if value:
-            print(f"{name} {version}")
+            print_text(f"{name} {version}")
             context.exit()
 
     made = click.Group(
@@ -213,7 +215,8 @@ def run(whole: Any, words: Sequence[str]) -> int:
     if asked is not None:
         return _complete(whole, asked)
     if not words:
-        print(whole.get_help(click.Context(whole, info_name=whole.name)), file=sys.stderr)
+        help_text = whole.get_help(click.Context(whole, info_name=whole.name))
+        print_text(help_text, stream=sys.stderr)
         return 2
     try:
         with whole.make_context(whole.name, list(words)) as context:
@@ -222,16 +225,24 @@ def run(whole: Any, words: Sequence[str]) -> int:
     except click.exceptions.Exit as leave:  # help, or the version, is printed
         return int(leave.exit_code)
     except click.ClickException as error:
-        error.show()
+        error.message = printable(error.message)
+        shown = io.StringIO()
+        error.show(shown)
+        print_text(shown.getvalue(), end="", stream=sys.stderr)
         return int(error.exit_code)
     except WrongCall as error:
-        print(f"{whole.name} {words[0]}: {_as_typed(error, whole, words[0])}", file=sys.stderr)
+        _print_error(error, whole, words[0])
         return 2
     except BrokenPipeError:
         raise
     except (ExtArrayError, OSError) as error:
-        print(f"{whole.name} {words[0]}: {_as_typed(error, whole, words[0])}", file=sys.stderr)
+        _print_error(error, whole, words[0])
         return 1
+
+
+def _print_error(error: Exception, whole: Any, name: str) -> None:
+    """Print an error of a command as a line on stderr."""
+    print_text(f"{whole.name} {name}: {_as_typed(error, whole, name)}", stream=sys.stderr)
 
 
 def _as_typed(error: Exception, whole: Any, name: str) -> str:

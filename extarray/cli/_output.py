@@ -1,4 +1,4 @@
-"""Output of commands: tables and JSON, and texts that any terminal takes."""
+"""Output of commands: tables and JSON, for any terminal."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ from typing import Any
 import numpy as np
 
 from extarray.common.extras import require
+from extarray.common.terminal import print_text, printable
 
-__all__ = ["plain", "print_json", "print_table", "print_text", "table"]
-
-
-def print_text(text: str, end: str = "\n") -> None:
-    """Print on stdout; what its encoding does not have is escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + end)
-    sys.stdout.flush()
+__all__ = ["plain", "print_json", "print_table", "table"]
 
 
 def print_json(value: Any) -> None:
     """Print a value as a line of JSON."""
-    print_text(json.dumps(plain(value), allow_nan=False))
+    text = json.dumps(plain(value), allow_nan=False)
+    print_text(text.replace("\x7f", "\\u007f"))  # the one control character that it leaves
 
 
 def plain(value: Any) -> Any:
@@ -79,7 +74,7 @@ def print_table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = ()
 ) -> None:
     """Print columns, to the right but for those in `left`; in colours on a terminal, with rich."""
-    texts = [[_printable(str(cell)) for cell in row] for row in rows]
+    texts = [[printable(str(cell)) for cell in row] for row in rows]
     if not (sys.stdout.isatty() and importlib.util.find_spec("rich") is not None):
         print_text(table([head, *texts], left))
         return
@@ -112,8 +107,3 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), indent: str =
         )
         lines.append(f"{indent}{'  '.join(cells)}".rstrip())
     return "\n".join(lines)
-
-
-def _printable(text: str) -> str:
-    """Return a text without what would move the cursor: names come from files."""
-    return text if text.isprintable() else repr(text)[1:-1]

@@ -8,6 +8,7 @@ import sys
 from typing import Any, final
 
 from extarray.common.extras import require
+from extarray.common.terminal import print_text
 
 __all__ = ["Progress"]
 
@@ -40,7 +41,7 @@ class Progress:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(by)
         elif self._done * _LINES // self._total > (self._done - by) * _LINES // self._total:
-            print(f"{self._what}: {self._done} of {self._total} {self._unit}, {text}", flush=True)
+            print_text(f"{self._what}: {self._done} of {self._total} {self._unit}, {text}")
 
     def __enter__(self) -> Progress:
         return self

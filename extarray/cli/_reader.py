@@ -21,6 +21,7 @@ import numpy as np
 
 from extarray.apps.scenes import Mosaic, load
 from extarray.cli._checks import Checker, CheckError
+from extarray.cli._output import print_json
 from extarray.common.errors import ExtArrayError
 from extarray.common.limits import limits
 
@@ -161,7 +162,7 @@ def main(task: str) -> int:
 
 
 def _say(**event: Any) -> None:
-    print(json.dumps(event), flush=True)
+    print_json(event)
 
 
 def _read_along(

@@ -12,7 +12,9 @@ import numpy as np
 from extarray.apps.scene_pictures import Unmixing
 from extarray.apps.scenes import AXES, Arrival, Scene
 from extarray.cli._checks import Checker
+from extarray.cli._output import table
 from extarray.common.formatting import format_bytes
+from extarray.common.terminal import print_text
 
 __all__ = [
     "Growth",
@@ -40,13 +42,17 @@ def print_start(
 ) -> None:
     """Print what is about to happen."""
     data = scene.data
-    print(f"Scene    {scene.title}: {by(data.shape)} {data.dtype}, {format_bytes(data.nbytes)}")
+    print_text(
+        f"Scene    {scene.title}: {by(data.shape)} {data.dtype}, {format_bytes(data.nbytes)}"
+    )
     if scene.credit:
-        print(f"         {scene.credit}")
+        print_text(f"         {scene.credit}")
     nbytes = math.prod(chunks) * data.itemsize
-    print(f"Array    {path}.xmd, {path}.xta: chunks of {by(chunks)}, {format_bytes(nbytes)} each")
+    print_text(
+        f"Array    {path}.xmd, {path}.xta: chunks of {by(chunks)}, {format_bytes(nbytes)} each"
+    )
     counts = [sum(arrival.axis == axis for arrival in arrivals) for axis in range(3)]
-    print(
+    print_text(
         f"Arrivals {len(arrivals)} pieces in random order (seed {seed}): {counts[0]} swaths of "
         f"rows, {counts[1]} of columns, {counts[2]} blocks of bands"
     )
@@ -54,49 +60,49 @@ def print_start(
 
 def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
     """Print what was compared, and by whom."""
-    print("\nChecked against the scene, and found equal")
-    print(
+    print_text("\nChecked against the scene, and found equal")
+    print_text(
         f"  writer: every piece, a random box after each, and all at the end: "
         f"{writer.boxes} boxes, {writer.elements:,} elements"
     )
-    print(
+    print_text(
         f"  reader: saw {report['states']} of the {states} states while the array grew, in each "
         f"all that was new: {report['boxes']} boxes, {report['elements']:,} elements"
     )
-    print("  no chunk ever moved; the closed file, put into the scene's order, is the scene")
+    print_text("  no chunk ever moved; the closed file, put into the scene's order, is the scene")
 
 
 def print_history(a: Any) -> None:
     """Print the growth history, a line a segment."""
     from extarray.plot import segments
 
-    print("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
+    print_text("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
     rows: list[tuple[str, ...]] = [
         ("segment", "axis", "by", "first index", "start address", "chunks")
     ]
     for number, one in enumerate(segments(a)):
         values = (one.by, one.start_index, one.start_address, one.size)
         rows.append((str(number), AXES[one.axis], *map(str, values)))
-    _print_table(rows, left=(1,))
+    print_text(table(rows, left=(1,), indent="  "))
 
 
 def print_storage(info: dict[str, Any]) -> None:
     """Print what the array takes on disk."""
-    print("\nStorage")
+    print_text("\nStorage")
     logical, allocated, metadata, files = (
         format_bytes(info[f"{name}_bytes"]) for name in ("logical", "allocated", "metadata", "file")
     )
-    print(
+    print_text(
         f"  {logical} of elements in {allocated} of chunks: "
         f"utilisation {100 * info['utilisation']:.1f} %"
     )
-    print(f"  metadata {metadata}, both files {files}")
+    print_text(f"  metadata {metadata}, both files {files}")
 
 
 def print_unmixing(found: Unmixing) -> None:
     """Print how the materials of the scene were found."""
     ranks = "one process" if found.ranks == 1 else f"{found.ranks} ranks"
-    print(
+    print_text(
         f"Unmixed  by {ranks} in {found.seconds:.1f} s, as it is stored: {len(found.endmembers)} "
         f"endmembers by N-FINDR (HySime: {found.estimate}), abundances by constrained least "
         f"squares, which leave {100 * found.error:.1f} %"
@@ -105,7 +111,9 @@ def print_unmixing(found: Unmixing) -> None:
 
 def print_times(growths: Sequence[Growth]) -> None:
     """Print what growing cost, by axis and in all, against rewriting."""
-    print("\nTime to grow, against rewriting a .npy file at each growth (the same data; no fsync)")
+    print_text(
+        "\nTime to grow, against rewriting a .npy file at each growth (the same data; no fsync)"
+    )
     rows = [("axis", "growths", "new data", "extarray", "rewriting", "ratio")]
     timed = [growth for growth in growths if growth.rewriting is not None]
     for axis, name in ((0, "rows"), (1, "columns"), (2, "bands"), (None, "all")):
@@ -124,26 +132,15 @@ def print_times(growths: Sequence[Growth]) -> None:
                 f"{rewriting / ours:.1f}",
             )
         )
-    _print_table(rows, left=(0,))
+    print_text(table(rows, left=(0,), indent="  "))
     if timed:
         # Beside the sums, in which a single interruption by other work can weigh much.
         ours = float(np.median([growth.ours for growth in timed]))
         rewriting = float(np.median([growth.rewriting or 0.0 for growth in timed]))
-        print(f"  the median growth: {ours * 1e3:.2f} ms against {rewriting * 1e3:.2f} ms")
+        print_text(f"  the median growth: {ours * 1e3:.2f} ms against {rewriting * 1e3:.2f} ms")
     if len(timed) < len(growths):
-        print(f"  (rewriting took too long after {len(timed)} of {len(growths)} growths)")
-    print()
-
-
-def _print_table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> None:
-    """Print columns as wide as their widest entry, to the right but for those in `left`."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = (
-            value.ljust(width) if column in left else value.rjust(width)
-            for column, (value, width) in enumerate(zip(row, widths, strict=True))
-        )
-        print("  " + "  ".join(cells).rstrip())
+        print_text(f"  (rewriting took too long after {len(timed)} of {len(growths)} growths)")
+    print_text("")
 
 
 def by(values: Sequence[int], between: str = " x ") -> str:

@@ -24,10 +24,11 @@ from extarray.cli._command import (
     usage_error,
     wrong_calls,
 )
-from extarray.cli._output import plain, print_json, print_text
+from extarray.cli._output import plain, print_json
 from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, is_group, opened, opened_group
+from extarray.common.terminal import print_text, printable
 from extarray.grid.order import ORDERS
 
 __all__ = [
@@ -228,7 +229,7 @@ def attrs(
         print_text(_text(shown[names[0]]))
     else:
         for name, value in shown.items():
-            print_text(f"{name if name.isprintable() else repr(name)}={_text(value)}")
+            print_text(f"{printable(name)}={_text(value)}")
 
 
 def _change(attributes: Any, changes: dict[str, Any], delete: tuple[str, ...]) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray.cli._command import JSON, array_path, command, flag, usage_error, wrong_calls
-from extarray.cli._output import print_json, print_text
+from extarray.cli._output import print_json
 from extarray.cli._progress import Progress
 from extarray.common.errors import ExtArrayError, MissingError
+from extarray.common.terminal import print_text, printable
 from extarray.maintenance.group_files import (
     is_in_the_making,
     left_folders,
@@ -109,7 +110,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
             what = " ".join(str(error).split())
             told.append({"path": path, "ok": False, "error": what})
             if not as_json:
-                print_text(f"{path}: {what}")
+                print_text(printable(f"{path}: {what}"))
             continue
         told.append(_told(report))
         if not as_json:
@@ -118,7 +119,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
     if as_json:
         print_json(told)
     else:
-        print_text(f"{folder}: {n_fine} of {len(found)} arrays without errors")
+        print_text(printable(f"{folder}: {n_fine} of {len(found)} arrays without errors"))
     return 0 if n_fine == len(found) else 1
 
 

@@ -28,6 +28,7 @@ from extarray.cli._reader import Reader
 from extarray.common.errors import ArgumentError, ExistsError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.limits import limits
+from extarray.common.terminal import print_text
 
 __all__ = ["demo"]
 
@@ -148,8 +149,10 @@ def _run(args: SimpleNamespace) -> None:
         pictures = _draw(a, stored, scene, bands, args.out)
         pieces = a.attrs["pieces"]
     pictures += _unmix(path, pieces, scene, args)
-    print(f"Pictures {', '.join(map(str, pictures))}")
-    print(f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}")
+    print_text(f"Pictures {', '.join(map(str, pictures))}")
+    print_text(
+        f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}"
+    )
 
 
 def _take_in(
@@ -176,7 +179,7 @@ def _take_in(
         seed = int(seeds[1].generate_state(1)[0])
         with Reader(a.path, scene.path, args.variable, seed, args.limit) as reader:
             reader.wait_for_states(1)
-            print(f"Reader   process {reader.pid} has opened the array and goes on reading it")
+            print_text(f"Reader   process {reader.pid} has opened the array and goes on reading it")
             with Progress(len(arrivals), "growing", "pieces") as progress:
                 progress.step(f"from {_report.by(a.shape)} on", 3)
                 for number, arrival in enumerate(arrivals[3:], start=1):
@@ -364,7 +367,7 @@ def _unmix(path: Path, pieces: Any, scene: Scene, args: SimpleNamespace) -> list
     except ArgumentError as error:
         if args.ranks is not None and "ranks need" in str(error):
             raise
-        print(f"Unmixed  no: {error}")
+        print_text(f"Unmixed  no: {error}")
         for picture in pictures:  # of an earlier scene
             picture.unlink(missing_ok=True)
         return []

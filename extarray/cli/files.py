@@ -28,10 +28,11 @@ from extarray.cli._command import (
     several,
     wrong_calls,
 )
-from extarray.cli._output import print_json, print_table, print_text
+from extarray.cli._output import print_json, print_table
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes
+from extarray.common.terminal import print_text, printable
 from extarray.grid.order import ORDERS
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
@@ -169,7 +170,7 @@ def tree(path: str, as_json: bool) -> int:
             "├└│─".encode(sys.stdout.encoding or "utf-8")
         except UnicodeEncodeError:
             lines = [line.translate(str.maketrans("├└│─", "|`|-")) for line in lines]
-        print_text("\n".join([path, *lines]))
+        print_text("\n".join([printable(path), *lines]))
     return int(_is_damaged(grown))
 
 
@@ -202,8 +203,7 @@ def _branches(grown: list[Any], indent: str = "") -> Iterator[str]:
     for entry, below in grown:
         is_last = entry is grown[-1][0]
         name, *facts = _row(entry)
-        text = "  ".join([name, *filter(None, facts[:2])])
-        text = text if text.isprintable() else repr(text)[1:-1]
+        text = printable("  ".join([name, *filter(None, facts[:2])]))
         yield f"{indent}{'└── ' if is_last else '├── '}{text}"
         yield from _branches(below, f"{indent}{'    ' if is_last else '│   '}")
 

@@ -22,10 +22,11 @@ from extarray.cli._command import (
     option,
     wrong_calls,
 )
-from extarray.cli._output import plain, print_json, print_table, print_text
+from extarray.cli._output import plain, print_json, print_table
 from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
+from extarray.common.terminal import print_text, printable
 from extarray.grid.drawing import axis_titles, segments
 from extarray.maintenance.group_files import packed_names
 
@@ -142,7 +143,7 @@ def _edges(view: Any) -> Any:
 def dump(path: str, header: bool) -> None:
     """Print the header, and the elements in bounded memory."""
     with opened(path) as a:
-        name = a.path.name
+        name = printable(a.path.name)
         names = [title.replace(" ", "_") for title in axis_titles(a.dims, a.ndim)]
         print_text(f"extarray {name} {{")
         if names:

@@ -19,9 +19,9 @@ from extarray.cli._command import (
     usage_error,
     wrong_calls,
 )
-from extarray.cli._output import print_text
 from extarray.cli._selection import parse_selection
 from extarray.cli.look import opened
+from extarray.common.terminal import print_text
 
 __all__ = ["plot", "view"]
 

@@ -27,10 +27,11 @@ from extarray.cli._command import (
     usage_error,
     wrong_calls,
 )
-from extarray.cli._output import print_json, print_table, print_text
+from extarray.cli._output import print_json, print_table
 from extarray.cli.look import opened
 from extarray.common.arguments import parse_bytes
 from extarray.common.formatting import format_bytes
+from extarray.common.terminal import print_text
 from extarray.grid.order import ORDERS
 
 __all__ = ["advise", "bench", "rechunk"]
@@ -95,7 +96,7 @@ def rechunk(
                 **given,
             ).close()
         except KeyboardInterrupt:
-            print("what is done is kept; --resume goes on from there", file=sys.stderr)
+            print_text("what is done is kept; --resume goes on from there", stream=sys.stderr)
             raise
 
 

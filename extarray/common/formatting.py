@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.common.terminal import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -111,9 +113,8 @@ def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     }
     lines = []
     for name, value in list(attrs.items())[:_MOST_ATTRS]:
-        # Names come from files: what would move the cursor is told in letters, as in values.
         shown = " ".join(part.strip() for part in repr(value).splitlines())  # arrays have several
-        line = f"{name if name.isprintable() else repr(name)}: {shown}"
+        line = printable(f"{name}: {shown}")
         lines.append(line if len(line) <= _LONGEST_ATTR else f"{line[: _LONGEST_ATTR - 3]}...")
     if len(attrs) > _MOST_ATTRS:
         lines.append(f"... and {len(attrs) - _MOST_ATTRS} more")
@@ -164,7 +165,7 @@ class Info(dict[str, Any]):
             elif key == "fill_value":
                 text = format_fill(value)
             else:
-                text = str(value)
+                text = printable(str(value))
             rows.append((key.replace("_", " "), text))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
@@ -186,6 +187,7 @@ def format_tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
     for depth, name, facts in reversed(rows):
         open_depths = {d for d in open_depths if d <= depth}
         stem = "".join("│   " if d in open_depths else "    " for d in range(depth))
-        lines.append(f"{stem}{'├' if depth in open_depths else '└'}── {name}  {facts}".rstrip())
+        row = printable(f"{name}  {facts}".rstrip())
+        lines.append(f"{stem}{'├' if depth in open_depths else '└'}── {row}")
         open_depths.add(depth)
-    return "\n".join([head, *reversed(lines)])
+    return "\n".join([printable(head), *reversed(lines)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
+from extarray.common.terminal import print_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,11 +127,11 @@ class Progress:
             f"{format_bytes(int(speed))}/s, {left // 60}:{left % 60:02} left"
         )
         self._width = max(self._width, len(text))
-        self._print(f"\r{text:<{self._width}}")
+        self._print(text)
 
     def _print(self, text: str) -> None:
-        """Print, as long as there is a terminal."""
-        if not say(text, end=""):
+        """Print over the line, as long as there is a terminal; the next text begins there, too."""
+        if not say(f"{text:<{self._width}}", end="\r"):
             self._shown, self._width = False, 0
 
     def __enter__(self) -> Self:
@@ -140,14 +141,13 @@ class Progress:
         if self._bar is not None:
             self._attempt(self._bar.close)
         if self._width:
-            self._print(f"\r{'':<{self._width}}\r")
+            self._print("")
 
 
 def say(text: str, end: str = "\n") -> bool:
-    """Print on stderr, whatever that is; tell whether it could: the work goes on without it."""
+    """Print a line on stderr, whatever that is; tell whether it could: the work goes on without."""
     try:
-        sys.stderr.write(text + end)
-        sys.stderr.flush()
+        print_text(printable(text), end, sys.stderr)
     except (OSError, ValueError, AttributeError):  # it may be None, closed, or anything
         return False
     return True

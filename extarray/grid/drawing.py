@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray.common.errors import ArgumentError
+from extarray.common.terminal import printable
 from extarray.grid.address_runs import segment_boxes
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def axis_titles(names: Sequence[str] | None, ndim: int) -> list[str]:
         return [f"axis {j}" for j in range(ndim)]
     if len(names) != ndim:
         raise ArgumentError(f"names has {len(names)} entries, and the array has {ndim} axes")
-    return [str(name) for name in names]
+    return [printable(str(name)) for name in names]
 
 
 # -- growth --------------------------------------------------------------------------------------

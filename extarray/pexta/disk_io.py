@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from extarray import ArgumentTypeError, DTypeError, ShapeError
+from extarray.common.terminal import print_text
 from extarray.mpi.access import label
 from extarray.mpi.global_array import enlarge
 from extarray.pexta.diskarrays import Mode, check_global, check_open
@@ -332,11 +333,10 @@ def _begun(
     """Begin a transfer; all ranks make it together if it `waits`."""
     session = current()
     if session.debug:
-        print(
+        print_text(
             f"pexta, rank {session.comm.rank}: {_in_words(g_a, d_a, write)}: {memory} in memory, "
             f"{disk} on the disk",
-            file=sys.stderr,
-            flush=True,
+            stream=sys.stderr,
         )
     g_a.sync()  # what others have put belongs to it
     moves = Moves(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)

@@ -14,6 +14,7 @@ from extarray import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyErro
 from extarray.common.arguments import as_int
 from extarray.common.formatting import Info
 from extarray.common.on_error import OnError
+from extarray.common.terminal import print_text
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape
@@ -513,4 +514,4 @@ def print_internals(d_a: DiskArray) -> None:
         transfers_under_way=sum(request.handle is d_a for request in session.pending),
     )
     facts.update(array.info())
-    print(facts)
+    print_text(str(facts))

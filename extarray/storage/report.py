@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from extarray.common.terminal import printable
+
 __all__ = ["Problem", "Report"]
 
 
@@ -52,8 +54,9 @@ class Problem:
 
     def __str__(self) -> str:
         place = "" if self.offset is None else f", byte {self.offset}"
-        remedy = f"\n         {self.remedy}" if self.remedy else ""
-        return f"{self.severity + ':':<8} {self.file}{place}: {self.what}{remedy}"
+        remedy = f"\n         {printable(self.remedy)}" if self.remedy else ""
+        line = f"{self.severity + ':':<8} {self.file}{place}: {self.what}"
+        return f"{printable(line)}{remedy}"
 
 
 @dataclass
@@ -96,8 +99,8 @@ class Report:
         return not any(problem.severity == "error" for problem in self.problems)
 
     def __str__(self) -> str:
-        lines = [f"repaired: {text}" for text in self.repaired]
-        lines += [f"not repaired: {text}" for text in self.refused]
+        lines = [f"repaired: {printable(text)}" for text in self.repaired]
+        lines += [f"not repaired: {printable(text)}" for text in self.refused]
         lines += map(str, self.problems)
         lines += [f"not looked at: {text}" for text in self.unseen]
         counts = []
@@ -106,5 +109,5 @@ class Report:
             if n:
                 counts.append(f"{n} {severity}{'s' if n > 1 else ''}")
         ok = "ok, as far as was looked" if self.unseen else "ok"
-        lines.append(f"{self.path}: {', '.join(counts) or ok}")
+        lines.append(printable(f"{self.path}: {', '.join(counts) or ok}"))
         return "\n".join(lines)

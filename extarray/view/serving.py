@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import html
+import logging
 import os
 import secrets
 import signal
@@ -18,10 +19,11 @@ from typing import Any
 
 from extarray.common.errors import ArgumentError, storage_error
 from extarray.common.extras import require
+from extarray.common.terminal import print_text, printable
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
 
-__all__ = ["serve"]
+__all__ = ["logged", "serve"]
 
 _ADDRESS = "127.0.0.1"
 
@@ -31,7 +33,7 @@ def serve(
     *,
     port: int = 0,
     browser: bool = True,
-    say: Callable[[str], object] = print,
+    say: Callable[[str], object] = print_text,
 ) -> None:
     """Show an array, or the arrays of a folder, in the browser, until Ctrl-C.
 
@@ -90,8 +92,8 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
     )
     server.add_sockets(sockets)
     address = f"http://{_ADDRESS}:{sockets[0].getsockname()[1]}/#token={site.token}"
-    with _ending(site.ends), _redirection(address) as redirection:
-        say(f"{gallery.title} is shown at {address}")
+    with logged(), _ending(site.ends), _redirection(address) as redirection:
+        say(printable(f"{gallery.title} is shown at {address}"))
         say("Ctrl-C ends.")
         sys.stdout.flush()
         if browser:
@@ -104,6 +106,29 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
         server.stop()
         await asyncio.wait([asyncio.ensure_future(server.close_all_connections())], timeout=1.0)
         site.close()
+
+
+class _Log(logging.Handler):
+    """Messages of libraries on stderr, with names and addresses that anybody may have sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be anything
+            print_text(self.format(record), stream=sys.stderr)
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[None]:
+    """Print warnings and errors of Tornado and asyncio, unless the program logs them itself."""
+    loggers = [logging.getLogger(name) for name in ("tornado", "asyncio")]
+    handled = [logger for logger in loggers if not logger.hasHandlers()]
+    log = _Log(logging.WARNING)
+    for logger in handled:
+        logger.addHandler(log)
+    try:
+        yield
+    finally:
+        for logger in handled:
+            logger.removeHandler(log)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def test_info_has_the_attributes(script, path):
     lines = done.stdout.decode("ascii").partition("\nattrs ")[2].splitlines()
     assert [line.strip() for line in lines[:4]] == [
         r"unit: '\xb5m'",
-        r"'e\x1b[2J': '\x9b'",
+        r"e\x1b[2J: '\x9b'",
         f"gain: [{'0, ' * 16}0,...",
         "0: None",
     ]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import unicodedata
 from types import SimpleNamespace
 
 import numpy as np
@@ -212,6 +213,76 @@ def test_tables_are_in_colours_on_a_terminal(scene, monkeypatch, capsys):
     assert "\x1b[1" in head
     assert "[red]y" in first, "names are no markup"
     assert "\x1b" not in first + second, "and move no cursor"
+
+
+#: A title of the window, a cleared screen, a line that says what is not so, and text reversed.
+HOSTILE = "a\x1b]0;owned\x07\x9b2J\nall: ok\u202eb\x7f"
+
+
+def hostile_folder(folder):
+    """A folder in which everything that has a name has a hostile one."""
+    with xa.open_group(folder / HOSTILE, "w") as group:
+        with group.create(HOSTILE, (2, 3), dims=["y", HOSTILE], chunks=2) as a:
+            a.attrs[HOSTILE] = HOSTILE
+            a.extend(1, 2)
+        group.attrs[HOSTILE] = HOSTILE
+    (folder / HOSTILE / f"{HOSTILE}2.xmd").write_bytes(b"damaged")
+    xa.to_npy(xa.zeros(3), folder / f"{HOSTILE}.npy")
+    return folder / HOSTILE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls {folder}",
+        "ls {folder} --json",
+        "tree {folder}",
+        "tree {folder} --json",
+        "info {array}",
+        "dump {array}",
+        "history {array}",
+        "show {array}",
+        "follow {array} --count 1 --timeout 0.01",
+        "attrs {array}",
+        "attrs {array} {name}",
+        "attrs {array} --json",
+        "attrs {folder}",
+        "attrs {array} {name}2",
+        "check {array}",
+        "check {array}2",
+        "check {folder}",
+        "check {folder} --json",
+        "plot {array} --text",
+        "advise {array} --grow {name}2",
+        "extend {array} --axis {name}2 --by 1",
+        "info {array}2",
+        "info {folder}",
+        "info {array} {name}",
+        "info --{name}",
+        "{name}",
+        "show {array} [{name}]",
+        "plot {array} {name}",
+        "rm {array}3",
+        "mv {array} {array}2",
+        "pack {folder} {folder}.xap",
+        "unpack {folder} {array}",
+        "rechunk {array} {array} --chunks 1",
+        "import {folder}.npy {array}2",
+        "export {array} {folder}.{name}",
+        "bench {array}",
+    ],
+)
+def test_no_name_reaches_the_terminal_as_it_is(scratch, run, words):
+    """Whatever a command prints, of files, axes, attributes and its own arguments."""
+    folder = hostile_folder(scratch)
+    given = {"folder": folder, "array": folder / HOSTILE, "name": HOSTILE}
+    found = run(*(word.format(**given) for word in words.split(" ")))
+    shown = found.out + found.err
+    assert not {c for c in shown if unicodedata.category(c) == "Cc" and c != "\n"}
+    assert "\u202e" not in shown
+    assert "all: ok" not in [line[:7] for line in shown.split("\n")]
+    if words.endswith("--json") and not words.startswith("check"):
+        assert repr(HOSTILE) in repr(json.loads(found.out)), "and programs get it as it is"
 
 
 class TestLooking:
@@ -867,6 +938,8 @@ class TestCompletion:
         assert self.complete(monkeypatch, run, "extarray info --j") == {"--json"}
         assert self.complete(monkeypatch, run, "extarray info s") == {"scene", "sub/"}
         assert self.complete(monkeypatch, run, f"extarray info {scene.parent}/sc") == {str(scene)}
+        (scene.parent / "so\nplain,other.xmd").touch()  # two answers to a shell
+        assert self.complete(monkeypatch, run, "extarray info s") == {"scene", "sub/"}
 
     @pytest.mark.parametrize("shell", ["zsh", "fish"])
     def test_scripts(self, done, shell):

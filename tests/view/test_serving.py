@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -156,3 +157,14 @@ def test_where_no_array_is(path, prepare, capsys):
 def test_a_port_that_is_none(array, capsys):
     assert cli.main(["view", str(array), "--no-browser", "--port", "70000"]) == 2
     assert "70000" in capsys.readouterr().err
+
+
+def test_the_log_moves_no_cursor(monkeypatch, capsys):
+    """Libraries log what anybody sends."""
+    from extarray.view import serving
+
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with serving.logged():
+        logging.getLogger("tornado.application").error("GET /%s", "\x9b2J\x1b[2J\ue000")
+    assert capsys.readouterr().err == "GET /\\x9b2J\\x1b[2J\ue000\n"
+    assert not logging.getLogger("tornado").handlers

@@ -1,0 +1,61 @@
+"""Text for a terminal: control characters are written in letters.
+
+Names of files, axes and attributes may come from anybody.  A terminal obeys the control characters
+in them: it moves the cursor, changes what it has shown, and may run commands.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+__all__ = ["print_text", "printable"]
+
+# Control characters (C0, DEL, C1), separators of lines, and marks that reverse the direction of
+# text, by which a name can show as another one.
+_MARKS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_CONTROLS = re.compile(f"[\0-\x1f\x7f-\x9f{_MARKS}]")
+_CONTROLS_IN_LINES = re.compile(f"[\0-\x09\x0b-\x1f\x7f-\x9f{_MARKS}]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text with its control characters in letters, and the rest as it is.
+
+    Examples
+    --------
+    >>> print(printable("caf\u00e9 \\ \x1b[2J\n"))
+    café \ \x1b[2J\n
+    """
+    return _CONTROLS.sub(_in_letters, text)
+
+
+def print_text(text: str, end: str = "\n", stream: TextIO | None = None) -> None:
+    r"""Print lines, in which control characters, and what the encoding lacks, are in letters.
+
+    Parameters
+    ----------
+    text : str
+        Its line feeds end lines.  A name in a line may have line feeds, too: `printable` escapes
+        them.
+    end : str
+    stream : text stream, optional
+        None: stdout.
+
+    Examples
+    --------
+    >>> print_text("a name: \x1b[2J")
+    a name: \x1b[2J
+    """
+    stream = sys.stdout if stream is None else stream
+    text = _CONTROLS_IN_LINES.sub(_in_letters, text)
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + end)
+    stream.flush()
+
+
+def _in_letters(match: re.Match[str]) -> str:
+    return repr(match[0])[1:-1]
