@@ -6,6 +6,7 @@ More than 600 lines, as blocks that lie as they are go by themselves, in both di
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import struct
@@ -175,6 +176,7 @@ def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
                     rasterio.Env(GDAL_PAM_ENABLED="NO", GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR")
                 )
                 dataset = rasterio.open(where, mode, driver="GTiff", **options)
+            dataset.__class__ = _with_ranges(type(dataset))
         try:
             yield dataset
         except BaseException:
@@ -183,6 +185,16 @@ def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
             raise
         with of_library(shown, _TITLE):
             dataset.close()
+
+
+@functools.cache
+def _with_ranges(kind: type) -> type:
+    """Return a class of datasets whose bands a range counts.
+
+    rasterio makes a tuple of all bands for each band of a call, and searches it: minutes for 65,000
+    bands of one element.
+    """
+    return type(kind.__name__, (kind,), {"indexes": property(lambda x: range(1, x.count + 1))})
 
 
 def _window(box: Box) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -341,6 +353,7 @@ class _Tags:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
+        self._length = os.fstat(stream.fileno()).st_size
         self._known: dict[int, tuple[int, int, bytes, int]] = {}
         head = stream.read(16)
         self.order = order = ">" if head[:2] == b"MM" else "<"
@@ -370,6 +383,8 @@ class _Tags:
         number: np.dtype[Any] = np.dtype(f"{self.order}{code}")
         if count * number.itemsize > len(value):
             (place,) = struct.unpack(f"{self.order}{self._word}", value)
+        if place + count * number.itemsize > self._length:
+            raise ValueError("values beyond the end of the file")
         return place, count, number
 
     def text(self, tag: int) -> str:
@@ -420,6 +435,8 @@ class _Blocks:
 
     Attributes
     ----------
+    is_uncompressed, is_plain : bool
+        Whether a block has as many bytes as its elements, and whether these are the array's.
     tags : tuple of int
         Of the places and the sizes of the blocks.
     grid : tuple of int
@@ -441,18 +458,21 @@ class _Blocks:
         self.grid = 1 if self.is_pixel else n, -(-self.height // rows), -(-self.width // columns)
         self.bands = n if self.is_pixel else 1
         self.nbytes = rows * columns * self.bands * dtype.itemsize
-        # No compression, no prediction, bits in order, all of the type, colours as they are.
         counts = [tags.place(tag) for tag in self.tags]
+        self.is_uncompressed = (
+            tags.is_all(259, 1)
+            and tags.is_all(258, 8 * dtype.itemsize)
+            and tags.place(258) is not None
+            and all(c is not None and c[1] == math.prod(self.grid) for c in counts)
+        )
+        # No prediction, bytes and bits in order, colours as they are.
         self.is_plain = (
-            tags.order == "<"
-            and tags.is_all(259, 1)
+            self.is_uncompressed
+            and tags.order == "<"
             and tags.is_all(317, 1)
             and tags.is_all(266, 1)
-            and tags.is_all(258, 8 * dtype.itemsize)
             and tags.is_all(262, 0, 1, 2, 3)
-            and tags.place(258) is not None
             and tags.place(262) is not None
-            and all(c is not None and c[1] == math.prod(self.grid) for c in counts)
         )
 
     def sizes(self) -> NDArray[np.int64]:
@@ -478,27 +498,45 @@ class _Blocks:
 
 
 def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
-    """Return a source of elements that are mapped where they lie; None: GDAL reads them."""
+    """Return a source of elements that are mapped where they lie; None: GDAL reads them.
+
+    Raises
+    ------
+    FormatError
+        A ValueError: the file is shorter than that.
+    """
+    found = _places(where, dataset, given)
+    if found is None:
+        return None
+    blocks, offsets, sizes = found
+    nbytes, has = blocks.sizes(), os.stat(where).st_size
+    is_there = (sizes > 0) & (offsets > 0)
+    end = int((offsets + nbytes)[is_there].max(initial=0))
+    if end > has:  # which GDAL would find out band by band
+        raise FormatError(f"{where!r} has {has} bytes, and its elements end at byte {end}")
+    if not (blocks.is_plain and is_there.all() and (sizes >= nbytes).all()):
+        return None
+    n, height, width = given.shape
+    flat = offsets.ravel()
+    if not blocks.is_tiled and (np.diff(flat) == nbytes.ravel()[:-1]).all():
+        whole = (height, width, n) if blocks.is_pixel else given.shape
+        elements = mapped(where, given.dtype, whole, int(flat[0]))
+        if blocks.is_pixel:
+            elements = elements.transpose(2, 0, 1)
+        return Source(given, partial(part_of, elements), mapped=True)
+    return _of_blocks(where, given, blocks, offsets)
+
+
+def _places(
+    where: str, dataset: Any, given: Description
+) -> tuple[_Blocks, NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return the blocks of an image that is not compressed, and their places and sizes."""
     with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
         tags = _Tags(stream)
         blocks = _Blocks(tags, given.shape, given.dtype, *dataset.block_shapes[0])
-        if not blocks.is_plain:
-            return None
-        offsets, sizes = (np.array(tags[tag]).reshape(blocks.grid) for tag in blocks.tags)
-        nbytes = blocks.sizes()
-        n, height, width = given.shape
-        if (sizes < nbytes).any() or not offsets.all():  # what was never written has no place
-            return None
-        if (offsets + nbytes).max() > os.stat(where).st_size:
-            return None
-        flat = offsets.ravel()
-        if not blocks.is_tiled and (np.diff(flat) == nbytes.ravel()[:-1]).all():
-            whole = (height, width, n) if blocks.is_pixel else given.shape
-            elements = mapped(where, given.dtype, whole, int(flat[0]))
-            if blocks.is_pixel:
-                elements = elements.transpose(2, 0, 1)
-            return Source(given, partial(part_of, elements), mapped=True)
-        return _of_blocks(where, given, blocks, offsets)
+        if blocks.is_uncompressed:
+            offsets, sizes = (np.array(tags[tag]).reshape(blocks.grid) for tag in blocks.tags)
+            return blocks, offsets, sizes
     return None
 
 
