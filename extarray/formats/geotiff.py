@@ -176,7 +176,8 @@ def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
                     rasterio.Env(GDAL_PAM_ENABLED="NO", GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR")
                 )
                 dataset = rasterio.open(where, mode, driver="GTiff", **options)
-            dataset.__class__ = _with_ranges(type(dataset))
+            kind: Any = type(dataset)
+            dataset.__class__ = _with_ranges(kind)
         try:
             yield dataset
         except BaseException:
