@@ -32,7 +32,7 @@ from extarray.cli.look import is_group, opened, opened_group
 from extarray.common.errors import ArgumentError, ExtArrayError, FormatError, VariableError
 from extarray.common.limits import limits
 from extarray.formats.description import Description, described
-from extarray.formats.files import of_library
+from extarray.formats.files import Claims, of_library
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, load, runs
 
@@ -139,9 +139,11 @@ def _found_in_file(found: Format, file: str, part: str | None) -> Iterator[Found
 
     with found.source(file, part) as source:
         if source.sequential is None:
+            if not source.mapped:
+                Claims(file).add(source.description.nbytes, source.stored)
             yield Found(_Boxes(source, file, found.title), source.description, beside)
         else:
-            with _spooled(source, found.title) as values:
+            with _spooled(source, found.title, Claims(file)) as values:
                 yield Found(values, source.description, beside)
 
 
@@ -171,11 +173,13 @@ class _Boxes:
 
 
 @contextlib.contextmanager
-def _spooled(source: Source, title: str) -> Iterator[Any]:
+def _spooled(source: Source, title: str, claims: Claims | None = None) -> Iterator[Any]:
     """Yield an array of elements that can only be read from start to end; it goes afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="extarray-") as folder,
-        load(source, os.path.join(folder, "elements"), what=f"from {title}") as values,
+        load(
+            source, os.path.join(folder, "elements"), what=f"from {title}", claims=claims
+        ) as values,
     ):
         yield values
 
@@ -221,6 +225,11 @@ def _piped() -> Source:
     flag("--all everything", "all arrays of the file; PATH becomes a folder, a group"),
     flag("--mask-and-scale", "unpack packed numbers, with NaN for those that are missing"),
     SPARSE,
+    option(
+        "--max-result",
+        "BYTES",
+        "what may be made of a file with less than a thousandth of it (default: half of memory)",
+    ),
     _FORMAT,
     _OPTIONS,
     OVERWRITE,
@@ -234,19 +243,22 @@ def import_(
     everything: bool,
     mask_and_scale: bool,
     sparse: bool | None,
+    max_result: str | None,
     format_name: str | None,
     options: tuple[str, ...],
     overwrite: bool,
 ) -> None:
     """Make an array of a file, or of elements that come through a pipe."""
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
+    settings = _settings(options)
+    if max_result is not None:
+        settings["max_result"] = max_result
     if everything:
         if source == "-" or chunks is not None:
             raise usage_error("--all is for files, whose arrays keep their chunks")
         found, file, part = _located(source, format_name)
-        given = _settings(options)
         if sparse is not None:  # formats of other packages may not know it
-            given["sparse"] = sparse
+            settings["sparse"] = sparse
         with wrong_calls(), _known_options(found):
             _whole(found, found.load_group)(
                 file,
@@ -254,11 +266,11 @@ def import_(
                 path=path,
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
-                **given,
+                **settings,
             ).close()
         return
     if source == "-":
-        if format_name not in (None, "npy") or options or mask_and_scale:
+        if format_name not in (None, "npy") or settings or mask_and_scale:
             raise usage_error(f"{_STDIN} is a .npy file, which has no options")
         with wrong_calls():
             load(
@@ -276,7 +288,7 @@ def import_(
             mask_and_scale=mask_and_scale,
             overwrite=overwrite,
             sparse=sparse,
-            **_settings(options),
+            **settings,
         ).close()
 
 

@@ -146,8 +146,9 @@ class Config:
         Bytes above which the result of a function in memory gives a `ResultWarning`.  Default:
         1 GiB, or ``EXTARRAY_WARN_RESULT``.
     max_result : int
-        Bytes above which it is refused, with a `ResultError`.  What is read explicitly has no
-        limit.  Default: half of the physical memory, or ``EXTARRAY_MAX_RESULT``.
+        Bytes above which it is refused, with a `ResultError`, as is an import of a file that has
+        less than a thousandth of what it says.  What is read explicitly has no limit.  Default:
+        half of the physical memory, or ``EXTARRAY_MAX_RESULT``.
     engine : {"auto", "mmap", "pread"}
         How files are read and written where ``create`` and ``open`` are asked for "auto".
         Default: "auto" (by the type of the file system), or ``EXTARRAY_ENGINE``.

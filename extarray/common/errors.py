@@ -113,7 +113,7 @@ class ReserveError(ExtArrayError, MemoryError):
 
 
 class ResultError(ExtArrayError, MemoryError):
-    """A result in memory would be larger than ``config.max_result``."""
+    """A result would be larger than ``config.max_result``: in memory, or of a small file."""
 
 
 class ClosedError(ExtArrayError, ValueError):

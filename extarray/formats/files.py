@@ -6,12 +6,14 @@ import contextlib
 import errno
 import math
 import os
+import stat
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import numpy as np
 
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -19,20 +21,25 @@ from extarray.common.errors import (
     ExtArrayError,
     FormatError,
     ReserveError,
+    ResultError,
     VariableError,
     storage_error,
 )
+from extarray.common.formatting import format_bytes
 from extarray.storage.filesystem import File, create_beside, family, fresh_name, publish, real_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
 
 __all__ = [
+    "Claims",
     "Pieces",
+    "allowed",
     "beside",
     "check_free",
     "check_shape_is",
@@ -47,6 +54,10 @@ __all__ = [
     "unknown_part",
     "write_all",
 ]
+
+#: Times the bytes of a file that arrays made of it may take, beyond ``config.max_result``: no file
+#: of data that were measured or computed is compressed so well.
+_MOST_TIMES = 1000
 
 
 def file_name(file: Any, title: str) -> str:
@@ -105,8 +116,81 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     except (Warning, NameError):  # of ours
         raise
     except Exception as error:
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise FormatError(f"{which} cannot be used as {title}: {text}") from error
+        raise FormatError(f"{which} cannot be used as {title}: {_words_of(error)}") from error
+
+
+def _words_of(error: BaseException) -> str:
+    """Return the words of an error; of one that others have caused, those of the first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def allowed(max_result: int | str | None) -> AbstractContextManager[object]:
+    """Make the context in which ``config.max_result`` is what a user gives; None: as it is."""
+    if max_result is None:
+        return contextlib.nullcontext()
+    return config.set(max_result=max_result)
+
+
+class Claims:
+    """The bytes that arrays made of one file take, against those that the file has.
+
+    A file of a few bytes can say that its arrays are of any size: it may be sparse, compressed, or
+    damaged.
+
+    Parameters
+    ----------
+    file : object
+        What the user gave.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._total = file, 0
+
+    def add(self, nbytes: int, stored: Callable[[], int | None] | None = None) -> None:
+        """Count an array in; refuse what is beyond the limit, and beyond all proportion.
+
+        Parameters
+        ----------
+        nbytes : int
+            That the array takes, or at least so many.
+        stored : callable, optional
+            Tells the bytes in files that its elements come from, or None, where nobody knows; by
+            default they are those of the file.
+
+        Raises
+        ------
+        ResultError
+            A MemoryError.
+        """
+        self._total += nbytes
+        if self._total <= config.max_result:
+            return
+        has = _bytes_of(self._file) if stored is None else stored()
+        if has is None or self._total <= _MOST_TIMES * has:
+            return
+        raise ResultError(
+            f"{self._file!r} would become {format_bytes(self._total)}, more than "
+            f"config.max_result ({format_bytes(config.max_result)}), and has {format_bytes(has)} "
+            "of data; if it is to be trusted, give max_result=, the bytes that it may become"
+        )
+
+
+def _bytes_of(file: Any) -> int | None:
+    """Return the bytes of a file, or of all files in a folder; None for anything else."""
+    try:
+        name = os.fsdecode(file)
+        about = os.stat(name)
+    except (TypeError, ValueError, OSError):
+        return None
+    if not stat.S_ISDIR(about.st_mode):
+        return about.st_size
+    return sum(
+        os.lstat(os.path.join(folder, each)).st_size
+        for folder, _, names in os.walk(name)
+        for each in names
+    )
 
 
 def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> VariableError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +29,7 @@ from extarray.formats.description import (
     of_coordinate,
 )
 from extarray.formats.files import (
+    Claims,
     beside,
     check_shape_is,
     file_name,
@@ -54,6 +56,7 @@ from extarray.formats.hdf5_parts import (
     restored,
     scales_of,
     stored_as,
+    stored_bytes,
     takes_chunks,
     text_dtype,
     unsaid,
@@ -291,6 +294,7 @@ def source_of(dataset: Any, text: Any = None) -> Source:
     string = h5py.check_string_dtype(kind)
     if kind.kind == "O" and string is not None and text is not None:
         reader = dataset.asstr() if np.dtype(text).kind == "U" else dataset
+        Claims(where).add(math.prod(dataset.shape), partial(stored_bytes, dataset))
         steps = runs(dataset.shape, 64, max(1, config.max_memory // 4))
         kind = text_dtype((np.asarray(reader[box]) for box in steps), text)
 
@@ -328,7 +332,8 @@ def source_of(dataset: Any, text: Any = None) -> Source:
         return values if decode is None else decode(values)
 
     found = in_place(dataset, kind, given, read) if decode is None and not inner else None
-    return with_holes(replace(found or Source(given, read), lost=lost), dataset)
+    source = replace(found or Source(given, read), lost=lost, stored=partial(stored_bytes, dataset))
+    return with_holes(source, dataset)
 
 
 # -- writing -------------------------------------------------------------------------------------

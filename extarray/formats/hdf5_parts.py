@@ -6,6 +6,7 @@ More than 600 lines, as each part is read and written by the same rules.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import math
 import os
@@ -57,6 +58,7 @@ __all__ = [
     "restored",
     "scales_of",
     "stored_as",
+    "stored_bytes",
     "takes_chunks",
     "text_dtype",
     "unsaid",
@@ -223,6 +225,24 @@ def unsaid(h5py: Any, dataset: Any) -> list[str]:
     if kind.get_class() == h5py.h5t.BITFIELD:
         lost.append("that its elements are bit fields")
     return lost
+
+
+def stored_bytes(dataset: Any) -> int:
+    """Return the bytes in files that the elements of a dataset come from."""
+    own: int = dataset.id.get_storage_size()
+    folder = os.path.dirname(dataset.file.filename)
+    names = [name for name, _, _ in dataset.external or ()]
+    if dataset.is_virtual:
+        names += [each.file_name for each in dataset.virtual_sources() if each.file_name != "."]
+        own = os.stat(dataset.file.filename).st_size
+    # In the name of a source a number may stand at "%b": it has one file for each block.
+    patterns = {glob.escape(name).replace("%b", "*") for name in names}
+    found = {
+        os.path.realpath(each)
+        for pattern in patterns
+        for each in glob.glob(os.path.join(glob.escape(folder), pattern))
+    }
+    return own + sum(os.stat(each).st_size for each in found)
 
 
 def text_dtype(elements: Any, text: Any) -> np.dtype[Any]:

@@ -14,7 +14,7 @@ from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
-from extarray.formats.files import of_library, part_of
+from extarray.formats.files import Claims, allowed, of_library, part_of
 from extarray.formats.hdf5 import HDF5
 from extarray.formats.netcdf import NETCDF
 from extarray.formats.template import from_template
@@ -260,10 +260,11 @@ def _mapped(
     overwrite: bool = False,
     sparse: bool | None = None,
     progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> MappedArray:
     """Load an array of a file, and bind it to its origin."""
     binding = _Binding(form, file, name)
-    with form.source(binding.file, name) as source:
+    with allowed(max_result), form.source(binding.file, name) as source:
         m: Any = load(
             source,
             path,
@@ -274,6 +275,7 @@ def _mapped(
             guard=binding.guard,
             what=line_of("map", form.title, file, name),
             kind=MappedArray,
+            claims=Claims(binding.file),
         )
         binding.know(m, source.description)
     m._binding = binding

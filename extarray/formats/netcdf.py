@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -29,6 +30,7 @@ from extarray.common.extras import require
 from extarray.format.labels import CHARACTERS, UNLIMITED, axis_names
 from extarray.formats.description import Description, Packing
 from extarray.formats.files import (
+    Claims,
     beside,
     check_shape_is,
     file_name,
@@ -344,7 +346,7 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
                 if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
                     found = in_place(dataset, given.dtype, given, source.read)
                     found = with_holes(found or source, dataset)
-        yield source if found is None else replace(found, lost=source.lost)
+        yield source if found is None else replace(found, lost=source.lost, stored=source.stored)
 
 
 def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
@@ -354,7 +356,7 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
     attrs = read_attrs(variable, lost)
     shape, dims = tuple(variable.shape), tuple(variable.dimensions)
     kind, decode = variable.dtype, None
-    where = f"the variable {variable.name!r}"
+    where, stored = f"the variable {variable.name!r}", partial(_stored, variable)
     outer = len(shape)
     if kind is str or np.dtype(kind).hasobject or isinstance(variable.datatype, nc.VLType):
         if kind is not str:
@@ -375,6 +377,7 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
                 return np.array([v.encode() for v in x.ravel()], object).reshape(x.shape)
             return x
 
+        Claims(where).add(math.prod(shape), stored)
         steps = runs(shape, 64, max(1, config.max_memory // 4))
         kind = text_dtype(map(texts, steps), text)
 
@@ -411,7 +414,7 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
         given.coords = read_coords(variable, own, attrs, lost)
     if kind == "S1" and own:
         attrs[CHARACTERS] = own[-1]
-    return Source(given, read, lost=lost)
+    return Source(given, read, lost=lost, stored=stored)
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -664,6 +667,14 @@ def _remade(file: Any, variable: Any, growth: dict[Dim, Growth], replace: bool) 
             edit.file = find(found, path_of(variable), where)
         else:
             edit.file = found if file.path == "/" else found[file.path]
+
+
+def _stored(variable: Any) -> int | None:
+    """Return the bytes of the file that a variable lies in; None: it is no file of this machine."""
+    try:
+        return os.stat(_root_of(variable).filepath()).st_size
+    except (OSError, ValueError):
+        return None
 
 
 def _root_of(variable: Any) -> Any:

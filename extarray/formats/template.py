@@ -30,7 +30,7 @@ from extarray.common.errors import (
 from extarray.format.archive import check_member_name
 from extarray.format.labels import mapping_now
 from extarray.formats.description import Coordinate
-from extarray.formats.files import of_library
+from extarray.formats.files import Claims, allowed, of_library
 from extarray.formats.transfer import line_of, load, save
 from extarray.maintenance.group_files import making_folder
 from extarray.storage.filesystem import family
@@ -69,6 +69,7 @@ class Into(TypedDict, total=False):
     overwrite: bool
     sparse: bool | None
     progress: Reported
+    max_result: int | str | None
 
 
 class IntoValues(Into, total=False):
@@ -110,7 +111,10 @@ overwrite : bool
 sparse : bool, optional
     Leave holes where there are only zeros, as for `create`; None: where parts of the file were
     never written.
-{_PROGRESS}"""
+{_PROGRESS}
+max_result : int or str, optional
+    Bytes that may be made of a file that has less than a thousandth of them, such as a sparse
+    one; texts such as ``"2 TiB"``, too.  None: ``config.max_result``."""
 
 _TO_PARAMETERS = f"""\
 a : ExtArray or LazyView
@@ -124,7 +128,9 @@ overwrite : bool
 _FROM_RAISES = """\
 FormatError
     A ValueError: the file is damaged, or no such file.
-{lacking}MissingError, ExistsError, ChunksError, StorageError, ReserveError"""
+{lacking}ResultError
+    A MemoryError: the file has far less data than the array would take; see `max_result`.
+MissingError, ExistsError, ChunksError, StorageError, ReserveError"""
 
 _TO_RAISES = """\
 ExistsError
@@ -161,7 +167,7 @@ def from_template(library: str = "") -> Callable[[F], F]:
     ... def from_grib(file: str, message: int = 0, **options: Unpack[Into]) -> ExtArray:
     ...     "Make an array of a message in a file of GRIB."
     >>> list(inspect.signature(from_grib).parameters)
-    ['file', 'message', 'path', 'chunks', 'overwrite', 'sparse', 'progress']
+    ['file', 'message', 'path', 'chunks', 'overwrite', 'sparse', 'progress', 'max_result']
     >>> print(from_grib.__doc__.partition("----------")[2].strip()[:22])
     file : str or PathLike
     """
@@ -296,6 +302,7 @@ def load_whole(
     *,
     overwrite: bool = False,
     chunks: Any = None,
+    max_result: int | str | None = None,
     **options: Any,
 ) -> Group:
     """Make a group of all that is in a file; its folder has its name when it is complete.
@@ -313,10 +320,12 @@ def load_whole(
         raise ExistsError(
             errno.EEXIST, "it exists; overwrite=True replaces a group", os.fspath(target)
         )
+    claims = Claims(file)
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     publish = replace_group if overwrite else os.rename
     with (
+        allowed(max_result),
         making_folder(os.fspath(target), publish) as fresh,
         whole as source,
         open_group(fresh, "r+") as group,
@@ -337,7 +346,13 @@ def load_whole(
             try:
                 with source.source(name) as each:
                     array = load(
-                        each, Path(fresh, name), guard=guard, what=what, file=file, **options
+                        each,
+                        Path(fresh, name),
+                        guard=guard,
+                        what=what,
+                        file=file,
+                        claims=claims,
+                        **options,
                     )
             except DTypeError as error:
                 lost.append(f"{name!r} ({error})")

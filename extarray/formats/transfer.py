@@ -30,7 +30,7 @@ from extarray.common.progress import Progress
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
-from extarray.formats.files import of_library, part_of
+from extarray.formats.files import Claims, allowed, of_library, part_of
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
 from extarray.streaming.holes import write_fresh
@@ -102,6 +102,9 @@ class Source:
         Whether parts of the file take no space, as nobody has written them.
     is_hole : callable, optional
         Tells, in any thread, whether a box has no elements but such ones, which are all the same.
+    stored : callable, optional
+        Tells the bytes in files that the elements come from, compressed or sparse as they are, or
+        None, where nobody knows.  None: those of the file that the user gave.
     """
 
     description: Description
@@ -114,6 +117,7 @@ class Source:
     lost: list[str] = field(default_factory=list)
     sparse: bool = False
     is_hole: Callable[[Box], bool] | None = None
+    stored: Callable[[], int | None] | None = None
 
 
 @dataclass
@@ -374,6 +378,7 @@ def load(
     what: str = "import",
     file: Any = None,
     kind: type[ExtArray] = ExtArray,
+    claims: Claims | None = None,
 ) -> ExtArray:
     """Make an array of what a source has.
 
@@ -399,6 +404,8 @@ def load(
         Given by the user: the path of a file that is mapped, or anything else.
     kind : type
         Class of the array.
+    claims : Claims, optional
+        Of the file, which may say that it is of any size.
 
     Returns
     -------
@@ -408,6 +415,8 @@ def load(
     ------
     ExistsError, DTypeError, ChunksError, StorageError, ReserveError
         As for `create`.
+    ResultError
+        A MemoryError: the array would be far larger than the file, and than the settings allow.
 
     Warns
     -----
@@ -423,6 +432,8 @@ def load(
     if packing is not None:
         dtype, fill = packing.values, packing.fill(given.fill_value, stored)
         attrs = packing.unpacked_attrs(attrs, stored)
+    if claims is not None and not source.mapped:
+        claims.add(math.prod(shape) * dtype.itemsize, source.stored)
     theirs = None if given.chunks is None else tuple(given.chunks)
     is_large = theirs is not None and math.prod(theirs) * dtype.itemsize >= _LEAST_CHUNK
     if chunks is None and is_large:
@@ -738,6 +749,7 @@ class Format:
         overwrite: bool = False,
         sparse: bool | None = None,
         progress: Reported = True,
+        max_result: int | str | None = None,
         **options: Any,
     ) -> ExtArray:
         """Make an array of one in a file.
@@ -762,6 +774,9 @@ class Format:
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
+        max_result : int or str, optional
+            Bytes that the array may take, however few the file has of it; None:
+            ``config.max_result``.
         **options
             Of the format.
 
@@ -770,7 +785,7 @@ class Format:
         ExtArray
         """
         guard = partial(of_library, file, self.title)
-        with self.source(file, name, **options) as source:
+        with allowed(max_result), self.source(file, name, **options) as source:
             return load(
                 source,
                 path,
@@ -782,6 +797,7 @@ class Format:
                 guard=guard,
                 what=line_of("from", self.title, file, name),
                 file=file,
+                claims=Claims(file),
             )
 
     def save(

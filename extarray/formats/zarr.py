@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -280,6 +281,14 @@ def _source(store: Any, name: Any = None) -> Iterator[Source]:
     yield source
 
 
+def _stored(array: Any) -> int | None:
+    """Return the bytes that a store has of an array; None: it cannot tell."""
+    try:
+        return int(array.nbytes_stored())
+    except Exception:  # noqa: BLE001 -- of a store of anybody
+        return None
+
+
 def _source_of(array: Any) -> Source:
     """Return an array of zarr as a source."""
     lost: list[str] = []
@@ -319,10 +328,12 @@ def _source_of(array: Any) -> Source:
         return np.asarray(array[box or ...]).astype(dtype, copy=False)
 
     zarr: Any = require("zarr", "zarr", _TITLE)
+    stored = partial(_stored, array)
     if isinstance(array.store, zarr.storage.LocalStore) and _lies_open(zarr, array, dtype):
         where = os.path.join(array.store.root, *filter(None, array.path.split("/")))
-        return _with_holes(_open_chunks(where, array, given, read, lost), array)
-    return _with_holes(Source(given, read, lost=lost), array)
+        found = _open_chunks(where, array, given, read, lost)
+        return _with_holes(replace(found, stored=stored), array)
+    return _with_holes(Source(given, read, lost=lost, stored=stored), array)
 
 
 def _with_holes(source: Source, array: Any) -> Source:
