@@ -63,6 +63,9 @@ DATASET_ORIGIN = "dataset_origin"
 UNLIMITED = "unlimited_dims"
 CHARACTERS = "char_dim_name"
 
+# Characters that labels of one width may take: so many, and so many for each that there is.
+_LEAST_WIDE, _MOST_WIDER = 1 << 16, 64
+
 
 def check_dims(dims: Any, ndim: int) -> list[str]:
     """Return the names of the axes that a user gives: texts, one an axis, each once.
@@ -148,23 +151,81 @@ def coordinate_values(form: Mapping[str, Any]) -> NDArray[Any]:
     """Return an array from ``"data"``: an array itself, or lists, and a ``"dtype"`` for these.
 
     In lists dates are texts of ISO 8601, complex numbers and what is not finite are texts, and byte
-    strings are texts of the characters 0 to 255.
+    strings are texts of the characters 0 to 255.  Memory is in proportion to the data: a dtype of
+    texts that are far longer than all of these is as long as the longest.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError, OverflowError, AttributeError
+        The values are no labels.
 
     Examples
     --------
     >>> coordinate_values({"data": ["2024-05-01"], "dtype": "<M8[D]"})
     array(['2024-05-01'], dtype='datetime64[D]')
+    >>> coordinate_values({"data": ["a", "bc"], "dtype": "S100000000"})
+    array([b'a', b'bc'], dtype='|S2')
     """
     data = form["data"]
-    dtype = np.dtype(form["dtype"]) if "dtype" in form else None
-    if dtype is not None and dtype.kind == "S":
-        data = np.array([*map(_to_bytes, np.array(data, object).flat)], object).reshape(
-            np.shape(data)
-        )
-    x = np.asarray(data if dtype is None else np.array(data, object).astype(dtype))
+    if "dtype" in form:
+        x = _as_dtype(np.array(data, object), _label_dtype(form["dtype"]))
+    elif isinstance(data, np.ndarray):
+        x = data
+    else:
+        items = np.array(data, object)
+        _check_width(_longest(items), items)
+        x = np.asarray(data)
     if x.dtype.kind in "OV":
         raise TypeError(f"no labels: {x.dtype}")
     return x.reshape(form["shape"]) if "shape" in form else x
+
+
+def _label_dtype(text: Any) -> np.dtype[Any]:
+    """Return a dtype that labels may have."""
+    dtype: np.dtype[Any] = np.dtype(text)
+    if not isinstance(text, str) or dtype.kind in "OV":  # and no sub-array, whose kind is "V"
+        raise TypeError(f"no dtype of labels: {text!r:.200}")
+    return dtype
+
+
+def _as_dtype(items: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of objects as one of a dtype."""
+    if dtype.kind not in "SU":
+        return items.astype(dtype)
+    if dtype.kind == "S":
+        encoded = np.empty(items.shape, object)
+        encoded.ravel()[...] = [*map(_to_bytes, items.flat)]
+        items = encoded
+    longest = _longest(items)
+    width = dtype.itemsize // (4 if dtype.kind == "U" else 1) or longest
+    if width > longest and not _is_moderate(width, items):
+        dtype = np.dtype(f"{dtype.kind}{max(1, longest)}").newbyteorder(dtype.byteorder)
+    _check_width(min(width, longest), items)
+    return items.astype(dtype)
+
+
+def _longest(items: NDArray[Any]) -> int:
+    """Return the length of the longest of objects, as texts."""
+    return max(map(_length, items.flat), default=0)
+
+
+def _length(item: Any) -> int:
+    return len(item if isinstance(item, (str, bytes)) else str(item))
+
+
+def _is_moderate(width: int, items: NDArray[Any]) -> bool:
+    """Tell whether texts of a width take memory in proportion to those that there are."""
+    there = sum(map(_length, items.flat))
+    return width * items.size <= _LEAST_WIDE + _MOST_WIDER * there
+
+
+def _check_width(width: int, items: NDArray[Any]) -> None:
+    """Refuse texts of such different lengths that an array of them would be far larger."""
+    if not _is_moderate(width, items):
+        raise ValueError(
+            f"one of {items.size} labels has {width} characters: an array of them "
+            "would be far larger than they are"
+        )
 
 
 def _to_bytes(text: Any) -> bytes:

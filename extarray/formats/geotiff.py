@@ -189,7 +189,7 @@ def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
 
 
 @functools.cache
-def _with_ranges(kind: type) -> type:
+def _with_ranges(kind: Any) -> Any:
     """Return a class of datasets whose bands a range counts.
 
     rasterio makes a tuple of all bands for each band of a call, and searches it: minutes for 65,000

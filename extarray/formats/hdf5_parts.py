@@ -151,7 +151,7 @@ def restored(
         wanted = decode_dtype(json.loads(note))
     except (FormatError, ValueError, TypeError):
         return dtype, None
-    if wanted.kind == "U" and dtype.kind == "S":
+    if wanted.kind == "U" and dtype.kind == "S" and wanted.itemsize <= 4 * dtype.itemsize:
         return wanted, lambda x: np.char.decode(x, "utf-8").astype(wanted)
     if wanted.itemsize == dtype.itemsize and dtype.kind == "V" and dtype.names is None:
         return wanted, lambda x: x.view(wanted)

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.format.labels import DATASET_ORIGIN, coordinate_form, first_labels, known_origin
+from extarray.format.labels import (
+    DATASET_ORIGIN,
+    coordinate_form,
+    coordinate_values,
+    first_labels,
+    known_origin,
+)
 from extarray.view.encoding import text_of
 
 __all__ = ["Coordinate", "coordinate_of"]
@@ -113,10 +119,8 @@ def coordinate_of(
 def _labels(form: Mapping[str, Any]) -> NDArray[Any] | None:
     """Return the values of a coordinate; None where they are none that could be shown."""
     try:
-        labels = np.asarray(form["data"])
-        if isinstance(form.get("dtype"), str):
-            labels = labels.astype(form["dtype"])
-    except (KeyError, TypeError, ValueError, OverflowError):
+        labels = coordinate_values(form)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None
     return labels if labels.ndim == 1 and labels.dtype.kind in "biufcmMSU" else None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import struct
 import threading
 import tracemalloc
+import warnings
 
 import numpy as np
 import places
@@ -15,6 +18,7 @@ from fuzz_pairs import MEMBERS, PENDING, SUMS, WRITERS, Image
 
 import extarray as xa
 from extarray.format.groups import decode_members
+from extarray.format.labels import coordinate_values
 
 
 @pytest.fixture
@@ -666,3 +670,67 @@ def test_a_group_of_which_one_was_lost(tmp_path):
         (tmp_path / "b.xmd").write_bytes(bytes(image.xmd))
         assert not xa.refresh([a, b])
         assert b.shape == (1,)
+
+
+# -- labels --------------------------------------------------------------------------------------
+
+LONG = "x" * 100_000
+HOSTILE_LABELS = {
+    "bytes": {"data": ["a", "b", "c"], "dtype": "S100000000"},
+    "text": {"data": ["a", "b", "c"], "dtype": "<U100000000"},
+    "a sub-array": {"data": [1, 2, 3], "dtype": "(100000000,)f8"},
+    "a record": {"data": [1, 2, 3], "dtype": "f8,(100000000,)f8"},
+    "one is long": {"data": [LONG, "b", *["c"] * 998]},
+    "one is long, and a type": {"data": [LONG, "b", *["c"] * 998], "dtype": "U"},
+    "numbers": {"data": [1, 2, 3], "dtype": "U100000000"},
+}
+
+
+@pytest.mark.parametrize("form", HOSTILE_LABELS.values(), ids=HOSTILE_LABELS)
+@pytest.mark.parametrize("job", ["npy", "h5py", "xarray", "tornado"])
+def test_labels_take_memory_as_they_are_long(scratch, form, job):
+    """Whatever is exported, given to xarray, or shown takes memory as the data need it."""
+    if job != "npy":
+        pytest.importorskip(job)
+    attrs = {"coords": {"x": {"dims": ["x"], "origin": [0], **form}}}
+    xa.create(scratch / "a", (len(form["data"]),), dims=["x"], attrs=attrs).close()
+
+    def do():
+        with (
+            xa.open(scratch / "a") as a,
+            warnings.catch_warnings(),
+            contextlib.suppress(xa.ArgumentError),
+        ):
+            warnings.simplefilter("ignore")
+            if job == "npy":
+                xa.to_npy(a, scratch / "a.npy", overwrite=True)
+            elif job == "h5py":
+                xa.to_hdf5(a, scratch / "a.h5", "a", overwrite=True)
+            elif job == "xarray":
+                importlib.import_module("xarray").open_dataset(
+                    str(scratch / "a"), engine="extarray"
+                ).close()
+            else:
+                from extarray.view.coordinates import coordinate_of
+
+                found = coordinate_of(0, ["x"], [0], a.attrs, lambda name: None)
+                assert found is None or len(found.texts([0, 1, 2])) == 3
+
+    do()  # the first time a library is imported
+    tracemalloc.start()
+    try:
+        do()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 25
+    finally:
+        tracemalloc.stop()
+
+
+def test_labels_keep_a_width_that_is_in_proportion():
+    for dtype in ("|S20", "<U300", ">U5", "<U1000"):
+        found = coordinate_values({"data": ["a", "bcd"] * 20, "dtype": dtype})
+        assert found.dtype == dtype
+        assert (found == np.array(["a", "bcd"] * 20, dtype)).all()
+    found = coordinate_values({"data": ["a", "bcd"], "dtype": ">U100000000"})
+    assert (found.dtype, found.tolist()) == (np.dtype(">U3"), ["a", "bcd"])
+    found = coordinate_values({"data": [12, 345], "dtype": "U100000000"})
+    assert (found.dtype, found.tolist()) == (np.dtype("U3"), ["12", "345"])
