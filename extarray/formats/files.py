@@ -1,13 +1,25 @@
-"""Files of other formats: written beside and renamed, and read with errors of the family."""
+"""Files of other formats: written beside and renamed, and read with errors of the family.
+
+A library may write a file for as long as it likes, and stop anywhere: nobody sees the file before
+it takes its name.  A file that exists is not changed, but copied (`successor`).  Whatever a library
+cannot write, `written` keeps from harming the process.
+
+More than 600 lines, as the room has no place for a module more.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import math
 import os
+import re
+import resource
 import stat
+import tempfile
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -20,13 +32,24 @@ from extarray.common.errors import (
     ExistsError,
     ExtArrayError,
     FormatError,
+    LockedError,
     ReserveError,
     ResultError,
+    StorageError,
     VariableError,
     storage_error,
 )
 from extarray.common.formatting import format_bytes
-from extarray.storage.filesystem import File, create_beside, family, fresh_name, publish, real_name
+from extarray.storage.filesystem import (
+    File,
+    create_beside,
+    family,
+    fresh_name,
+    is_remote,
+    publish,
+    real_name,
+)
+from extarray.storage.lock import begin_replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +62,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Claims",
     "Pieces",
+    "Room",
+    "Successor",
     "allowed",
     "beside",
     "check_free",
@@ -51,13 +76,29 @@ __all__ = [
     "of_library",
     "part_of",
     "read_all",
+    "successor",
+    "to_disk",
     "unknown_part",
     "write_all",
+    "written",
 ]
 
 #: Times the bytes of a file that arrays made of it may take, beyond ``config.max_result``: no file
 #: of data that were measured or computed is compressed so well.
 _MOST_TIMES = 1000
+#: Failures of the disk, and of what stands between it and a file.
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+#: Numbers by the system's words for them: netCDF 3 gives no more than these.
+_NUMBERS = {os.strerror(number): number for number in errno.errorcode}
+_IS_OPEN = (
+    "this program, or another one, has it open for writing; close it there, or give what is open"
+)
+#: The file system has no such call, or no locks.
+_NOT_THERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
+#: Bytes that HDF5 and netCDF write at once, or keep before they write them.
+_CACHE_BYTES = 1 << 22
+#: Bytes that descriptions of an array take in a file, and of each of its chunks.
+_HEAD_BYTES, _ENTRY_BYTES = 1 << 16, 1 << 7
 
 
 def file_name(file: Any, title: str) -> str:
@@ -100,7 +141,7 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     FormatError
         A ValueError: the file is damaged, or no such file.
     StorageError
-        An OSError that the system gave, such as a MissingError.
+        An OSError that the system gave, such as a MissingError, or a LockedError.
     """
     which = f"{part!r} of {file!r}" if part else repr(file)
     try:
@@ -110,12 +151,20 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     except OSError as error:
         if error.errno is None or error.errno < 0:  # netCDF's own numbers
             raise FormatError(f"{which} cannot be used as {title}: {error}") from error
+        if error.errno == errno.EAGAIN:
+            raise LockedError(error.errno, _IS_OPEN, str(file)) from error
+        if error.errno in _OF_DISK:  # the library's words name a file that nobody knows
+            error = OSError(error.errno, os.strerror(error.errno))
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
         raise ReserveError(f"{which} asks for more memory than there is: {error}") from error
     except (Warning, NameError):  # of ours
         raise
     except Exception as error:
+        number = _number(str(error))
+        if number in _OF_DISK:
+            told = OSError(number, os.strerror(number))
+            raise storage_error(told, f"{title}: cannot use '{{}}'", file) from error
         raise FormatError(f"{which} cannot be used as {title}: {_words_of(error)}") from error
 
 
@@ -193,6 +242,12 @@ def _bytes_of(file: Any) -> int | None:
     )
 
 
+def _number(text: str) -> int:
+    """Return the number of the system's error that the words of a library tell of; 0: of none."""
+    found = re.search(r"\berrno = (\d+)", text)
+    return int(found[1]) if found else _NUMBERS.get(text, 0)
+
+
 def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> VariableError:
     """Return the error for a part of a file that is not there, or that has to be named.
 
@@ -267,6 +322,308 @@ def beside(name: str, overwrite: bool) -> Iterator[str]:
         with contextlib.suppress(OSError):
             os.unlink(fresh)
         raise
+
+
+# -- files that libraries change -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Successor:
+    """A file that replaces another at the end of a block.
+
+    Attributes
+    ----------
+    name : str
+        Of the file, which is empty at first.
+    copy : callable
+        Copies the other file into it.
+    """
+
+    name: str
+    copy: Callable[[], None]
+
+
+@contextlib.contextmanager
+def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
+    """Make a file that replaces one in a single step, on the disk, at the end of the block.
+
+    Until then the old file stays as it was, and others may read it.  Whoever writes to it keeps
+    this call from its end, or is kept from writing (by the locks that HDF5 uses).
+
+    Parameters
+    ----------
+    where : str
+        Of the old file.
+    title : str
+        Of its format.
+    instead : str
+        For the error where the disk has no room for a copy: a way that needs none.
+
+    Raises
+    ------
+    LockedError
+        A BlockingIOError: somebody writes to the file.
+    StorageError
+        Also where the file was changed meanwhile (ESTALE).
+    """
+    with _kept_from_others(where) as old, beside(where, True) as fresh:
+        facts = _facts(old.stat())
+
+        def copy() -> None:
+            try:
+                _copy(old, fresh)
+            except OSError as error:
+                what = f"{title}: cannot copy '{{}}', which a changed copy is to replace"
+                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                raise storage_error(error, what + instead * is_full, where) from error
+
+        yield Successor(fresh, copy)
+        with family(f"{title}: cannot write '{{}}'", where):
+            to_disk(fresh)
+            if not old.is_at(where) or _facts(old.stat()) != facts:
+                raise StorageError(
+                    errno.ESTALE, "somebody has changed it meanwhile; call again", where
+                )
+
+
+def to_disk(name: str) -> None:
+    """Bring a file to the disk: before it replaces another one, of which nothing is left then."""
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _facts(about: os.stat_result) -> tuple[int, int]:
+    return about.st_size, about.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _kept_from_others(where: str) -> Iterator[File]:
+    """Give an open file that HDF5 lets nobody write to, and that no other `successor` replaces."""
+    with family("cannot write '{}'", where):
+        while True:
+            file = File.open(where, os.O_RDWR | os.O_NONBLOCK)
+            try:
+                has = _shared(file) and (is_remote(file) or begin_replacing(file))
+                is_there = file.is_at(where)
+            except BaseException:
+                file.close()
+                raise
+            if has and is_there:
+                break
+            file.close()
+            if is_there:
+                raise LockedError(errno.EAGAIN, _IS_OPEN, where)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _shared(file: File) -> bool:
+    """Take the lock of HDF5's readers; False: somebody has that of its writers."""
+    if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
+        return True
+    try:
+        with file as fd:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+    return True
+
+
+def _copy(old: File, name: str) -> None:
+    """Copy a file into an empty one: no bytes where the file system lets both have them."""
+    new = File.open(name, os.O_WRONLY)
+    try:
+        size = old.length
+        with old as source, new as target:
+            for low, high in old.written(size):
+                while low < high:
+                    try:
+                        done = os.copy_file_range(source, target, high - low, low, low)
+                    except (AttributeError, OSError) as error:
+                        if getattr(error, "errno", None) in _OF_DISK:
+                            raise
+                        data = os.pread(source, min(high - low, 1 << 20), low)
+                        write_all(target, data, low)
+                        done = len(data)
+                    if not done:
+                        break  # the file became shorter, as the check at the end finds
+                    low += done
+        new.truncate(size)
+    finally:
+        new.close()
+
+
+class Room:
+    """Space on the disk that a library will need for a file, taken before the library does.
+
+    HDF5 and netCDF write much of a file when they close it.  If that fails, nothing can be undone
+    any more, and in time the process ends by a signal.
+
+    Parameters
+    ----------
+    file : File or None
+        Open for writing, and closed by `close`; None: the file is not on a disk.
+    shown, title : str
+        Name of the file and of its format, for errors.
+    size : callable, optional
+        Gives the bytes that the file has, with those that the library has not written yet.
+    """
+
+    def __init__(
+        self, file: File | None, shown: str, title: str, size: Callable[[], int] | None = None
+    ) -> None:
+        self._file, self.shown, self._title, self._size = file, shown, title, size
+        self._first = self._high = 0 if file is None else file.length
+        self._told = 0
+
+    def need(self, nbytes: int, chunks: int = 0) -> None:
+        """Take the space for elements that come next, and for what describes them.
+
+        Parameters
+        ----------
+        nbytes : int
+            Of the elements at most; those of earlier calls are in the file, but for what a library
+            keeps.
+        chunks : int
+            How many chunks get an entry.
+
+        Raises
+        ------
+        StorageError
+            There is no such space.
+        """
+        if self._file is None:
+            return
+        self._told += nbytes
+        end = max(self._file.length, self._size() if self._size else 0) + nbytes
+        end += _HEAD_BYTES + min(_CACHE_BYTES, self._told) + chunks * _ENTRY_BYTES
+        if end > self._high:
+            failure = self._take(self._high, end)
+            if failure:
+                error = OSError(failure, os.strerror(failure))
+                raise storage_error(error, f"{self._title}: cannot write '{{}}'", self.shown)
+            self._high = end
+
+    def _take(self, start: int, end: int) -> int:
+        """Take the space from one place in the file to another; return the number of the error."""
+        assert self._file is not None
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if end > most != resource.RLIM_INFINITY:
+            return errno.EFBIG
+        failure = self._file.reserve(start, end - start)
+        if failure not in _NOT_THERE:
+            return failure
+        with self._file as fd:
+            disk, about = os.fstatvfs(fd), os.fstat(fd)
+        return errno.ENOSPC if end - about.st_size > disk.f_bavail * disk.f_frsize else 0
+
+    def fails(self) -> int:
+        """Return the number of the error that more space would meet; 0: none."""
+        if self._file is None:
+            return 0
+        end = self._file.length
+        return self._take(end, end + _HEAD_BYTES)
+
+    def close(self) -> None:
+        """Give back what the file does not need."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        with contextlib.suppress(OSError):
+            if self._high > self._first:
+                file.truncate(file.length)
+        file.close()
+
+
+@contextlib.contextmanager
+def written(
+    fresh: str,
+    where: str,
+    title: str,
+    open_file: Callable[[], Any],
+    flush: Callable[[Any], object],
+    size: Callable[[Any], int] | None = None,
+) -> Iterator[tuple[Any, Room]]:
+    """Let a library write a file that nobody else has, and close it, whatever the disk says.
+
+    Parameters
+    ----------
+    fresh, where : str
+        Name of the file, and the one that it will have.
+    title : str
+        Of its format.
+    open_file, flush, size : callable
+        ``open_file()`` opens the file, ``flush(file)`` writes what the library has kept, and
+        ``size(file)`` is for `Room`.
+
+    Yields
+    ------
+    tuple of (object, Room)
+        The library's object, and the space of the file.
+    """
+    with of_library(where, title):
+        own = File.open(fresh, os.O_RDWR)
+    room = Room(own, where, title, lambda: own.length if size is None else size(file))
+    try:
+        with of_library(where, title):
+            file = open_file()
+        step = "write"
+        try:
+            room.need(0)
+            yield file, room
+            with of_library(where, title):
+                step = "flush"
+                flush(file)
+                step = "close"
+                file.close()
+        except BaseException as error:
+            failure = room.fails() if isinstance(error, FormatError) else 0
+            if step == "write":
+                try:
+                    flush(file)
+                except Exception:  # noqa: BLE001 -- told already
+                    step = "flush"
+            if step != "write":  # another attempt would find HDF5 in the midst of the first
+                _go_on_in_memory(fresh)
+            with contextlib.suppress(Exception):
+                if step == "close" and hasattr(file, "_isopen"):
+                    file._isopen = 0  # netCDF has nothing of it any more
+                else:
+                    file.close()
+            if failure:
+                told = OSError(failure, os.strerror(failure))
+                raise storage_error(told, f"{title}: cannot write '{{}}'", where) from error
+            raise
+    finally:
+        room.close()
+
+
+def _go_on_in_memory(fresh: str) -> None:
+    """Let this process have a file in memory that it has open on a disk which takes no more.
+
+    So a library can close the file, and does not crash.  It may have to read the file for that.
+    """
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        about = os.stat(fresh)
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("extarray")
+            stack.callback(os.close, fd)
+        else:
+            fd = stack.enter_context(tempfile.TemporaryFile()).fileno()
+        if about.st_size <= config.max_memory:
+            copy_range(fresh, fd, 0, about.st_size)
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(int(name)), about):
+                    os.dup2(fd, int(name), inheritable=False)
 
 
 class Pieces:
@@ -375,7 +732,11 @@ def flat_file(
     kept : sequence of (int, int)
         Ranges of bytes of the file that is there: copies of them come before all else.
     """
-    with beside(where, overwrite) as fresh:
+    with contextlib.ExitStack() as stack:
+        if kept:
+            fresh = stack.enter_context(successor(where, title)).name
+        else:
+            fresh = stack.enter_context(beside(where, overwrite))
         with of_library(where, title):
             fd = os.open(fresh, os.O_WRONLY | os.O_CLOEXEC)
         try:

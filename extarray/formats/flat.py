@@ -38,6 +38,7 @@ from extarray.formats.files import (
     mapped,
     of_library,
     part_of,
+    successor,
     unknown_part,
 )
 from extarray.formats.template import from_template
@@ -404,13 +405,19 @@ def _npz_sink(
         raise ExistsError(
             errno.EEXIST, f"it has an array {name!r}; overwrite=True replaces it", where
         )
-    with beside(where, there) as fresh, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
+        if there:
+            new = outer.enter_context(successor(where, _NPZ))
+            fresh = new.name
+            if not is_in:
+                new.copy()
+        else:
+            fresh = outer.enter_context(beside(where, False))
         with of_library(where, _NPZ):
-            if there and not is_in:
-                shutil.copyfile(where, fresh)
-            archive = stack.enter_context(
-                zipfile.ZipFile(fresh, "a" if there and not is_in else "w", method)
-            )
+            # Given the name, it would make a file anew that it cannot open.
+            file = stack.enter_context(open(fresh, "r+b"))
+            mode: Literal["a", "w"] = "a" if there and not is_in else "w"
+            archive = stack.enter_context(zipfile.ZipFile(file, mode, method))
             if is_in:
                 _copy_others(where, archive, f"{name}.npy")
             stream = stack.enter_context(archive.open(f"{name}.npy", "w", force_zip64=True))

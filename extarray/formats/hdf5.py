@@ -11,7 +11,7 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -30,11 +30,14 @@ from extarray.formats.description import (
 )
 from extarray.formats.files import (
     Claims,
+    Room,
     beside,
     check_shape_is,
     file_name,
     of_library,
+    successor,
     unknown_part,
+    written,
 )
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
@@ -61,6 +64,7 @@ from extarray.formats.hdf5_parts import (
     text_dtype,
     unsaid,
     with_holes,
+    with_room,
     write_attrs,
 )
 from extarray.formats.template import (
@@ -73,9 +77,10 @@ from extarray.formats.template import (
 )
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.grid.chunking import check_chunks
+from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Unpack
 
     from numpy.typing import NDArray
@@ -89,6 +94,7 @@ if TYPE_CHECKING:
 __all__ = ["HDF5", "from_hdf5", "to_hdf5"]
 
 _TITLE = "HDF5"
+_INSTEAD = " (to a file that is open, with h5py.File(..., 'r+'), it is written in place)"
 
 
 @from_template("h5py")
@@ -182,8 +188,12 @@ def to_hdf5(
 
     Notes
     -----
-    A new file has its name when it is complete.  In a file that exists, the dataset has its name
-    when it is complete; if the process is killed meanwhile, HDF5 may find the file damaged.
+    The file has its name when it is complete; one that exists is copied and replaced, in one step:
+    whatever happens meanwhile, it is as it was.  That takes the time of a copy, and room for one,
+    where the file system has no copies that share their bytes (as Btrfs and XFS have).  Into a file
+    that is given open, or that this process has open by h5py, the dataset is written in place: the
+    space for it is taken first, and it has its name when it is complete; but if the process is
+    killed meanwhile, HDF5 may find the file damaged.
 
     Coordinates along one axis become dimension scales beside the dataset.  Texts ("U") are stored
     as UTF-8 of fixed length, dates as h5py's opaque data.
@@ -349,22 +359,97 @@ def _sink(
     if name is None or not str(name).strip("/"):
         raise ArgumentTypeError("name the dataset: 'group/name', for example")
     name = os.fsdecode(name)
-    with contextlib.ExitStack() as stack:
-        if not isinstance(file, h5py.Group):
-            where = file_name(file, _TITLE)
-            if os.path.exists(where):
-                file = where
-            else:
-                file = stack.enter_context(beside(where, False))
-                with of_library(where, _TITLE):
-                    h5py.File(file, "w").close()
-        group = stack.enter_context(opened(file, "r+"))
+    stored_as(given.dtype)  # refused before a file is copied
+    if isinstance(file, h5py.Group):
+        changing = _open_in_place(file)
+    else:
+        changing = _changed(
+            file_name(file, _TITLE), lambda group: _check_place(h5py, group, name, overwrite)
+        )
+    with changing as (group, room):
         _check_place(h5py, group, name, overwrite)
-        with made(group, name, given, options) as sink:
-            fresh = sink.dataset
+        with made(group, name, given, options, room) as sink:
             yield sink
-            with of_library(file, _TITLE):
-                put(group, fresh, name, sink.scales, sink.lost)
+            with of_library(room.shown, _TITLE):
+                put(group, sink.dataset, name, sink.scales, room, sink.lost)
+
+
+# -- files that are changed ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _written(fresh: str, where: str, mode: str, **options: Any) -> Iterator[tuple[Any, Room]]:
+    """Open a file that nobody else has, for writing: with the space that it will need."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    with written(
+        fresh,
+        where,
+        _TITLE,
+        lambda: h5py.File(fresh, mode, **options),
+        lambda file: file.flush(),
+        lambda file: file.id.get_filesize(),
+    ) as both:
+        yield both
+
+
+@contextlib.contextmanager
+def _changed(where: str, check: Callable[[Any], object]) -> Iterator[tuple[Any, Room]]:
+    """Give a file for change: a new one, or a copy that replaces one; or one that is open here.
+
+    Parameters
+    ----------
+    where : str
+    check : callable
+        Is given a file that exists, and refuses what cannot be done, before the file is copied.
+    """
+    with contextlib.ExitStack() as stack:
+        here = _open_here(where)
+        if here is not None:
+            yield stack.enter_context(_open_in_place(here))
+        elif os.path.exists(where):
+            new = stack.enter_context(successor(where, _TITLE, _INSTEAD))
+            with opened(where, "r") as old:
+                check(old)
+            new.copy()
+            yield stack.enter_context(_written(new.name, where, "r+"))
+        else:
+            fresh = stack.enter_context(beside(where, False))
+            yield stack.enter_context(_written(fresh, where, "w"))
+
+
+def _open_here(where: str) -> Any:
+    """Return a file that this process has open for writing, by h5py; None: it has not."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    with contextlib.suppress(OSError):
+        about = os.stat(where)
+        for each in h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
+            with contextlib.suppress(OSError, NotImplementedError):
+                is_it = os.path.samestat(os.fstat(each.get_vfd_handle()), about)
+                if is_it and each.get_intent() != h5py.h5f.ACC_RDONLY:
+                    return h5py.File(each)
+    return None
+
+
+@contextlib.contextmanager
+def _open_in_place(group: Any) -> Iterator[tuple[Any, Room]]:
+    """Give what the user has open for change, with the space that its file will need."""
+    with opened(group, "r+"):
+        file = group.file
+        if file.mode == "r":
+            raise ArgumentError(f"{file.filename!r} is open for reading; open it with mode 'r+'")
+        own = None
+        if file.driver == "sec2":
+            own = File(os.dup(file.id.get_vfd_handle()), file.filename)
+        room = Room(own, file.filename, _TITLE, file.id.get_filesize)
+        try:
+            room.need(0)
+            yield group, room
+            with of_library(file.filename, _TITLE):
+                file.flush()
+        finally:
+            with contextlib.suppress(OSError, RuntimeError):
+                file.flush()  # into the space that is taken
+            room.close()
 
 
 @dataclass
@@ -408,7 +493,9 @@ def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
 
 
 @contextlib.contextmanager
-def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> Iterator[Made]:
+def made(
+    group: Any, name: str, given: Description, options: dict[str, Any], room: Room
+) -> Iterator[Made]:
     """Make a dataset under a name of its own; it is gone where the block fails."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     stored = stored_as(given.dtype)
@@ -437,7 +524,7 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
         # As an array: a scalar has lost the tag by which h5py stores dates.
         settings.setdefault("fillvalue", stored.encode(fill) if stored.encode else fill)
     try:
-        with of_library(root.filename, _TITLE):
+        with of_library(room.shown, _TITLE):
             try:
                 dataset = root.create_dataset(temporary, given.shape, kind, **settings)
             except (TypeError, ValueError) as error:
@@ -450,11 +537,11 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
             dataset[box] = values if stored.encode is None else stored.encode(values)
 
         single = stored.encode is None and takes_chunks(dataset, given.dtype)
-        with chunk_writer(dataset) if single else contextlib.nullcontext(write) as each:
-            sink = Made(each, chunks=dataset.chunks, single=single, lost=lost)
-            sink.dataset = dataset
-            sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
-            yield sink
+        each = with_room(dataset, room, chunk_writer(dataset) if single else write)
+        sink = Made(each, chunks=dataset.chunks, single=single, lost=lost)
+        sink.dataset = dataset
+        sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
+        yield sink
     except BaseException:
         with contextlib.suppress(Exception):
             del root[temporary]
@@ -504,46 +591,99 @@ def _edit(
     moved: tuple[int, ...],
     replace: bool,
 ) -> Iterator[Edit]:
-    """Open a dataset for change: it is resized, or made anew where it may not be."""
-    with opened(file, "r+") as group:
+    """Open a dataset for change: it is resized, or made anew where it may not be.
+
+    That is done in a copy of the file, which replaces it; and in place where the user has the file
+    open, or the elements are in other files.
+    """
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+
+    def plan(group: Any) -> tuple[Any, _Plan]:
         dataset = find(group, name, file)
-        if dataset.file.mode == "r":
-            raise ArgumentError(
-                f"{dataset.file.filename!r} is open for reading; open it with mode 'r+'"
-            )
         check_shape_is(tuple(dataset.shape[: len(old)]), old)
-        most = dataset.maxshape
-        said: list[str] = []
-        with contextlib.ExitStack() as stack:
-            target = dataset
-            if tuple(dataset.shape) != new:
-                if dataset.chunks is not None and all(
-                    m is None or n <= m for n, m in zip(new, most, strict=True)
-                ):
-                    with of_library(file, _TITLE):
-                        dataset.resize(new)
-                    said.append(f"resized {dataset.name!r} from {old} to {new}")
-                else:
-                    said.append(_remake(dataset, new, replace))
-                    target = stack.enter_context(made_like(dataset, new))
-            yield Edit(
-                lambda box, values: target.__setitem__(box, encoded(values)),
-                partial(put_attrs, target),
-                is_fresh=target is not dataset,
-                file=target if target is not dataset and file is dataset else None,
-                said=said,
-                lost=_labels_that_stay(dataset, moved),
-            )
+        return dataset, _planned(dataset, new, replace)
+
+    with contextlib.ExitStack() as stack:
+        is_here = isinstance(file, (h5py.Group, h5py.Dataset))
+        if is_here:
+            changing = _open_in_place(file)
+        else:
+            with opened(file, "r") as group:
+                dataset, _ = plan(group)
+                where, name = dataset.file.filename, dataset.name  # behind an external link
+                is_here = dataset.is_virtual or bool(dataset.external)
+            if is_here and _open_here(where) is None:
+                changing = _open_in_place(stack.enter_context(opened(where, "r+")))
+            else:
+                is_here = is_here or _open_here(where) is not None
+                changing = _changed(where, plan)
+        group, room = stack.enter_context(changing)
+        dataset, planned = plan(group)
+        target = dataset
+        if planned.resizes:
+            stack.enter_context(_resized(dataset, new, room))
+        elif planned.said:
+            room.need(0)
+            target = stack.enter_context(made_like(dataset, new))
+
+        def put(box: Box, values: NDArray[Any]) -> None:
+            target[box] = encoded(values)
+
+        yield Edit(
+            with_room(target, room, put, is_new=target is not dataset),
+            partial(put_attrs, target),
+            reserve=room.need if is_here else None,
+            is_fresh=target is not dataset,
+            file=target if target is not dataset and file is dataset else None,
+            said=planned.said,
+            lost=_labels_that_stay(dataset, moved),
+        )
+        if target is not dataset:
             with of_library(file, _TITLE):
-                if target is not dataset:
-                    take_place(target, dataset)
-                target.file.flush()
+                take_place(target, dataset)
+
+
+class _Plan(NamedTuple):
+    """How a dataset gets another shape, in words; whether it is resized for that."""
+
+    said: list[str]
+    resizes: bool
+
+
+def _planned(dataset: Any, new: tuple[int, ...], replace: bool) -> _Plan:
+    """Plan how a dataset gets a shape, or refuse to."""
+    if tuple(dataset.shape) == new:
+        return _Plan([], False)
+    most = zip(new, dataset.maxshape, strict=True)
+    if dataset.chunks is not None and all(m is None or n <= m for n, m in most):
+        return _Plan([f"resized {dataset.name!r} from {dataset.shape} to {new}"], True)
+    return _Plan([_remake(dataset, new, replace)], False)
+
+
+@contextlib.contextmanager
+def _resized(dataset: Any, new: tuple[int, ...], room: Room) -> Iterator[None]:
+    """Resize a dataset; it has its old shape again where the block fails."""
+    old, where = dataset.shape, dataset.file.filename
+    room.need(0, math.prod(-(-n // c) for n, c in zip(new, dataset.chunks, strict=True)))
+    with of_library(where, _TITLE):
+        dataset.resize(new)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            dataset.resize(old)
+        raise
 
 
 def _remake(dataset: Any, new: tuple[int, ...], replace: bool) -> str:
     """Return, in words, that a dataset is made anew, and what it leaves behind; or refuse to."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where, name = dataset.file.filename, dataset.name
+    if dataset.is_scale:
+        raise ArgumentError(
+            f"the dataset {name!r} of {where!r} is the scale of others and cannot grow: "
+            "extarray.to_hdf5 writes the array into another file, or under another name"
+        )
     with of_library(where, _TITLE):
         found = holders(h5py, dataset)
     text = f"made {name!r} anew to grow from {dataset.shape} to {new}"
@@ -579,11 +719,6 @@ def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where = dataset.file.filename
-    if dataset.is_scale:
-        raise ArgumentError(
-            f"the dataset {dataset.name!r} of {where!r} is the scale of others and cannot grow: "
-            "extarray.to_hdf5 writes the array into another file, or under another name"
-        )
     root, temporary = dataset.file, f"/.{uuid4().hex}.new"
     try:
         with of_library(where, _TITLE):
@@ -608,49 +743,87 @@ def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
         raise
 
 
+@contextlib.contextmanager
+def _taking_place(fresh: Any, place: str) -> Iterator[None]:
+    """Give a dataset a name, and remove what has it; if the block fails, that has it still.
+
+    Either is whole in the file at any moment.
+    """
+    file, temporary, aside = fresh.file, fresh.name, f"/.{uuid4().hex}.old"
+    file.flush()
+    is_there = place in file
+    if is_there:
+        file.move(place, aside)
+    try:
+        file.move(temporary, place)
+        yield
+        file.flush()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            if temporary not in file:
+                file.move(place, temporary)
+            if is_there:
+                file.move(aside, place)
+        raise
+    if is_there:
+        del file[aside]
+
+
 def take_place(fresh: Any, dataset: Any) -> None:
     """Give a dataset the name of another, which is removed."""
-    file, name, temporary = dataset.file, dataset.name, fresh.name
-    for j in range(len(dataset.shape)):
-        for scale in list(dataset.dims[j].values()):
-            dataset.dims[j].detach_scale(scale)
-    del file[name]
-    file.move(temporary, name)
+    with _taking_place(fresh, dataset.name):
+        for j in range(len(dataset.shape)):
+            for scale in list(dataset.dims[j].values()):
+                dataset.dims[j].detach_scale(scale)
 
 
-def put(group: Any, fresh: Any, name: str, scales: list[Any], lost: list[str]) -> None:
+def put(group: Any, fresh: Any, name: str, scales: list[Any], room: Room, lost: list[str]) -> None:
     """Give a dataset its name, and its scales beside it; `lost` takes what these cannot have."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
-    temporary = fresh.name
-    if name in group:
-        del group[name]
     place = name if name.startswith("/") else f"{group.name.rstrip('/')}/{name}"
-    group.file.move(temporary, place)
-    parent = group.file[place].parent
     is_held = bool(scales) and "CLASS" in fresh.attrs  # HDF5 takes it for that of a scale
-    if is_held:
-        h5py.h5a.rename(fresh.id, b"CLASS", b"CLASS.held")
-    for scale, axis, each in scales:
-        if scale == place.rpartition("/")[2]:
-            fresh.make_scale(scale)
-            continue
-        stored = stored_as(each.values.dtype)
-        if scale not in parent:
-            text = each.values.dtype.kind == "U"
-            values = each.values if stored.encode is None or text else stored.encode(each.values)
-            parent.create_dataset(
-                scale,
-                data=values.astype(object) if text else values,
-                dtype=h5py.string_dtype() if text else stored.dtype,
-                maxshape=(None,),
-            )
-            told: list[str] = []
-            write_attrs(h5py, parent[scale].attrs, each.attrs, told)
-            lost += of_coordinate(scale, told)
-            parent[scale].make_scale(scale)
-        fresh.dims[axis].attach_scale(parent[scale])
-    if is_held:
-        h5py.h5a.rename(fresh.id, b"CLASS.held", b"CLASS")
+    made: list[str] = []
+    told: list[str] = []
+    for _, _, each in scales:
+        room.need(2 * each.values.nbytes, 1)
+    try:
+        with _taking_place(fresh, place):
+            parent = group.file[place].parent
+            if is_held:
+                h5py.h5a.rename(fresh.id, b"CLASS", b"CLASS.held")
+            for scale, axis, each in scales:
+                if scale == place.rpartition("/")[2]:
+                    fresh.make_scale(scale)
+                    continue
+                if scale not in parent:
+                    made.append(f"{parent.name.rstrip('/')}/{scale}")
+                    told += of_coordinate(scale, _make_scale(h5py, parent, scale, each))
+                fresh.dims[axis].attach_scale(parent[scale])
+            if is_held:
+                h5py.h5a.rename(fresh.id, b"CLASS.held", b"CLASS")
+    except BaseException:
+        for each in made:
+            with contextlib.suppress(Exception):
+                del group.file[each]
+        raise
+    lost += told
+
+
+def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[str]:
+    """Make the dataset of a coordinate; return, in words, what of its attributes is lost."""
+    stored = stored_as(each.values.dtype)
+    text = each.values.dtype.kind == "U"
+    values = each.values if stored.encode is None or text else stored.encode(each.values)
+    parent.create_dataset(
+        scale,
+        data=values.astype(object) if text else values,
+        dtype=h5py.string_dtype() if text else stored.dtype,
+        maxshape=(None,),
+    )
+    lost: list[str] = []
+    write_attrs(h5py, parent[scale].attrs, each.attrs, lost)
+    parent[scale].make_scale(scale)
+    return lost
 
 
 # -- whole files ---------------------------------------------------------------------------------
@@ -710,27 +883,27 @@ def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator
     """Make a file for a group."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where = file_name(file, _TITLE)
-    with beside(where, check_flag(overwrite, "overwrite")) as fresh:
-        with of_library(where, _TITLE):
-            h5py.File(fresh, "w").close()
-        with opened(fresh, "r+") as outer:
+    with (
+        beside(where, check_flag(overwrite, "overwrite")) as fresh,
+        _written(fresh, where, "w") as (outer, room),
+    ):
 
-            @contextlib.contextmanager
-            def sink(name: str, given: Description) -> Iterator[Sink]:
-                _check_place(h5py, outer, name, False)
-                with made(outer, name, given, options) as each:
-                    yield each
-                    with of_library(where, _TITLE):
-                        put(outer, each.dataset, name, each.scales, each.lost)
-
-            def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
-                lost: list[str] = []
+        @contextlib.contextmanager
+        def sink(name: str, given: Description) -> Iterator[Sink]:
+            _check_place(h5py, outer, name, False)
+            with made(outer, name, given, options, room) as each:
+                yield each
                 with of_library(where, _TITLE):
-                    group = outer.require_group(name) if name else outer
-                    write_attrs(h5py, group.attrs, attrs, lost)
-                return lost
+                    put(outer, each.dataset, name, each.scales, room, each.lost)
 
-            yield WholeSink(sink, put_attrs, attaches=True)
+        def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
+            lost: list[str] = []
+            with of_library(where, _TITLE):
+                group = outer.require_group(name) if name else outer
+                write_attrs(h5py, group.attrs, attrs, lost)
+            return lost
+
+        yield WholeSink(sink, put_attrs, attaches=True)
 
 
 HDF5 = Format(

@@ -26,14 +26,14 @@ from extarray.formats.description import Coordinate, of_coordinate
 from extarray.formats.files import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
 from extarray.grid.chunking import grid_of
-from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from extarray.formats.description import Description
+    from extarray.formats.files import Room
     from extarray.grid.tiles import Box
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "text_dtype",
     "unsaid",
     "with_holes",
+    "with_room",
     "write_attrs",
 ]
 
@@ -642,21 +643,8 @@ def with_holes(source: Source, dataset: Any) -> Source:
     return replace(source, sparse=True, is_hole=is_hole)
 
 
-@contextlib.contextmanager
-def chunk_writer(dataset: Any) -> Iterator[Callable[[Box, NDArray[Any]], None]]:
-    """Give what writes boxes into a new dataset that takes whole chunks as they are.
-
-    Their space is reserved: so the file system finds it at once, and not page by page.
-    """
-    where = dataset.file.filename
-    if dataset.file.driver == "sec2":
-        grid = [-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)]
-        nbytes = math.prod(grid) * math.prod(dataset.chunks) * dataset.dtype.itemsize
-        file = File.open(where, os.O_RDWR)
-        try:
-            file.reserve(file.length, nbytes)
-        finally:
-            file.close()
+def chunk_writer(dataset: Any) -> Callable[[Box, NDArray[Any]], None]:
+    """Return a function that writes boxes into a new dataset, and whole chunks as they are."""
 
     def write(box: Box, values: NDArray[Any]) -> None:
         if values.shape == dataset.chunks:  # what is cut off at the edge is not whole
@@ -664,12 +652,37 @@ def chunk_writer(dataset: Any) -> Iterator[Callable[[Box, NDArray[Any]], None]]:
         else:
             dataset[box] = values
 
-    try:
-        yield write
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.truncate(where, os.path.getsize(where))  # what was reserved behind the end
-        raise
+    return write
+
+
+def with_room(
+    dataset: Any,
+    room: Room,
+    write: Callable[[Box, NDArray[Any]], None],
+    is_new: bool = True,
+) -> Callable[[Box, NDArray[Any]], None]:
+    """Return a function that writes boxes into a dataset, with space on the disk for each.
+
+    Elements of a new one without filters get theirs at once, so the file system finds it in one
+    piece.
+    """
+    chunks, itemsize = dataset.chunks, dataset.dtype.itemsize
+    if chunks is None:
+        if dataset.id.get_offset() is None:  # has no elements yet
+            room.need(dataset.size * itemsize)
+        return write
+    n = math.prod(-(-extent // c) for extent, c in zip(dataset.shape, chunks, strict=True))
+    nbytes = math.prod(chunks) * itemsize
+    if is_new and not dataset.id.get_create_plist().get_nfilters():
+        room.need(n * nbytes, n)
+        return write
+
+    def write_part(box: Box, values: NDArray[Any]) -> None:
+        parts = (-(-b.stop // c) - b.start // c for b, c in zip(box, chunks, strict=True))
+        room.need(math.prod(parts) * nbytes, n)
+        write(box, values)
+
+    return write_part
 
 
 def takes_chunks(dataset: Any, kind: np.dtype[Any]) -> bool:

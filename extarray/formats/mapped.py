@@ -14,7 +14,7 @@ from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
-from extarray.formats.files import Claims, allowed, of_library, part_of
+from extarray.formats.files import Claims, allowed, check_shape_is, of_library, part_of
 from extarray.formats.hdf5 import HDF5
 from extarray.formats.netcdf import NETCDF
 from extarray.formats.template import from_template
@@ -130,6 +130,14 @@ class MappedArray(ExtArray):
         -----
         Parts of about 1 MiB are compared with what was read, by a hash, and written where they
         differ.  If the array has moved at the start of an axis, all parts are.
+
+        A file that was given by its name is copied, and the changed copy replaces it in one step:
+        whatever happens meanwhile, all of the file is as it was.  That takes the time of a copy,
+        and room for one, where the file system has no copies that share their bytes (as Btrfs and
+        XFS have).  What was given open, and what this process has open by h5py, changes in place:
+        fast, however large the file is, and after its space was taken, so a full disk leaves it as
+        it was; but if the process is killed meanwhile, the file may be damaged, as by any program
+        that writes HDF5.  So do the elements of a dataset that is virtual or external.
 
         A dataset of HDF5 is resized where its ``maxshape`` allows that; else it is made anew
         in the file, with its filters and attributes, and takes its name when it is complete.  To
@@ -336,26 +344,44 @@ class _Binding:
         """Write what has changed."""
         held = hold(m, verified=True)
         moved = tuple(n - o for n, o in zip(m.origin, self.origin, strict=True))
-        written, hashes = 0, {}
+        values = _own_attrs(m)
+        attrs = _forms(values)
+        new = {k: values[k] for k, form in attrs.items() if self.attrs.get(k) != form}
+        gone = [k for k in self.attrs if k not in attrs]
         lost: list[str] = []
         what = line_of("to", self.form.title, self.file, self.name)
-        shapes = self.shape, held.shape
-        with self.edit(self.file, self.name, *shapes, moved, replace) as edit:
-            with Progress(max(1, held.nbytes), what, progress) as line:
-                for box in self._parts(held.shape):
-                    values = held.read((*box, ...))
-                    start = tuple(b.start for b in box)
-                    hashes[start] = _hash(values)
-                    if any(moved) or edit.is_fresh or self._hashes.get(start) != hashes[start]:
-                        with self.guard():
-                            edit.write(box, values)
-                        written += values.nbytes
-                    line.add(values.nbytes)
-            values = _own_attrs(m)
-            attrs = _forms(values)
-            new = {k: values[k] for k, form in attrs.items() if self.attrs.get(k) != form}
-            with self.guard():
-                edit.put_attrs(new, [k for k in self.attrs if k not in attrs], lost)
+        with Progress(max(1, 2 * held.nbytes), what, progress) as line:
+            hashes, changed = {}, []
+            for box in self._parts(held.shape):
+                elements = held.read((*box, ...))
+                start = tuple(b.start for b in box)
+                hashes[start] = _hash(elements)
+                if self._hashes.get(start) != hashes[start]:
+                    changed.append(box)
+                line.add(elements.nbytes)
+            is_same = held.shape == self.shape and not (changed or any(moved) or new or gone)
+            if is_same and isinstance(self.file, str):  # no copy for nothing
+                with self.form.source(self.file, self.name) as source:
+                    check_shape_is(source.description.shape, self.shape)
+                self.report = ()
+                line.add(held.nbytes)
+                return 0
+            shapes = self.shape, held.shape
+            with self.edit(self.file, self.name, *shapes, moved, replace) as edit:
+                if edit.is_fresh or any(moved):
+                    changed = list(self._parts(held.shape))
+                written: int = sum(_size(box) for box in changed) * held.dtype.itemsize
+                if edit.reserve is not None:
+                    edit.reserve(written)
+                line.add(held.nbytes - written)
+                for box in changed:
+                    elements = held.read((*box, ...))
+                    hashes[tuple(b.start for b in box)] = _hash(elements)  # as they are by now
+                    with self.guard():
+                        edit.write(box, elements)
+                    line.add(elements.nbytes)
+                with self.guard():
+                    edit.put_attrs(new, gone, lost)
         self.report = tuple(edit.said)
         if edit.file is not None:
             self.file = edit.file
@@ -364,6 +390,10 @@ class _Binding:
         if lost:
             warn(f"{what}: the file does not have {'; '.join(lost)}", LossyWarning)
         return written
+
+
+def _size(box: Box) -> int:
+    return math.prod(b.stop - b.start for b in box)
 
 
 def _hash(values: NDArray[Any]) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import re
 import struct
@@ -34,7 +35,9 @@ from extarray.formats.files import (
     file_name,
     of_library,
     part_of,
+    successor,
     unknown_part,
+    written,
 )
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
@@ -249,17 +252,19 @@ def _sink_5(
             f"{given.nbytes} bytes are more than a file of version 5 holds in a variable; give "
             "version='7.3'"
         )
-    is_there = os.path.lexists(where)
-    kept: list[tuple[int, int]] = []
-    if is_there:
-        with of_library(where, _TITLE):
-            kept = _kept(where, name, overwrite)
     values = np.empty(given.shape, kind, "F")
 
     def put(box: Box, part: NDArray[Any]) -> None:
         values[box] = part
 
-    with beside(where, is_there or overwrite) as fresh:
+    with contextlib.ExitStack() as stack:
+        kept: list[tuple[int, int]] = []
+        if os.path.lexists(where):
+            fresh = stack.enter_context(successor(where, _TITLE)).name
+            with of_library(where, _TITLE):
+                kept = _kept(where, name, overwrite)
+        else:
+            fresh = stack.enter_context(beside(where, overwrite))
         yield Sink(put, parallel=True, lost=given.said())
         with of_library(where, _TITLE), open(fresh, "r+b") as target:
             for low, high in kept:
@@ -361,22 +366,36 @@ def _sink_73(
 ) -> Iterator[Sink]:
     """Add a matrix to a file of version 7.3: to a copy of it, which replaces it."""
     h5py: Any = require("h5py", "mat", f"{_TITLE}, version 7.3,")
-    there = os.path.lexists(where)
-    if there:
-        with of_library(where, _TITLE), h5py.File(where, "r") as old:
-            _refuse(where, name, _names_73(old), overwrite)
     part = np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
     stored = np.dtype("u1") if kind.kind == "b" else part
     pair = np.dtype([("real", stored), ("imag", stored)])
     shape = _two(given.shape)
-    with beside(where, there or overwrite) as fresh, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        there = os.path.lexists(where)
+        if there:
+            fresh = stack.enter_context(successor(where, _TITLE)).name
+            with of_library(where, _TITLE):
+                old = stack.enter_context(h5py.File(where, "r"))
+                _refuse(where, name, _names_73(old), overwrite)
+        else:
+            fresh = stack.enter_context(beside(where, overwrite))
+        stack.enter_context(_headed(fresh, where))
+        file, room = stack.enter_context(
+            written(
+                fresh,
+                where,
+                _TITLE,
+                lambda: h5py.File(fresh, "w", userblock_size=_USERBLOCK),
+                lambda file: file.flush(),
+                lambda file: file.id.get_filesize(),
+            )
+        )
         with of_library(where, _TITLE):
-            file = stack.enter_context(h5py.File(fresh, "w", userblock_size=_USERBLOCK))
             if there:
-                with h5py.File(where, "r") as old:
-                    for each in old:
-                        if each != name:
-                            old.copy(each, file)
+                room.need(os.path.getsize(where))
+                for each in old:
+                    if each != name:
+                        old.copy(each, file)
             settings: dict[str, Any] = {}
             if 0 not in shape and given.chunks is not None:
                 own = [max(1, min(c, n)) for c, n in zip(given.chunks, given.shape, strict=True)]
@@ -402,12 +421,17 @@ def _sink_73(
             dataset[place[::-1]] = values
 
         chunks = None if dataset.chunks is None else dataset.chunks[::-1][max(0, 2 - given.ndim) :]
+        room.need(math.prod(shape) * elements.itemsize)
         yield Sink(put, chunks=chunks if given.ndim else None, lost=given.said())
-        with of_library(where, _TITLE):
-            stack.close()
-            head = b"MATLAB 7.3 MAT-file, written by extarray".ljust(124)
-            with open(fresh, "r+b") as stream:
-                stream.write(head + struct.pack("<H", 0x0200) + b"IM")
+
+
+@contextlib.contextmanager
+def _headed(fresh: str, where: str) -> Iterator[None]:
+    """Give a file of HDF5 the head of MATLAB's at the end of the block."""
+    yield
+    head = b"MATLAB 7.3 MAT-file, written by extarray".ljust(124)
+    with of_library(where, _TITLE), open(fresh, "r+b") as stream:
+        stream.write(head + struct.pack("<H", 0x0200) + b"IM")
 
 
 # -- both ----------------------------------------------------------------------------------------

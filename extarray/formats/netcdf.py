@@ -9,7 +9,6 @@ import contextlib
 import errno
 import math
 import os
-import shutil
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -31,11 +30,15 @@ from extarray.format.labels import CHARACTERS, UNLIMITED, axis_names
 from extarray.formats.description import Description, Packing
 from extarray.formats.files import (
     Claims,
+    Room,
     beside,
     check_shape_is,
     file_name,
     of_library,
+    successor,
+    to_disk,
     unknown_part,
+    written,
 )
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
@@ -46,6 +49,7 @@ from extarray.formats.hdf5_parts import (
     takes_chunks,
     text_dtype,
     with_holes,
+    with_room,
 )
 from extarray.formats.netcdf_parts import (
     Dim,
@@ -64,6 +68,7 @@ from extarray.formats.netcdf_parts import (
     read_attrs,
     read_coords,
     restored,
+    room_for,
     stored_as,
     unknown_names,
 )
@@ -76,6 +81,7 @@ from extarray.formats.template import (
     save_whole,
 )
 from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -101,6 +107,7 @@ if TYPE_CHECKING:
 __all__ = ["NETCDF", "from_netcdf", "to_netcdf"]
 
 _TITLE = "netCDF"
+_INSTEAD = " (in a file that is open, with netCDF4.Dataset(..., 'r+'), it is written in place)"
 MODELS = (
     "NETCDF4",
     "NETCDF4_CLASSIC",
@@ -440,33 +447,46 @@ def _sink(
         check_choice(format, "format", MODELS)
     check_flag(overwrite, "overwrite")
     growing = _unlimited(given, unlimited)
-    there = os.path.exists(where)
-    again = False
-    if there:
-        again = _check_place(where, name, given, overwrite)
-    with beside(where, there) as fresh, contextlib.ExitStack() as stack:
-        if there and not again:
-            with of_library(where, _TITLE):
-                shutil.copyfile(where, fresh)
-        mode = "r+" if there and not again else "w"
-        dataset = stack.enter_context(
-            opened(fresh, mode, **({} if mode == "r+" else {"format": format or "NETCDF4"}))
-        )
+    with contextlib.ExitStack() as stack:
+        mode = "w"
+        if os.path.exists(where):
+            new = stack.enter_context(successor(where, _TITLE))
+            fresh = new.name
+            if not _check_place(where, name, given, overwrite):
+                new.copy()
+                mode = "r+"
+        else:
+            fresh = stack.enter_context(beside(where, False))
+        writing = stack.enter_context(contextlib.ExitStack())
+        dataset, room = writing.enter_context(_written(fresh, where, mode, format or "NETCDF4"))
         if format is not None and dataset.data_model != format:
             raise ArgumentError(f"{where!r} is a file of {dataset.data_model}, not {format}")
         with of_library(where, _TITLE):
-            sink = _variable_sink(dataset, name, given, growing, options)
+            sink = _variable_sink(dataset, name, given, growing, options, room)
             sink.lost += unknown_names(dataset[name])
         if mode == "w" and _is_plain(dataset, name, given):
             if growing:  # the library sees to all that an unlimited dimension has
                 last = tuple(n - 1 for n in given.shape)
                 with of_library(where, _TITLE):
                     dataset[name][last] = np.zeros((), given.dtype)
-            stack.close()
-            sink = stack.enter_context(_by_h5py(fresh, name, given, sink))
+            writing.close()
+            sink = writing.enter_context(_by_h5py(fresh, where, name, given, sink))
         yield sink
-        with of_library(where, _TITLE):
-            stack.close()
+
+
+@contextlib.contextmanager
+def _written(fresh: str, where: str, mode: str, model: str) -> Iterator[tuple[Any, Room]]:
+    """Open a file that nobody else has, for writing: with the space that it will need."""
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+    own = {"format": model} if mode == "w" else {}
+    with written(
+        fresh,
+        where,
+        _TITLE,
+        lambda: nc.Dataset(fresh, mode, **own),
+        lambda dataset: dataset.sync(),
+    ) as both:
+        yield both
 
 
 def _is_plain(dataset: Any, name: str, given: Description) -> bool:
@@ -487,17 +507,22 @@ def _is_plain(dataset: Any, name: str, given: Description) -> bool:
 
 
 @contextlib.contextmanager
-def _by_h5py(fresh: str, name: str, given: Description, sink: Sink) -> Iterator[Sink]:
+def _by_h5py(fresh: str, where: str, name: str, given: Description, sink: Sink) -> Iterator[Sink]:
     """Give a sink that writes whole chunks of a new variable as they are."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
-    with of_library(fresh, _TITLE):
-        file = h5py.File(fresh, "r+")
-    with file:
-        dataset = file[name]
-        single = takes_chunks(dataset, given.dtype)
-        own = contextlib.nullcontext(dataset.__setitem__)
-        with chunk_writer(dataset) if single else own as write:
-            yield replace(sink, write=write, single=single)
+    with written(
+        fresh,
+        where,
+        _TITLE,
+        lambda: h5py.File(fresh, "r+"),
+        lambda file: file.flush(),
+        lambda file: file.id.get_filesize(),
+    ) as (file, room):
+        with of_library(where, _TITLE):
+            dataset = file[name]
+            single = takes_chunks(dataset, given.dtype)
+        write = chunk_writer(dataset) if single else dataset.__setitem__
+        yield replace(sink, write=with_room(dataset, room, write), single=single)
 
 
 def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:
@@ -539,7 +564,12 @@ def _check_place(where: str, name: str, given: Description, overwrite: bool) -> 
 
 
 def _variable_sink(
-    dataset: Any, name: str, given: Description, growing: tuple[str, ...], options: dict[str, Any]
+    dataset: Any,
+    name: str,
+    given: Description,
+    growing: tuple[str, ...],
+    options: dict[str, Any],
+    room: Room,
 ) -> Sink:
     """Make a variable, and its coordinates beside it."""
     model = dataset.data_model
@@ -551,6 +581,7 @@ def _variable_sink(
             raise ArgumentError(f"a file of {model} has no groups")
         group = group.groups[part] if part in group.groups else group.createGroup(part)
     stored = stored_as(given.dtype, model)
+    room.need(2 * sum(each.values.nbytes for each in given.coords.values()), len(given.coords))
     dims = make_dims(group, last, given, growing)
     attrs = dict(given.attrs)
     attrs.pop(CHARACTERS, None)  # which the file's type says
@@ -566,10 +597,15 @@ def _variable_sink(
         ]
         settings.setdefault("chunksizes", (*pieces, *stored.inner))
     fill = fill_for(given, stored, attrs, lost)
+    if not model.startswith("NETCDF4"):  # which writes fill values at once
+        extents = [max(n, len(dimension(group, d))) for n, d in zip(given.shape, dims, strict=True)]
+        room.need(math.prod((*extents, *stored.inner)) * stored.dtype.itemsize)
     variable = make(group, last, stored, dims, attrs, fill, settings, lost)
     inner = tuple(slice(0, n) for n in stored.inner)
+    need = room_for(variable, room)
 
     def write(box: Box, values: NDArray[Any]) -> None:
+        need(box)
         variable[(*box, *inner) or ...] = values if stored.encode is None else stored.encode(values)
 
     chunks = variable.chunking()
@@ -591,21 +627,72 @@ def _edit(
 ) -> Iterator[Edit]:
     """Open a variable for change: it grows along unlimited dimensions; else its file is made anew.
 
-    That is so, too, where the first element has moved along a dimension that others have.
+    That is so, too, where the first element has moved along a dimension that others have.  All of
+    it is done in a copy of the file, which replaces it, and in place where the user has it open.
     """
-    with opened(file, "r+") as dataset:
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+
+    def plan(dataset: Any) -> tuple[Any, dict[Dim, Growth]]:
         variable = find(dataset, name, file)
         check_shape_is(tuple(variable.shape[: len(old)]), old)
-        growth = _growth(variable, new, moved)
+        return variable, _growth(variable, new, moved)
+
+    if isinstance(file, (nc.Dataset, nc.Variable)):
+        variable, growth = plan(file)
+        root = _root_of(variable)
         if any(each.needs_file for each in growth.values()):
-            with _remade(file, variable, growth, replace) as edit:
+            with _remade_here(file, variable, growth, replace) as edit:
                 yield edit
             return
-        said = [each.said(dim) for (_, dim), each in growth.items()]
-        with as_it_is(variable):
-            yield Edit(partial(_put_elements, variable), partial(_put_attrs, variable), said=said)
-        with of_library(file, _TITLE):
-            _root_of(variable).sync()
+        with _open_in_place(root) as room:
+            yield from _grown(variable, growth, room, room.need)
+        return
+    where = file_name(file, _TITLE)
+    with contextlib.ExitStack() as stack:
+        there = stack.enter_context(successor(where, _TITLE, _INSTEAD))
+        with opened(where, "r") as dataset:
+            variable, growth = plan(dataset)
+            if any(each.needs_file for each in growth.values()):
+                with _remade(there.name, where, variable, growth) as edit:
+                    yield edit
+                return
+        there.copy()
+        dataset, room = stack.enter_context(_written(there.name, where, "r+", ""))
+        variable, growth = plan(dataset)
+        yield from _grown(variable, growth, room, None)
+
+
+def _grown(variable: Any, growth: dict[Dim, Growth], room: Room, reserve: Any) -> Iterator[Edit]:
+    """Yield the change of a variable that the library lets grow."""
+    need = room_for(variable, room)
+
+    def write(box: Box, values: NDArray[Any]) -> None:
+        need(box)
+        _put_elements(variable, box, values)
+
+    said = [each.said(dim) for (_, dim), each in growth.items()]
+    with as_it_is(variable):
+        yield Edit(write, partial(_put_attrs, variable), reserve, said=said)
+
+
+@contextlib.contextmanager
+def _open_in_place(root: Any) -> Iterator[Room]:
+    """Give the space of a file that the user has open."""
+    where = root.filepath()
+    with family("cannot write '{}'", where):
+        own = File.open(where, os.O_RDWR) if os.path.isfile(where) else None
+    room = Room(own, where, _TITLE)
+    try:
+        with of_library(where, _TITLE):
+            root.sync()
+        room.need(0)
+        yield room
+        with of_library(where, _TITLE):
+            root.sync()
+    finally:
+        with contextlib.suppress(OSError, RuntimeError):
+            root.sync()  # into the space that is taken
+        room.close()
 
 
 def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict[Dim, Growth]:
@@ -638,35 +725,53 @@ def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict
 
 
 @contextlib.contextmanager
-def _remade(file: Any, variable: Any, growth: dict[Dim, Growth], replace: bool) -> Iterator[Edit]:
-    """Open a variable in a file that is made anew with other dimensions, and takes its name."""
+def _remade(fresh: str, where: str, variable: Any, growth: dict[Dim, Growth]) -> Iterator[Edit]:
+    """Open a variable in a copy of its file that has other dimensions."""
+    root = _root_of(variable)
+    said = [f"made the file {where!r} anew", *(each.said(dim) for (_, dim), each in growth.items())]
+    with _written(fresh, where, "w", root.data_model) as (target, room):
+        with of_library(where, _TITLE):
+            copy_group(root, target, growth, path_of(variable), room)
+        made = find(target, path_of(variable), where)
+        need = room_for(made, room)
+
+        def write(box: Box, values: NDArray[Any]) -> None:
+            need(box)
+            _put_elements(made, box, values)
+
+        with as_it_is(made):
+            yield Edit(write, partial(_put_attrs, made), is_fresh=True, said=said)
+
+
+@contextlib.contextmanager
+def _remade_here(
+    file: Any, variable: Any, growth: dict[Dim, Growth], replace: bool
+) -> Iterator[Edit]:
+    """Open a variable in a copy of a file that the user has open, and opens the new one."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     root, where = _root_of(variable), _root_of(variable).filepath()
-    is_open = isinstance(file, (nc.Dataset, nc.Variable))
-    said = [f"made the file {where!r} anew", *(each.said(dim) for (_, dim), each in growth.items())]
     if not os.path.isfile(where):
         raise ArgumentError(f"{where!r} is no file that could be made anew: write it by to_netcdf")
-    if is_open and not replace:
+    if not replace:
         dims = ", ".join(repr(dim) for _, dim in growth)
         raise ArgumentError(
             f"the file {where!r} must be made anew for its dimensions {dims} to grow, and is open: "
             "map it by its name, or let write_back(replace=True) close it and open the new one"
         )
-    with beside(where, True) as fresh, opened(fresh, "w", format=root.data_model) as target:
-        with of_library(where, _TITLE):
-            copy_group(root, target, growth, path_of(variable))
-        made = find(target, path_of(variable), where)
-        edit = Edit(partial(_put_elements, made), partial(_put_attrs, made), True, said=said)
-        with as_it_is(made):
+    with of_library(where, _TITLE):
+        root.sync()
+    with beside(where, True) as fresh:
+        with _remade(fresh, where, variable, growth) as edit:
             yield edit
-    if is_open:
-        with of_library(where, _TITLE):
-            root.close()
-            found = nc.Dataset(where, "r+")
-        if isinstance(file, nc.Variable):
-            edit.file = find(found, path_of(variable), where)
-        else:
-            edit.file = found if file.path == "/" else found[file.path]
+        with family("cannot write '{}'", where):
+            to_disk(fresh)
+    with of_library(where, _TITLE):
+        root.close()
+        found = nc.Dataset(where, "r+")
+    if isinstance(file, nc.Variable):
+        edit.file = find(found, path_of(variable), where)
+    else:
+        edit.file = found if file.path == "/" else found[file.path]
 
 
 def _stored(variable: Any) -> int | None:
@@ -749,7 +854,7 @@ def _whole_sink(
     asked = (unlimited,) if isinstance(unlimited, str) else unlimited
     with (
         beside(where, check_flag(overwrite, "overwrite")) as fresh,
-        opened(fresh, "w", format=model) as outer,
+        _written(fresh, where, "w", model) as (outer, room),
     ):
 
         @contextlib.contextmanager
@@ -758,7 +863,7 @@ def _whole_sink(
             if asked is not None and not isinstance(asked, bool):
                 own = [d for d in asked if d in (given.dims or ())]
             with of_library(where, _TITLE):
-                each = _variable_sink(outer, name, given, _unlimited(given, own), options)
+                each = _variable_sink(outer, name, given, _unlimited(given, own), options, room)
             yield each
 
         def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from extarray.formats.files import Room
+    from extarray.grid.tiles import Box
 
 __all__ = [
     "Dim",
@@ -44,6 +48,7 @@ __all__ = [
     "read_attrs",
     "read_coords",
     "restored",
+    "room_for",
     "stored_as",
     "unknown_names",
 ]
@@ -347,7 +352,8 @@ def as_it_is(variable: Any, chartostring: bool = False) -> Iterator[None]:
         yield
     finally:
         if cache is not None:
-            variable.set_var_chunk_cache(*cache)
+            with contextlib.suppress(RuntimeError):  # after a write that failed
+                variable.set_var_chunk_cache(*cache)
         variable.set_auto_mask(before[0])
         variable.set_auto_scale(before[1])
         variable.set_auto_chartostring(before[2])
@@ -670,7 +676,7 @@ def having(group: Any, dim: Dim) -> list[str]:
     return found + [name for inner in group.groups.values() for name in having(inner, dim)]
 
 
-def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str) -> None:
+def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str, room: Room) -> None:
     """Copy all that is in a group into an empty one of another file, where dimensions have grown.
 
     Parameters
@@ -679,6 +685,8 @@ def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str) -
     growth : mapping
     without : str
         Path of the variable that gets no elements.
+    room : Room
+        Of the other file.
 
     Raises
     ------
@@ -697,6 +705,8 @@ def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str) -
         new.createEnumType(kind.dtype, name, kind.enum_dict)
     _copy_all_attrs(old, new)
     for variable in old.variables.values():
+        if not new.data_model.startswith("NETCDF4"):  # which writes fill values at once
+            room.need(math.prod(variable.shape) * variable.dtype.itemsize)
         with as_it_is(variable):
             made = _made_like(variable, new)
             _copy_all_attrs(variable, made)
@@ -704,9 +714,51 @@ def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str) -
                 found = [dimension(old, d) for d in variable.dimensions]
                 keys = [(dim.group().path, dim.name) for dim in found]
                 moved = [growth[key].moved if key in growth else 0 for key in keys]
-                _copy_elements(variable, made, moved)
+                _copy_elements(variable, made, moved, room)
     for name, inner in old.groups.items():
-        copy_group(inner, new.createGroup(name), growth, without)
+        copy_group(inner, new.createGroup(name), growth, without, room)
+
+
+def room_for(variable: Any, room: Room) -> Callable[[Box], None]:
+    """Return a function that takes the space for a box of a variable before it is written.
+
+    The elements of one that lies in one piece get theirs at once.
+    """
+    shape, pieces = tuple(variable.shape), variable.chunking()
+    itemsize = np.dtype("O" if variable.dtype is str else variable.dtype).itemsize
+    if not isinstance(pieces, list):
+        record = _record_bytes(variable)
+        if record:
+            return lambda box: room.need((box[0].stop - box[0].start) * record)
+        room.need(math.prod(shape) * itemsize)
+        return lambda box: None
+    nbytes = math.prod(pieces) * itemsize
+
+    def need(box: Box) -> None:
+        extents = zip(box, pieces, strict=False)
+        parts = math.prod(-(-b.stop // c) - b.start // c for b, c in extents)
+        inner = zip(shape[len(box) :], pieces[len(box) :], strict=True)
+        parts *= math.prod(-(-n // c) for n, c in inner)
+        room.need(parts * nbytes, parts)
+
+    return need
+
+
+def _record_bytes(variable: Any) -> int:
+    """Return the bytes of a record, of all variables, in a file of netCDF 3; 0: there are none."""
+    group = variable.group()
+    first = variable.dimensions[:1]
+    if (
+        group.data_model.startswith("NETCDF4")
+        or not first
+        or not group.dimensions[first[0]].isunlimited()
+    ):
+        return 0
+    return sum(
+        -(-math.prod(each.shape[1:]) * each.dtype.itemsize // 4) * 4
+        for each in group.variables.values()
+        if each.dimensions[:1] == first
+    )
 
 
 def _copy_all_attrs(old: Any, new: Any) -> None:
@@ -786,7 +838,7 @@ def _filters(said: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _copy_elements(old: Any, new: Any, moved: Sequence[int]) -> None:
+def _copy_elements(old: Any, new: Any, moved: Sequence[int], room: Room) -> None:
     """Copy the elements of a variable, in bounded memory, to places that have moved on."""
     shape, pieces, limit = tuple(old.shape), old.chunking(), max(1, config.max_memory // 4)
     itemsize = np.dtype("O" if old.dtype is str else old.dtype).itemsize
@@ -794,6 +846,11 @@ def _copy_elements(old: Any, new: Any, moved: Sequence[int]) -> None:
         boxes = boxes_of(shape, tuple(pieces), tuple(pieces), itemsize, limit)
     else:
         boxes = runs(shape, itemsize, limit)
+    need = room_for(new, room)
     for box in boxes:
         place = tuple(slice(b.start + n, b.stop + n) for b, n in zip(box, moved, strict=True))
-        new[place or ...] = old[box or ...]
+        need(place)
+        values = old[box or ...]
+        if np.ndim(values) and values.dtype.kind == "O":  # texts, or sequences
+            room.need(sum(getattr(v, "nbytes", 4 * len(v)) for v in values.flat))
+        new[place or ...] = values

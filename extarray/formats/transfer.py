@@ -161,6 +161,10 @@ class Edit:
     put_attrs : callable
         ``put_attrs(new, gone, lost)`` sets attributes and removes others by their names; `lost`
         takes, in words, what cannot be set.
+    reserve : callable, optional
+        ``reserve(nbytes)`` takes the space for the elements that will be written: it is called
+        before the first, as these change the file itself.  None: a copy changes, and takes the name
+        of the file where the block ends well.
     is_fresh : bool
         Whether it was made anew, and has no elements yet.
     file : object, optional
@@ -173,6 +177,7 @@ class Edit:
 
     write: Callable[[Box, NDArray[Any]], object]
     put_attrs: Callable[[dict[str, Any], list[str], list[str]], object]
+    reserve: Callable[[int], object] | None = None
     is_fresh: bool = False
     file: Any = None
     said: list[str] = field(default_factory=list)

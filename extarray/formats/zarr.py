@@ -39,7 +39,7 @@ from extarray.formats.template import (
 from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import swap_folders
-from extarray.storage.filesystem import File
+from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -436,7 +436,7 @@ def _sink(
     root = store.root if isinstance(store, zarr.storage.LocalStore) else store
     with contextlib.ExitStack() as stack:
         if _is_path(root):
-            place = os.path.join(os.path.abspath(os.fspath(root)), *filter(None, inner.split("/")))
+            place = os.path.join(os.path.realpath(root), *filter(None, inner.split("/")))
             fresh = stack.enter_context(_folder(zarr, place, root, inner, overwrite, zarr_format))
             target, inside = fresh, None
         else:
@@ -528,10 +528,12 @@ def _left_out(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
 def _folder(
     zarr: Any, place: str, root: Any, inner: str, overwrite: bool, zarr_format: int
 ) -> Iterator[str]:
-    """Give a folder that takes the place of an array at the end of the block."""
+    """Give a folder that takes the place of an array at the end of the block, in one step.
+
+    Groups that are missing around it come with it.
+    """
     with of_library(root, _TITLE):
-        there = os.path.lexists(place) and (not os.path.isdir(place) or bool(os.listdir(place)))
-        if there:
+        if not _is_free(place):
             if not overwrite:
                 raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
             if not any(os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zarray")):
@@ -540,36 +542,63 @@ def _folder(
                 )
             if not isinstance(zarr.open(place, mode="r"), zarr.Array):
                 raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", place)
-        os.stat(os.path.dirname(os.path.abspath(os.fspath(root))))  # no more folders are made
-        outer = os.path.dirname(place)
-        made: list[str] = []
-        if inner:
-            up = outer
-            while not os.path.isdir(up):
-                made.append(up)
-                up = os.path.dirname(up)
-            os.makedirs(outer, exist_ok=True)
-        fresh = os.path.join(outer, f".{os.path.basename(place)}.{uuid4().hex}.new")
+        store = os.path.realpath(root)
+        os.stat(os.path.dirname(store))  # no more folders are made
+        top, steps = store, [p for p in inner.split("/") if p]
+        while steps and not _is_free(top):
+            top = os.path.join(top, steps.pop(0))
+        form = _format_of(root, zarr_format)
+    with _replaced(top) as fresh:
+        where = os.path.join(fresh, *steps)
+        with family("cannot write '{}'", place):
+            os.makedirs(where, exist_ok=True)
+        yield where
+        with of_library(root, _TITLE):
+            if steps:
+                _make_groups(zarr, fresh, steps[:-1], form)
+            if top != store:
+                above = os.path.relpath(os.path.dirname(top), store).split(os.sep)
+                _make_groups(zarr, store, [p for p in above if p != os.curdir], form)
+
+
+def _make_groups(zarr: Any, root: str, steps: list[str], form: int) -> None:
+    """Make groups of folders, one in the other, that are none yet."""
+    group = zarr.open_group(root, mode="a", zarr_format=form)
+    for step in steps:
+        group = group.require_group(step)
+
+
+def _is_free(place: str) -> bool:
+    """Tell whether nothing is at a place, or an empty folder."""
+    return not os.path.lexists(place) or (os.path.isdir(place) and not os.listdir(place))
+
+
+@contextlib.contextmanager
+def _replaced(place: str) -> Iterator[str]:
+    """Give a folder that takes a place at the end of the block, in one step.
+
+    Until then it is in no group, where Zarr would find it.
+    """
+    parent = outer = os.path.dirname(place)
+    while os.path.dirname(outer) != outer and any(
+        os.path.exists(os.path.join(outer, name)) for name in ("zarr.json", ".zgroup")
+    ):
+        outer = os.path.dirname(outer)
+    if not os.access(outer, os.W_OK) or os.stat(outer).st_dev != os.stat(parent).st_dev:
+        outer = parent
+    fresh = os.path.join(outer, f"{os.path.basename(place)}.{uuid4().hex[:12]}.new")
+    with family("cannot write '{}'", place):
         os.mkdir(fresh)
     try:
         yield fresh
-        with of_library(root, _TITLE):
+        with family("cannot write '{}'", place):
             if os.path.lexists(place):
                 swap_folders(fresh, place)
                 shutil.rmtree(fresh, ignore_errors=True)
             else:
                 os.rename(fresh, place)
-            if inner:
-                group = zarr.open_group(
-                    os.fspath(root), mode="a", zarr_format=_format_of(root, zarr_format)
-                )
-                for step in [p for p in inner.split("/")[:-1] if p]:
-                    group = group.require_group(step)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
-        for each in made:
-            with contextlib.suppress(OSError):
-                os.rmdir(each)
         raise
 
 
@@ -726,7 +755,7 @@ def _whole_sink(
         raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
     if not _is_path(store):
         raise ArgumentError("a group becomes a folder of Zarr: give the path of one")
-    place = os.path.abspath(os.fspath(store))
+    place = os.path.realpath(store)
     with of_library(store, _TITLE):
         there = os.path.lexists(place)
         if there and not check_flag(overwrite, "overwrite"):
@@ -735,9 +764,7 @@ def _whole_sink(
             os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zgroup", ".zarray")
         ):
             raise ExistsError(errno.EEXIST, "it is nothing of Zarr, which alone is replaced", place)
-        fresh = f"{place}.{uuid4().hex}.new"
-        os.mkdir(fresh)
-    try:
+    with _replaced(place) as fresh:
         with of_library(store, _TITLE):
             outer = zarr.open_group(fresh, mode="w", zarr_format=zarr_format)
 
@@ -752,15 +779,6 @@ def _whole_sink(
             return lost
 
         yield WholeSink(sink, put_attrs)
-        with of_library(store, _TITLE):
-            if there:
-                swap_folders(fresh, place)
-                shutil.rmtree(fresh, ignore_errors=True)
-            else:
-                os.rename(fresh, place)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
 
 
 ZARR = Format(

@@ -54,6 +54,7 @@ __all__ = [
     "anyone_is_alive",
     "begin_commit",
     "begin_elements",
+    "begin_replacing",
     "begin_turn",
     "can_tell",
     "check_timeout",
@@ -243,6 +244,22 @@ def _attempts(end: float | None) -> Iterator[None]:
             return
         time.sleep(min(nap, left))
         nap = min(2 * nap, _LONGEST_NAP)
+
+
+def begin_replacing(file: FileCore) -> bool:
+    """Lock a file of any kind, whole files of which replace each other; False: somebody else has.
+
+    The lock ends with the file's descriptor.  Where the system has no locks of ranges, another lock
+    of the same file would be in the way, and nobody is told.
+    """
+    if not limits.has_range_locks:
+        return True
+    try:
+        return _try(file, fcntl.F_WRLCK, _COMMIT, 1)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return True
+        raise
 
 
 def release(file: FileCore) -> None:

@@ -111,6 +111,11 @@ def test_an_export_that_fails_gives_back_what_it_reserved(file, monkeypatch):
     monkeypatch.setattr(transfer.Progress, "add", add)
     with pytest.raises(RuntimeError):
         xa.to_hdf5(a, file, "level")
+    assert file.stat() == before and os.listdir(file.parent) == [file.name]
+    with h5py.File(file, "r+") as f:
+        seen.clear()
+        with pytest.raises(RuntimeError):
+            xa.to_hdf5(a, f, "level")
     monkeypatch.undo()
     if seen[0] - before.st_blocks * 512 < x.nbytes:
         pytest.skip("the file system reserves no space")

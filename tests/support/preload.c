@@ -179,7 +179,10 @@ OPEN(openat64, FOLDER, AT)
 NAMES(rename, "rename", (const char *a, const char *b), (a, b), a, b)
 NAMES(link, "link", (const char *a, const char *b), (a, b), a, b)
 NAMES(unlink, "unlink", (const char *a), (a), a, NULL)
+NAMES(mkdir, "mkdir", (const char *a, mode_t m), (a, m), a, NULL)
+NAMES(rmdir, "rmdir", (const char *a), (a), a, NULL)
 NAMES(renameat, "rename", (int i, const char *a, int j, const char *b), (i, a, j, b), a, b)
+NAMES(renameat2, "rename", (int i, const char *a, int j, const char *b, unsigned f), (i, a, j, b, f), a, b)
 NAMES(linkat, "link", (int i, const char *a, int j, const char *b, int f), (i, a, j, b, f), a, b)
 NAMES(unlinkat, "unlink", (int i, const char *a, int f), (i, a, f), a, NULL)
 
@@ -200,6 +203,32 @@ NAMES(unlinkat, "unlink", (int i, const char *a, int f), (i, a, f), a, NULL)
     }
 WRITE(pwrite, off_t)
 WRITE(pwrite64, off64_t)
+
+ssize_t write(int fd, const void *data, size_t n) {
+    int fault;
+    ssize_t done;
+    REAL(write);
+    if (!watched(fd)) return real(fd, data, n);
+    fault = meet("write");
+    if (fails(fault, 1)) return -1;
+    done = real(fd, data, share(fault, n));
+    if (done > 0) note("pwrite", fd, lseek(fd, 0, SEEK_CUR) - done, done, data, (size_t) done);
+    after(fault);
+    return done;
+}
+
+/* Not recorded: who uses it makes copies, and no array. */
+ssize_t copy_file_range(int from, off64_t *low, int fd, off64_t *place, size_t n, unsigned flags) {
+    int fault;
+    ssize_t done;
+    REAL(copy_file_range);
+    if (!watched(fd)) return real(from, low, fd, place, n, flags);
+    fault = meet("copy_file_range");
+    if (fails(fault, 1)) return -1;
+    done = real(from, low, fd, place, share(fault, n), flags);
+    after(fault);
+    return done;
+}
 
 #define READ(NAME, TYPE) \
     ssize_t NAME(int fd, void *data, size_t n, TYPE offset) { \

@@ -74,8 +74,9 @@ def preloaded(*libraries: Path) -> dict[str, str]:
 
 def environment(library: Path, folder: Path, control: Path) -> dict[str, str]:
     """Environment of a process whose calls for files in a folder are watched."""
-    with control.open("wb") as file:
-        file.truncate(4096)
+    page = np.zeros(1, _CONTROL)
+    page["log"] = -1
+    control.write_bytes(page.tobytes().ljust(4096, b"\0"))
     return {
         **preloaded(library),
         "PRELOAD_FOLDER": str(folder),
