@@ -43,13 +43,15 @@ from extarray.maintenance.group_files import (
     empty_folder_like,
     foreign_file,
     left_folders,
+    like,
+    making_folder,
     remove_left_folders,
 )
 from extarray.storage.filesystem import family
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from os import PathLike
     from typing import Self
 
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 
     from extarray.common.arguments import Reported
 
-__all__ = ["Group", "open_group", "pack", "replace_group"]
+__all__ = ["Group", "changed_group", "open_group", "pack", "replace_group"]
 
 _later = LazyImports(
     {"extarray.maintenance.packing": "Part Snapshot write_packed", "extarray.grid.html": "tree"}
@@ -204,6 +206,51 @@ def replace_group(fresh: str, name: str) -> None:
             session.replace(fresh)
     else:
         os.rename(fresh, name)
+
+
+@contextmanager
+def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
+    """Make a folder of arrays for the length of a block, whose content is in a group afterwards.
+
+    All of it comes into the group in one step, and arrays of the group go in the same step; where
+    the block fails, the group is as it was.  A group that is not there is made.  One that has to
+    keep its folder (something is mounted on it, or this process is at work in it), or whose files
+    get no links, takes in the arrays one by one.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the group.
+    gone : collection of str
+        Names of its arrays that go; all else stays.
+
+    Raises
+    ------
+    LockedError
+        Somebody writes to an array that goes.
+    """
+    name = os.path.realpath(folder)
+    if not os.path.isdir(name):
+        with family("cannot make the folder '{}'", folder):
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+        with making_folder(name) as fresh:
+            yield fresh
+        return
+    stays = _is_in_use(name) or not os.access(os.path.dirname(name), os.W_OK)
+
+    def publish(fresh: str, _: str) -> None:
+        session = Session(
+            InFolder(Path(name)), os.fspath(folder), "r+", {"timeout": 0, "engine": "auto"}
+        )
+        try:
+            session.take_in(fresh, gone, stays)
+        finally:
+            session.close("", quietly=True)
+
+    with making_folder(os.path.join(name, "members") if stays else name, publish) as fresh:
+        if not stays:
+            like(fresh, name)
+        yield fresh
 
 
 @contextmanager

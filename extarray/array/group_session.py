@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import sys
 import threading
 import weakref
@@ -34,13 +35,15 @@ from extarray.maintenance.group_files import (
     GROUP,
     InFolder,
     InPacked,
+    link_rest,
     remove_folder,
     swap_folders,
+    sweep,
 )
 from extarray.storage.filesystem import family, sync_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, MutableMapping
+    from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
     from extarray.array.array import ExtArray
     from extarray.maintenance.packing import Part, Snapshot
@@ -216,12 +219,57 @@ class Session:
 
         Nobody else writes to it then, or LockedError is raised.
         """
-        names = list(self.keys(""))
-        arrays = [self.hold(name) for name in names]
-        swap_folders(fresh, os.fspath(self.place.root))
-        for name, array in zip(names, arrays, strict=True):
-            _files(array).take_place(Path(fresh, name))
+        arrays = {name: self.hold(name) for name in self.keys("")}
+        self._swap(fresh, arrays)
         remove_folder(fresh)
+
+    def _swap(self, fresh: str, gone: dict[str, ExtArray]) -> None:
+        """Give a folder and that of the group the names of each other, with some of its arrays."""
+        swap_folders(fresh, os.fspath(self.place.root))
+        for name, array in gone.items():
+            _files(array).take_place(Path(fresh, name))
+
+    def take_in(self, fresh: str, gone: Iterable[str], in_place: bool) -> None:
+        """Take in what is in another folder, for arrays of the group that go.
+
+        It happens in one step: the folder gets a link to all else that is in the group, and then
+        its name.  With `in_place`, or where files get no links, the arrays move one by one.
+
+        Parameters
+        ----------
+        fresh : str
+            The folder, which is gone afterwards.
+        gone : iterable of str
+            Names of arrays to which nobody else writes, or LockedError is raised.
+        in_place : bool
+            The folder of the group has to stay.
+        """
+        root = os.fspath(self.place.root)
+        new = [name for name, kind in InFolder(Path(fresh)).entries("") if kind == ARRAY]
+        old = {name: self.hold(name) for name in gone}
+        files = {name + ending for name in old for ending in (".xmd", ".xta")}
+        files.update(os.listdir(fresh))
+        if not in_place:
+            try:
+                link_rest(root, fresh, files)
+            except OSError:  # no links here, or too many
+                in_place = True
+        if in_place:
+            self._take_one_by_one(fresh, new, old)
+            return
+        self._swap(fresh, old)
+        sweep(fresh, root, files)
+
+    def _take_one_by_one(self, fresh: str, new: list[str], old: dict[str, ExtArray]) -> None:
+        """Move arrays of a folder, and the file of attributes, into the group."""
+        for name in new:
+            with open_array(Path(fresh, name), "r+") as array:
+                _files(array).move(self.place.path(name), name in old)
+        for name in set(old) - set(new):
+            _files(old[name]).remove()
+        with family("cannot write '{}'", self.place.root):
+            os.replace(os.path.join(fresh, ATTRS_NAME), self.place.root / ATTRS_NAME)
+            shutil.rmtree(fresh)
 
     def move(self, key: str, kind: str, other: str, new: Path) -> None:
         """Give a member another key, and its files the path that belongs to it."""

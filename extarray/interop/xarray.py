@@ -379,6 +379,13 @@ class ExtArrayDataset:
 
         Notes
         -----
+        A new dataset has its name when it is complete.  With mode "w" or "a" all variables come,
+        and those that they replace go, in one step: the folder is exchanged for another one, where
+        the system can exchange names (see `open_group`).  What else is in the folder, such as
+        groups and files of others, stays, by a second name for each file.  Only a folder that
+        cannot move, as something is mounted on it or this process is at work in it, gets its arrays
+        one by one; so it is where files get no second names.
+
         An append is one commit of all arrays that grow.  Where one of them grew or shrank alone,
         readers see the elements that all have, and the next append goes on from there.  Workers
         of a dask cluster write what they compute, see :doc:`/how-to/dask`.  A region is written

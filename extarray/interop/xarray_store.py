@@ -45,6 +45,7 @@ from extarray.format.labels import (
 from extarray.format.values import from_json, to_json
 from extarray.interop.xarray_lazy import LazyArray
 from extarray.interop.xarray_tasks import BEING_FILLED
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -506,10 +507,11 @@ def read_dataset_attrs(folder: Path) -> dict[str, Any]:
         with open_group(folder) as group:
             return _known_attrs(group.attrs.asdict())
     file = folder / DATASET
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
+    with family("cannot read '{}'", file):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
     try:
         attrs = json.loads(text)["attrs"].items()
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -19,6 +19,7 @@ from extarray.storage.lock import own_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 __all__ = [
     "BEING_FILLED",
@@ -119,16 +120,18 @@ def runs_elsewhere(variables: Iterable[Any]) -> bool:
     return require("dask.base", "dask").get_scheduler() not in (None, *here)
 
 
-def write_later(parts: Sequence[Part]) -> Any:
+def write_later(parts: Sequence[Part], folder: Path | None = None) -> Any:
     """Return a delayed object that writes all parts when it is computed.
 
-    The arrays may be closed, and are opened for writing elements.
+    The arrays may be closed, and are opened for writing elements: in the folder to which they have
+    been moved since, if one is given.
     """
     delayed = require("dask", "dask").delayed
     opened = []
     for part in parts:
-        assert part.array.path is not None
-        array = creation.open(part.array.path, "r+", share="elements")
+        path = part.array.path
+        assert path is not None
+        array = creation.open(folder / path.name if folder else path, "r+", share="elements")
         opened.append(part._replace(array=array))
     return delayed(_nothing, pure=False)(_stored(opened, compute=False) if opened else None)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from extarray.array.creation import create, filled
-from extarray.array.folders import open_group, replace_group
+from extarray.array.folders import changed_group, open_group, replace_group
 from extarray.array.growth import write_values
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
@@ -24,7 +24,6 @@ from extarray.common.errors import (
     ArgumentTypeError,
     ExistsError,
     ShapeError,
-    storage_error,
 )
 from extarray.common.extras import require
 from extarray.format.labels import DATASET_ORIGIN
@@ -40,7 +39,7 @@ from extarray.interop.xarray_store import (
     write_dataset_attrs,
 )
 from extarray.interop.xarray_tasks import Part, is_late, runs_elsewhere, write_later, write_now
-from extarray.interop.xarray_update import coords_form, metadata_of, update_array, update_dataset
+from extarray.interop.xarray_update import coords_form, update_array, update_dataset
 from extarray.maintenance.group_files import making_folder
 from extarray.storage.filesystem import family
 
@@ -91,11 +90,6 @@ class New(NamedTuple):
         return new
 
     @property
-    def stem(self) -> Path:
-        """The path without a suffix."""
-        return self.path.with_name(self.path.name.removesuffix(".xmd").removesuffix(".xta"))
-
-    @property
     def fill_value(self) -> Any:
         """The value that growth leaves behind: it means "missing", or is zero or an empty text."""
         dtype = self.variable.dtype
@@ -104,10 +98,10 @@ class New(NamedTuple):
         return np.array("NaT", dtype)[()] if dtype.kind in "mM" else 0
 
     @contextmanager
-    def being_filled(self, overwrite: bool, undo: ExitStack | None) -> Iterator[Part]:
+    def being_filled(self, overwrite: bool) -> Iterator[Part]:
         """Make the array for a block that fills it; at the end of the block it is there.
 
-        What it replaces is there until then, and where the block fails.  A later `undo` removes it.
+        What it replaces is there until then, and where the block fails.
         """
         place = tuple(slice(0, n) for n in self.variable.shape)
         with filled(
@@ -121,8 +115,6 @@ class New(NamedTuple):
             dims=self.variable.dims,
         ) as array:
             yield Part(array, place, self.variable)
-        if undo is not None:
-            undo.callback(_remove, self.stem)
         array.close()
 
 
@@ -184,48 +176,26 @@ def write_array(array: Any, path: str | os.PathLike[str], options: Options) -> A
         check_name(array.name)
         extra["name"] = array.name
     new = New.plan(target, main, options.chunks, array.name in given, extra)
-    with ExitStack() as undo:
-        parts = _make([new], {new.stem} if options.mode == "w" else set(), undo, options)
-        undo.pop_all()
+    parts = _make([new], options.mode == "w", options.compute)
     return None if options.compute else write_later(parts)
 
 
-def _make(new: list[New], kept: set[Path], undo: ExitStack, options: Options) -> list[Part]:
-    """Make arrays, which go again by `undo` unless they were there; `kept` may be replaced.
-
-    Returns what tasks are to write later.
-    """
-    elsewhere = options.compute and runs_elsewhere(array.variable for array in new)
+def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
+    """Make arrays; return what tasks are to write later."""
+    elsewhere = compute and runs_elsewhere(array.variable for array in new)
     by_workers = [array for array in new if elsewhere and is_late(array.variable)]
-    others = [array for array in new if not (elsewhere and is_late(array.variable))]
-    stems: set[str] = set()
-
-    def taken(array: New) -> tuple[bool, ExitStack | None]:
-        """Tell whether an array may be replaced, and what removes it if the call fails."""
-        # Not what this call makes: "T" and "t" are one file on some file systems.
-        stem = os.fspath(array.stem).casefold()
-        exists = stem in stems or metadata_of(array.stem).exists()
-        stems.add(stem)
-        may_be = array.stem in kept
-        return options.mode != "w-" and (may_be or not exists), None if may_be and exists else undo
-
     later = []
-    with ExitStack() as replacing:
-        write_now(
-            [replacing.enter_context(array.being_filled(*taken(array))) for array in by_workers]
-        )
-        for array in others:
-            overwrite, own_undo = taken(array)
-            with ExitStack() as making:
-                # Values may not fit: until all are written, nothing is replaced.
-                until = replacing if own_undo is None else making
-                part = until.enter_context(array.being_filled(overwrite, own_undo))
-                if is_late(array.variable) and not options.compute:
-                    later.append(part)
-                else:
-                    write_values(
-                        part.array, part.variable, (0,) * part.array.ndim, part.array.shape
-                    )
+    with ExitStack() as filling:
+        write_now([filling.enter_context(array.being_filled(overwrite)) for array in by_workers])
+    for array in new:
+        if elsewhere and is_late(array.variable):
+            continue
+        # Values may not fit: until all are written, nothing is replaced.
+        with array.being_filled(overwrite) as part:
+            if compute or not is_late(array.variable):
+                write_values(part.array, part.variable, (0,) * part.array.ndim, part.array.shape)
+            else:
+                later.append(part)
     return later
 
 
@@ -241,10 +211,30 @@ def write_dataset(dataset: Any, folder: str | os.PathLike[str], options: Options
     if options.updates:
         return update_dataset(variables, target, options)
     _check_chunks(chunks, dataset.dims)
-    given = with_encoding(variables, {_name_of(n): e for n, e in (options.encoding or {}).items()})
-    form = fixed_attrs(attrs)
     there, lows = _what_is_there(target, mode, variables)
     places = _places(target, mode, variables, there)
+    form = fixed_attrs(attrs)
+    if mode == "a" and (target / DATASET).exists():
+        with FolderStore(target) as store:
+            form = {**store.get_attrs(), **form}
+    new = _planned(variables, places, lows, chunks, options.encoding)
+    gone = {path.name for path in there.values()}
+    if mode == "a":
+        gone &= {array.path.name for array in new}
+    with changed_group(target, gone) as fresh:
+        parts = _write_members(Path(fresh), new, form, options.compute)
+    return None if options.compute else write_later(parts, target)
+
+
+def _planned(
+    variables: dict[str, Any],
+    places: Mapping[Any, Path],
+    lows: Mapping[Any, int | None],
+    chunks: Any,
+    encoding: Mapping[Any, Any] | None,
+) -> list[New]:
+    """Check variables, and return the arrays that are to be made of them."""
+    given = with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
     new = []
     for name, variable in encode_variables(variables).items():
         place = places[name]
@@ -253,12 +243,16 @@ def write_dataset(dataset: Any, folder: str | os.PathLike[str], options: Options
         if None not in begin:
             extra[DATASET_ORIGIN] = begin
         new.append(New.plan(place, variable, chunks, name in given, extra))
-    parts = _write_folder(target, new, there, options)
-    if mode == "a" and (target / DATASET).exists():
-        with FolderStore(target) as store:
-            form = {**store.get_attrs(), **form}
-    write_dataset_attrs(target, form)
-    return None if options.compute else write_later(parts)
+    return new
+
+
+def _write_members(
+    folder: Path, new: list[New], attrs: Mapping[str, Any], compute: bool
+) -> list[Part]:
+    """Make the arrays and the attributes of a dataset in a folder that nobody knows yet."""
+    parts = _make([each._replace(path=folder / each.path.name) for each in new], False, compute)
+    write_dataset_attrs(folder, attrs)
+    return parts
 
 
 def _name_of(name: Any) -> str:
@@ -341,37 +335,6 @@ def _places(
     return places
 
 
-def _write_folder(
-    folder: Path, new: list[New], there: Mapping[Any, Path], options: Options
-) -> list[Part]:
-    """Make the arrays; on an error those that were not there before go again."""
-    kept = set(there.values())
-    with ExitStack() as undo:
-        if not folder.exists():
-            undo.callback(_remove_folder, folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise storage_error(error, "cannot make the folder '{}'", folder) from error
-        parts = _make(new, kept, undo, options)
-        undo.pop_all()
-    if options.mode == "w":
-        for path in kept - {array.path for array in new}:
-            _remove(path)
-    return parts
-
-
-def _remove(path: Path) -> None:
-    """Remove a pair of files; the metadata first, so that nothing is left that opens."""
-    metadata_of(path).unlink(missing_ok=True)
-    path.with_name(f"{path.name}.xta").unlink(missing_ok=True)
-
-
-def _remove_folder(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
 # -- a tree --------------------------------------------------------------------------------------
 
 
@@ -408,16 +371,8 @@ def write_tree(
             own = chunks
             if isinstance(chunks, Mapping):
                 own = {d: n for d, n in chunks.items() if d in dataset.dims}
-            options = Options(
-                modes=("w-",),
-                mode="w-",
-                append_dim=None,
-                side="end",
-                region=None,
-                chunks=own,
-                encoding=given.get(path),
-                casting=None,
-                timeout=0,
-                compute=True,
-            )
-            write_dataset(dataset, place, options)
+            variables, attrs = conventions.encode_dataset_coordinates(dataset)
+            variables = {_name_of(name): v for name, v in variables.items()}
+            places = {name: place / name for name in variables}
+            new = _planned(variables, places, {}, own, given.get(path))
+            _write_members(place, new, fixed_attrs(attrs), True)

@@ -21,12 +21,12 @@ from uuid import uuid4
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.format.archive import ATTRS_NAME
 from extarray.storage import lock
-from extarray.storage.filesystem import File, exchange, family, sync_folders
+from extarray.storage.filesystem import File, exchange, family, link, sync_folders
 from extarray.storage.names import Packed
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 __all__ = [
     "ARRAY",
@@ -37,11 +37,14 @@ __all__ = [
     "foreign_file",
     "is_in_the_making",
     "left_folders",
+    "like",
+    "link_rest",
     "making_folder",
     "packed_names",
     "remove_folder",
     "remove_left_folders",
     "swap_folders",
+    "sweep",
     "told_of",
 ]
 
@@ -210,27 +213,36 @@ def making_folder(name: str, publish: Callable[[str, str], object] = os.rename) 
     with family("cannot make the folder '{}'", name):
         os.mkdir(fresh)
     try:
-        with _at_work(fresh):
+        with contextlib.ExitStack() as stack:
+            with family("cannot make the folder '{}'", name):
+                stack.enter_context(_at_work(fresh))
             yield fresh
             with family("cannot make the folder '{}'", name):
                 publish(fresh, name)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    sync_folders([name])
+    with family("cannot make the folder '{}'", name):
+        sync_folders([name])
 
 
 def empty_folder_like(name: str) -> str | None:
     """Make an empty folder beside another one, with its permissions; None: it cannot be made."""
-    fresh, old = _fresh(name), os.stat(name)
+    fresh = _fresh(name)
     try:
         os.mkdir(fresh, 0o700)
     except OSError:
         return None
+    like(fresh, name)
+    return fresh
+
+
+def like(fresh: str, name: str) -> None:
+    """Give a folder the owner and the permissions of another one, as far as possible."""
+    old = os.stat(name)
     with contextlib.suppress(OSError):
         os.chown(fresh, old.st_uid, old.st_gid)
     os.chmod(fresh, stat.S_IMODE(old.st_mode))
-    return fresh
 
 
 def swap_folders(fresh: str, name: str) -> None:
@@ -249,6 +261,64 @@ def swap_folders(fresh: str, name: str) -> None:
             raise
         os.rename(old, fresh)
     sync_folders([name])
+
+
+def link_rest(name: str, fresh: str, gone: Collection[str] = ()) -> None:
+    """Give all that is in a folder, and not in another one, a place in that as well.
+
+    Files get a second name, so whoever has them open notices nothing.
+
+    Parameters
+    ----------
+    name, fresh : str
+        Of the folder, and of the other one.
+    gone : collection of str
+        Names of files that get none.
+
+    Raises
+    ------
+    OSError
+        The file system has no such names, or none that help.
+    """
+    with os.scandir(name) as found:
+        entries = list(found)
+    for entry in entries:
+        other = os.path.join(fresh, entry.name)
+        if entry.is_dir(follow_symlinks=False):
+            if not is_in_the_making(entry.name):
+                os.mkdir(other)
+                shutil.copystat(entry.path, other, follow_symlinks=False)
+                link_rest(entry.path, other)
+        elif entry.name not in gone and not os.path.lexists(other):
+            link(entry.path, other)
+
+
+def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
+    """Remove a folder whose files are in another one by `link_rest`, or are to go.
+
+    What has come into it since is moved to the other one.
+    """
+    with os.scandir(old) as found:
+        entries = list(found)
+    for entry in entries:
+        other = os.path.join(name, entry.name)
+        if entry.is_dir(follow_symlinks=False):
+            if os.path.lexists(other):
+                sweep(entry.path, other)
+            else:
+                os.rename(entry.path, other)
+        elif entry.name in gone or _is_same(entry.path, other):
+            os.unlink(entry.path)
+        else:
+            os.replace(entry.path, other)
+    os.rmdir(old)
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(other))
+    except FileNotFoundError:
+        return False
 
 
 def remove_folder(name: str) -> None:

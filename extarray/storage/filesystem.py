@@ -43,6 +43,7 @@ __all__ = [
     "is_fuse",
     "is_remote",
     "leaves_holes",
+    "link",
     "publish",
     "real_name",
     "resolve_path",
@@ -362,7 +363,7 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         os.replace(temporary, name)
         return
     try:
-        _link(temporary, name)
+        link(temporary, name)
     except FileExistsError as error:
         raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no hard links here, or none that help
@@ -379,19 +380,19 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         os.unlink(temporary)
 
 
-def _link(name: str, other: str) -> None:
+def link(name: str, other: str) -> None:
     """Give a file another name, by which it is the same file.
 
     With FUSE the two may be two files to the system, each with a cache and locks of its own:
     whoever opens one would neither see what is written through the other, nor be kept from writing.
     """
-    fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if is_fuse(fd):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
     finally:
         os.close(fd)
-    os.link(name, other)
+    os.link(name, other, follow_symlinks=False)
 
 
 def exchange(one: str, other: str) -> bool:
