@@ -53,6 +53,9 @@ class Limits:
     progress_bytes: int = 1 << 26
     #: Chunks of a file cut short that are looked at one by one.
     chunks_looked_at: int = 1 << 20
+    # -- the server of `extarray view` -----------------------------------------------------------
+    #: Seconds in which a whole request has to come.
+    request_patience: float = 10.0
     # -- advice on chunk shapes ------------------------------------------------------------------
     #: Shapes whose cost is worked out one row of the last axis at a time: all there are, where they
     #: are no more.

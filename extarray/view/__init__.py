@@ -15,6 +15,8 @@ Its modules, from the top down; each uses some of those below it:
     The server from start to end: its socket, the browser, Ctrl-C.
 ``handlers``
     Answers: to whom they are given, and with which headers.
+``connections``
+    The connections that are open: as many as the process has room for.
 ``exhibits``
     The arrays that are shown: one, or those of a folder, open for reading.
 ``planes``

@@ -30,6 +30,7 @@ from extarray.common.errors import (
     MissingError,
 )
 from extarray.common.extras import require
+from extarray.view.connections import Connections
 from extarray.view.encoding import PARTS, Choice, encode, pack, text_of
 from extarray.view.exhibits import Exhibit, Gallery
 from extarray.view.growth import growth_map
@@ -68,7 +69,7 @@ _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
 
 
 class Site:
-    """The gallery, the token and the threads that the handlers share.
+    """The gallery, the token, the connections and the threads that the handlers share.
 
     Parameters
     ----------
@@ -79,6 +80,7 @@ class Site:
     def __init__(self, gallery: Gallery, token: str) -> None:
         self.gallery = gallery
         self.token = token
+        self.connections = Connections()
         # What takes long is not in the way of what is quick.
         self.pictures = ThreadPoolExecutor(2, "extarray-view-pictures")
         self.answers = ThreadPoolExecutor(4, "extarray-view-answers")
@@ -135,7 +137,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         if _host(f"//{self.request.host}") not in _HOSTS:
             raise web.HTTPError(403, reason="Not this machine")
         origin = self.request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != self.request.host:
+        if origin is not None and origin.partition("://")[2] != self.request.host:
             raise web.HTTPError(403, reason="Another page")
         if self.request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} and (
             self.needs_token or self.request.headers.get("Sec-Fetch-Mode") != "navigate"
@@ -146,6 +148,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
             wanted = f"Bearer {self.site.token}"
             if not hmac.compare_digest(shown.encode("utf-8", "replace"), wanted.encode()):
                 raise web.HTTPError(403, reason="No token")
+            self.site.connections.trust(self.request.connection.stream)
 
     def compute_etag(self) -> None:
         return None

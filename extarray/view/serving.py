@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 from extarray.common.errors import ArgumentError, storage_error
 from extarray.common.extras import require
+from extarray.common.limits import limits
 from extarray.common.terminal import print_text, printable
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
@@ -26,6 +28,9 @@ from extarray.view.handlers import Site, make_app
 __all__ = ["logged", "serve"]
 
 _ADDRESS = "127.0.0.1"
+_QUEUE = 1024  # connections that wait to be accepted; what exceeds them waits for seconds
+_LOGGERS = ("tornado.access", "tornado.application", "tornado.general", "asyncio")
+_MOST_MESSAGES = 20  # a minute
 
 
 def serve(
@@ -79,7 +84,7 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
     httpserver = require("tornado.httpserver", "view", "extarray view")
     netutil = require("tornado.netutil", "view", "extarray view")
     try:
-        sockets: list[Any] = netutil.bind_sockets(port, _ADDRESS)
+        sockets: list[Any] = netutil.bind_sockets(port, _ADDRESS, backlog=_QUEUE)
     except OSError as error:
         raise storage_error(
             error,
@@ -88,11 +93,17 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
         ) from None
     site = Site(gallery, secrets.token_urlsafe(32))
     server = httpserver.HTTPServer(
-        make_app(site), max_header_size=1 << 14, max_body_size=1 << 10, max_buffer_size=1 << 20
+        make_app(site),
+        max_header_size=1 << 14,
+        max_body_size=1 << 10,
+        idle_connection_timeout=limits.request_patience,
+        body_timeout=limits.request_patience,
     )
-    server.add_sockets(sockets)
+    accepting = [
+        asyncio.create_task(site.connections.accept(one, server.handle_stream)) for one in sockets
+    ]
     address = f"http://{_ADDRESS}:{sockets[0].getsockname()[1]}/#token={site.token}"
-    with logged(), _ending(site.ends), _redirection(address) as redirection:
+    with logged(), _short_log(), _ending(site.ends), _redirection(address) as redirection:
         say(printable(f"{gallery.title} is shown at {address}"))
         say("Ctrl-C ends.")
         sys.stdout.flush()
@@ -103,7 +114,11 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
             )
             opening.start()
         await site.ends.wait()
-        server.stop()
+        for task in accepting:
+            task.cancel()
+        await asyncio.wait(accepting, timeout=1.0)
+        for one in sockets:
+            one.close()
         await asyncio.wait([asyncio.ensure_future(server.close_all_connections())], timeout=1.0)
         site.close()
 
@@ -143,6 +158,40 @@ def _ending(ends: asyncio.Event) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+class _Short(logging.Filter):
+    """Lets so many messages a minute through, and says once if there are more.
+
+    An error that comes again and again must not fill a disk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute = self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._count = minute, 0
+        self._count += 1
+        if self._count == _MOST_MESSAGES:
+            record.msg, record.args, record.exc_info = "more messages are left out", (), None
+        return self._count <= _MOST_MESSAGES
+
+
+@contextlib.contextmanager
+def _short_log() -> Iterator[None]:
+    """Bound how much Tornado and asyncio log."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    short = _Short()
+    for logger in loggers:
+        logger.addFilter(short)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(short)
 
 
 @contextlib.contextmanager

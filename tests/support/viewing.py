@@ -33,12 +33,21 @@ def missing_browser() -> str | None:
 class Server:
     """``extarray view``, in a process of its own.
 
-    Its address is `url`; with ``with`` it ends as by Ctrl-C, and has to end well.
+    Its address is `url`; with ``with`` it ends as by Ctrl-C, and has to end well.  It may have so
+    many descriptors, and wait so many seconds for requests.
     """
 
-    def __init__(self, path, *options, environment=None):
+    def __init__(self, path, *options, environment=None, descriptors=None, patience=None):
+        program = ["-m", "extarray"]
+        if patience is not None:
+            impatient = (
+                "import sys; from extarray import cli; from extarray.common.limits import limits; "
+                f"limits.request_patience = {patience}; sys.exit(cli.main(sys.argv[1:]))"
+            )
+            program = ["-c", impatient]
+        few = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', ""]
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "extarray", "view", str(path), *options],
+            [*few, sys.executable, "-W", "error", *program, "view", str(path), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

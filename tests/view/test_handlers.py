@@ -181,6 +181,7 @@ class TestWhoIsAnswered(Case):
         assert self.ask("arrays", {"Origin": "http://attacker.example"}).code == 403
         assert self.ask("arrays", {"Origin": "http://127.0.0.1:1"}).code == 403
         assert self.ask("arrays", {"Origin": "null"}).code == 403
+        assert self.ask("arrays", {"Origin": "http://["}).code == 403
         own = f"http://127.0.0.1:{self.get_http_port()}"
         assert self.ask("arrays", {"Origin": own}).code == 200
         for site in ("cross-site", "same-site"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import os
 import re
+import resource
 import signal
 import socket
 import stat
@@ -55,6 +58,37 @@ def ask(url, what):
         return answer.read()
 
 
+def request(url, what):
+    """A request that shows the token."""
+    token = urlsplit(url).fragment.removeprefix("token=")
+    return (
+        f"GET /api/{what} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+    ).encode()
+
+
+def connect(url):
+    return socket.create_connection(("127.0.0.1", urlsplit(url).port), timeout=30)
+
+
+def send(connection, data):
+    """Send, if the server still listens."""
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(data)
+
+
+def is_closed(connection):
+    """Whether the server has closed a connection."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
 def test_an_address_with_a_token_and_an_end_by_ctrl_c(array):
     with Server(array, "--no-browser") as server, Server(array, "--no-browser") as other:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{40,}", server.url)
@@ -84,15 +118,124 @@ def test_ctrl_c_while_a_page_waits_for_news(array):
         address = ("127.0.0.1", urlsplit(server.url).port)
         token = urlsplit(server.url).fragment.removeprefix("token=")
         with socket.create_connection(address) as page:
-            request = (
+            waiting = (
                 "GET /api/news?name=scene&revision=1 HTTP/1.1\r\n"
                 f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
             )
-            page.sendall(request.encode())
+            page.sendall(waiting.encode())
             time.sleep(0.5)  # most often it waits by then
             begun = time.monotonic()
             assert server.end() == (0, "")
             assert time.monotonic() - begun < handlers._WAIT
+
+
+def test_strangers_shut_nobody_out(array):
+    # More connections than the server may have descriptors, each with the beginning of a request.
+    with Server(array, "--no-browser", descriptors=64) as server, contextlib.ExitStack() as stack:
+        own = stack.enter_context(connect(server.url))
+        own.sendall(request(server.url, "arrays"))
+        assert b"scene" in own.recv(1 << 16)
+        strangers = [stack.enter_context(connect(server.url)) for _ in range(339)]
+        for stranger in strangers:
+            send(stranger, b"GET / HTTP/1.1\r\n")
+        assert b"scene" in ask(server.url, "arrays")
+        # The oldest are displaced, and a connection that has shown the token is not.
+        assert until(lambda: is_closed(strangers[0]))
+        own.sendall(request(server.url, "array?name=scene"))
+        assert b'"dtype"' in own.recv(1 << 16)
+        more = [stack.enter_context(connect(server.url)) for _ in range(50)]
+        assert b"scene" in ask(server.url, "arrays")
+        assert len(more) == 50
+    # `Server` has seen that nothing was logged.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and its list")
+def test_where_descriptors_run_out_strangers_go(array):
+    # Other things than connections may need descriptors as well.
+    with Server(array, "--no-browser") as server, contextlib.ExitStack() as stack:
+        assert b"scene" in ask(server.url, "arrays")
+        used = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+        _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (used + 10, hard))
+        strangers = [stack.enter_context(connect(server.url)) for _ in range(60)]
+        for stranger in strangers:
+            send(stranger, b"GET / HTTP/1.1\r\n")
+        for _ in range(5):
+            assert b"scene" in ask(server.url, "arrays")
+        assert until(lambda: is_closed(strangers[0]))
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ],
+    ids=["nothing", "headers", "body", "the next request"],
+)
+def test_requests_that_never_end_are_given_up(array, begin):
+    with Server(array, "--no-browser", patience=0.5) as server, connect(server.url) as slow:
+        slow.sendall(begin)
+
+        def has_ended():
+            # A byte now and then does not make it any longer.
+            send(slow, b"a")
+            return is_closed(slow)
+
+        until(has_ended)
+        assert b"scene" in ask(server.url, "arrays")
+
+
+def test_what_cannot_be_understood_is_not_logged(array):
+    form = b"Content-Type: multipart/form-data; boundary=x\r\n\r\n12"
+    requests = [
+        b"\x00\xff\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: [\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://[\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /api/news HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\r\n",
+        b"GET /api/arrays HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: \xff\xfe\r\n\r\n",
+        b"GET " + b"a" * 40_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n" + form,
+    ]
+    with Server(array, "--no-browser", patience=0.5) as server:
+        for text in requests:
+            with connect(server.url) as stranger:
+                send(stranger, text)
+                until(functools.partial(is_closed, stranger))
+    # `Server` has seen that nothing was logged.
+
+
+def test_a_fault_that_comes_again_and_again_fills_no_log(array):
+    code = """
+import asyncio, logging, sys
+from extarray.view import serve
+def fail_and_end(line):
+    loop = asyncio.get_running_loop()
+    for name in ("tornado.general", "tornado.application", "asyncio"):
+        for i in range(1000):
+            logging.getLogger(name).error("fault %d", i)
+    if line.startswith("Ctrl-C"):
+        import os, signal
+        os.kill(os.getpid(), signal.SIGINT)
+serve(sys.argv[1], browser=False, say=fail_and_end)
+logging.getLogger("asyncio").error("afterwards")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(array)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = done.stderr.splitlines()
+    assert lines[0] == "fault 0"
+    assert lines[-1] == "afterwards"
+    assert "more messages are left out" in lines
+    assert len(lines) < 100
 
 
 def test_a_signal_to_terminate_ends_it_too(array):
