@@ -9,6 +9,10 @@ page takes it off the address, keeps it for the tab, and sends it in a header wi
 data.  So it is in no log, in no cookie that another server of the machine would get, and no other
 page can make the browser send it.
 
+A page that can be seen has one WebSocket, which brings news of the array; a hidden page has none.
+Browsers allow six connections to a server for all tabs together, WebSockets not counted: no request
+over those waits for something to happen.
+
 Its modules, from the top down; each uses some of those below it:
 
 ``serving``

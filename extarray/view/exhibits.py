@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +37,8 @@ class Exhibit:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.array: Any = open_array(path, mode="r", engine="pread")  # see `planes`
-        self.revision = 1
+        # A page may have the revision of a server that has ended, or of an array closed meanwhile.
+        self.revision = secrets.randbits(48)
         self._lock = threading.Lock()
 
     def refresh(self) -> int:

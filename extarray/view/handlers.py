@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hmac
+import json
 import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -39,6 +40,7 @@ from extarray.view.planes import Abandoned, Span, check_span, read_plane
 __all__ = ["Site", "make_app"]
 
 web: Any = require("tornado.web", "view", "extarray view")
+websocket: Any = require("tornado.websocket", "view", "extarray view")
 
 T = TypeVar("T")
 
@@ -63,8 +65,11 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _STATUS = {MissingError: 404, BoundsError: 409, ClosedError: 409, ArgumentError: 400}
-_WAIT = 25.0  # seconds that the page waits for news before it asks again
+_PROTOCOL = "extarray-view"  # of the WebSocket
+_MOST_ASKED = 1 << 14  # bytes of a message: a name is as long as a path
+_PING = 20.0  # seconds between two signs of life of a WebSocket
 _LOOK = 0.1  # seconds between two looks for news
+_LOOK_AGAIN = 1.0  # the same after a look that failed
 _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
 
 
@@ -81,12 +86,21 @@ class Site:
         self.gallery = gallery
         self.token = token
         self.connections = Connections()
+        self.following: set[asyncio.Task[None]] = set()
         # What takes long is not in the way of what is quick.
         self.pictures = ThreadPoolExecutor(2, "extarray-view-pictures")
         self.answers = ThreadPoolExecutor(4, "extarray-view-answers")
         self.ends = asyncio.Event()
         folder = resources.files("extarray.view") / "page"
         self.files = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
+
+    async def has_ended(self, seconds: float) -> bool:
+        """Wait for the end, so many seconds at most; tell whether it has come."""
+        try:
+            await asyncio.wait_for(self.ends.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     def close(self) -> None:
         """Wait for what is being read, and close the arrays."""
@@ -116,6 +130,9 @@ def make_app(site: Site) -> Any:
         default_handler_class=Nothing,
         default_handler_args={"site": site},
         log_function=lambda handler: None,
+        websocket_ping_interval=_PING,
+        websocket_ping_timeout=_PING,
+        websocket_max_message_size=_MOST_ASKED,
     )
 
 
@@ -144,23 +161,29 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         ):
             raise web.HTTPError(403, reason="Another page")
         if self.needs_token:
-            shown = self.request.headers.get("Authorization", "")
             wanted = f"Bearer {self.site.token}"
-            if not hmac.compare_digest(shown.encode("utf-8", "replace"), wanted.encode()):
+            shown = self.authorization().encode("utf-8", "replace")
+            if not hmac.compare_digest(shown, wanted.encode()):
                 raise web.HTTPError(403, reason="No token")
             self.site.connections.trust(self.request.connection.stream)
+
+    def authorization(self) -> str:
+        """Return the header that shows the token."""
+        header: str = self.request.headers.get("Authorization", "")
+        return header
 
     def compute_etag(self) -> None:
         return None
 
     def on_connection_close(self) -> None:
         self.is_gone = True
+        super().on_connection_close()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs.get("exc_info", (None, None, None))[1]
         text = self._reason
         if isinstance(error, (ExtArrayError, OSError)):
-            text = " ".join(str(error).split())
+            text = _fault(error)
         self.finish({"error": text})
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
@@ -255,6 +278,11 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         self.finish(body)
 
 
+def _fault(error: Exception) -> str:
+    """Return the message of an error in one line."""
+    return " ".join(str(error).split())
+
+
 def _host(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
@@ -306,32 +334,75 @@ class Array(Handler):
         self.finish(await self.work(self.site.answers, describe))
 
 
-class News(Handler):
-    """The facts of an array as soon as they differ from what the page knows, or nothing."""
+class _Followed(NamedTuple):
+    """The array that a page shows, and the revision or the error that the page knows."""
 
-    async def get(self) -> None:
-        known = self.integer("revision")
-        end = time.monotonic() + _WAIT
-        name = self.name()
+    name: str
+    known: int | str | None
 
-        def look(exhibit: Exhibit) -> dict[str, Any] | None:
-            if exhibit.refresh() == known:
-                return None
-            return self.site.gallery.describe(name, exhibit)
 
-        while not (self.is_gone or self.site.ends.is_set()):
-            news = await self.work(self.site.answers, look)
-            if news is not None:
-                self.finish(news)
-                return
-            if time.monotonic() > end:
-                break
-            try:
-                await asyncio.wait_for(self.site.ends.wait(), _LOOK)
-            except TimeoutError:
+class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
+    """The facts of an array as soon as they differ from those that the page knows.
+
+    The page says in a message which array it shows, and which revision of it; the last message
+    counts.
+    """
+
+    followed: _Followed | None = None
+
+    def authorization(self) -> str:
+        # Scripts cannot give a WebSocket any other header.
+        offered = self.request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+        return f"Bearer {offered[1].strip()}" if len(offered) == 2 else ""
+
+    def select_subprotocol(self, subprotocols: list[str]) -> str | None:
+        return _PROTOCOL if _PROTOCOL in subprotocols else None
+
+    def open(self) -> None:
+        task = asyncio.create_task(self.follow())
+        self.site.following.add(task)
+        task.add_done_callback(self.site.following.discard)
+
+    def on_message(self, message: str | bytes) -> None:
+        try:
+            told = json.loads(message)
+            name, revision = told["name"], told["revision"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            name = revision = None
+        if isinstance(name, str) and isinstance(revision, int):
+            self.followed = _Followed(name, revision)
+        else:
+            self.close(1008, "tell a name and a revision")
+
+    async def follow(self) -> None:
+        """Send what is new, until the page or the server ends."""
+        pause = _LOOK
+        while not self.is_gone and not await self.site.has_ended(pause):
+            followed, pause = self.followed, _LOOK
+            if followed is None:
                 continue
-        self.set_status(204)
-        self.finish()
+            try:
+                news = await asyncio.wrap_future(self.site.answers.submit(self.look, followed))
+            except (ExtArrayError, OSError) as error:
+                text, pause = _fault(error), _LOOK_AGAIN
+                news = None if text == followed.known else {"name": followed.name, "error": text}
+            # The page may show another array by now.
+            if news is None or self.followed is not followed:
+                continue
+            self.followed = _Followed(followed.name, news.get("revision", news.get("error")))
+            try:
+                # Returns when the page has taken it: a slow page is told less, and not later.
+                await self.write_message(news)
+            except websocket.WebSocketClosedError:
+                return
+        self.close(1001, "the server ends")
+
+    def look(self, followed: _Followed) -> dict[str, Any] | None:
+        """Return the facts of an array, or None if they are known."""
+        with self.site.gallery.exhibit(followed.name) as exhibit:
+            if exhibit.refresh() == followed.known:
+                return None
+            return self.site.gallery.describe(followed.name, exhibit)
 
 
 class Picture(Handler):

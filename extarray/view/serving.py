@@ -116,7 +116,7 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
         await site.ends.wait()
         for task in accepting:
             task.cancel()
-        await asyncio.wait(accepting, timeout=1.0)
+        await asyncio.wait({*accepting, *site.following}, timeout=1.0)
         for one in sockets:
             one.close()
         await asyncio.wait([asyncio.ensure_future(server.close_all_connections())], timeout=1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import numpy as np
 import pytest
 from viewing import Server, chromium, missing_browser, until
@@ -143,6 +145,7 @@ class Page:
 
 @pytest.fixture
 def page(browser, server):
+    browser.get_log("browser")  # of other tests
     page = Page(browser, server.url)
     page.show("scene")
     page.focus()
@@ -371,3 +374,87 @@ with xa.open(sys.argv[1], mode="r+") as a:
     until(lambda: server.process.poll() is not None)
     page.find("#live").click()
     assert page.sees("notice", "does not answer")
+
+
+@pytest.fixture
+def seven(browser, request):
+    """Opens an address seven times, in tabs or in windows; the last is in front."""
+    opened = []
+    first = browser.current_window_handle
+
+    def open_all(url):
+        for _ in range(7):
+            browser.switch_to.new_window(request.param)
+            opened.append((browser.current_window_handle, Page(browser, url)))
+        return opened
+
+    yield open_all
+    for handle, _ in opened:
+        browser.switch_to.window(handle)
+        browser.close()
+    browser.switch_to.window(first)
+
+
+@pytest.mark.parametrize("seven", ["tab", "window"], indirect=True)
+def test_seven_pages_follow_an_array(seven, tmp_path):
+    # A browser has six connections to a server, for all of its tabs.
+    path = tmp_path / "live"
+    xa.create(path, (3, 10), "i4", chunks=(4, 10), dims=("time", "x"), fill_value=5).close()
+
+    def all_see(shape, value):
+        for handle, page in pages:
+            page.browser.switch_to.window(handle)
+            until(lambda page=page: page.js("return document.body.dataset.shape") == shape)
+            assert page.sees("value", value)
+
+    with Server(path, "--no-browser") as server:
+        pages = seven(server.url)
+        all_see("3,10", "5")
+        with xa.open(path, mode="r+") as a:
+            a.append(np.full((3, 10), 7, "i4"))
+            a[:] = 7
+        all_see("6,10", "7")
+        # Files that replace the others are shown instead, and followed as well.
+        xa.create(path, (2, 2), "f8", fill_value=8.5, overwrite=True).close()
+        all_see("2,2", "8.5")
+        with xa.open(path, mode="r+") as a:
+            a.extend(0, 1)
+        all_see("3,2", "8.5")
+        port = urlsplit(server.url).port
+    _, front = pages[-1]
+    assert front.sees("notice", "does not answer")
+    # A server that takes its place has another token.
+    with Server(path, "--no-browser", "--port", str(port)) as server:
+        assert front.sees("notice", "does not know the token")
+        for handle, page in pages:
+            page.browser.switch_to.window(handle)
+            page.browser.get(server.url)
+            until(lambda page=page: "token" not in page.js("return location.href"))
+        with xa.open(path, mode="r+") as a:
+            a.extend(0, 2)
+        all_see("5,2", "8.5")
+
+
+@pytest.mark.parametrize("seven", ["tab"], indirect=True)
+def test_a_hidden_tab_asks_nothing_until_it_is_seen(seven, tmp_path):
+    path = tmp_path / "live"
+    xa.create(path, (3, 10), "i4", chunks=(4, 10)).close()
+    with Server(path, "--no-browser") as server:
+        pages = seven(server.url)
+        (hidden, page), (shown, _) = pages[0], pages[-1]
+        page.browser.switch_to.window(hidden)
+        page.js(
+            "window.changes = [];"
+            "const tell = () => changes.push(`${document.hidden} ${document.body.dataset.shape}`);"
+            "document.addEventListener('visibilitychange', tell);"
+            "new MutationObserver(tell).observe(document.body, {attributeFilter: ['data-shape']})"
+        )
+        page.browser.switch_to.window(shown)
+        with xa.open(path, mode="r+") as a:
+            a.extend(0, 4)
+        until(lambda: page.js("return document.body.dataset.shape") == "7,10")
+        page.browser.switch_to.window(hidden)
+        until(lambda: page.js("return document.body.dataset.shape") == "7,10")
+        changes = page.js("return changes")
+        assert changes[:2] == ["true 3,10", "false 3,10"]
+        assert set(changes[2:]) == {"false 7,10"}

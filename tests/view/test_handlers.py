@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import json
 import shutil
 import struct
 import tempfile
-import threading
-import time
 from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+from viewing import until
 
 import extarray as xa
 
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.testing import AsyncHTTPTestCase
+from tornado.websocket import websocket_connect
 
 from extarray.plot import segments
-from extarray.view import handlers
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
 
@@ -86,9 +87,12 @@ class Case(AsyncHTTPTestCase):
         (self.folder / "arrays").mkdir()
         xa.zeros((3, 3), path=self.folder / "outside").close()
         self.data = make_arrays(self.folder / "arrays")
+        self.followers = []
         super().setUp()
 
     def tearDown(self):
+        for follower in self.followers:
+            follower.end()
         self.site.close()
         super().tearDown()
         shutil.rmtree(self.folder)
@@ -96,6 +100,15 @@ class Case(AsyncHTTPTestCase):
     def get_app(self):
         self.site = Site(Gallery(self.folder / "arrays"), TOKEN)
         return make_app(self.site)
+
+    def others(self):
+        """Link what lies outside the folder; names of arrays that nobody may see."""
+        (self.folder / "arrays" / "link").symlink_to(self.folder)
+        for suffix in (".xmd", ".xta"):
+            target = self.folder / f"outside{suffix}"
+            (self.folder / "arrays" / f"linked{suffix}").symlink_to(target)
+        names = ["../outside", str(self.folder / "outside"), "outside", "link/outside", "linked"]
+        return [*names, "sub/../../outside", "scene.xmd", "", " scene", "./scene"]
 
     def ask(self, what, headers=(), token=TOKEN, **query):
         return self.fetch(
@@ -115,6 +128,17 @@ class Case(AsyncHTTPTestCase):
         assert answer.code == 200, answer.body
         return unpack(answer.body)
 
+    def wait(self, future):
+        async def run():
+            return await future
+
+        return self.io_loop.run_sync(run, timeout=30)
+
+    def follower(self, **options):
+        follower = Follower(self, **options)
+        self.followers.append(follower)
+        return follower
+
     def plane(self, name, at, rows, columns, **query):
         """The values of a plane, as float64."""
         query = {"ms": 10_000, **query}
@@ -129,6 +153,35 @@ class Case(AsyncHTTPTestCase):
         if head["code"] == "f4" and head["fill"] is not None:
             values[numbers.view("<u4") == FILL] = head["fill"]
         return head, head["base"] + head["scale"] * values
+
+
+class Follower:
+    """The WebSocket of a page."""
+
+    def __init__(self, case, token=TOKEN, protocols=None, **headers):
+        self.case = case
+        self.is_over = False
+        url = f"ws://127.0.0.1:{case.get_http_port()}/api/news"
+        protocols = ["extarray-view", token] if protocols is None else protocols
+        self.socket = case.wait(
+            websocket_connect(HTTPRequest(url, headers=headers), subprotocols=protocols)
+        )
+
+    def say(self, message):
+        self.case.wait(self.socket.write_message(message, isinstance(message, bytes)))
+
+    def follow(self, name, revision):
+        self.say(json.dumps({"name": name, "revision": revision}))
+
+    def hear(self):
+        """The next message; None: the server has closed the connection."""
+        message = self.case.wait(self.socket.read_message())
+        self.is_over = message is None
+        return message and json.loads(message)
+
+    def end(self):
+        self.socket.close()
+        until(lambda: self.is_over or self.hear() is None)
 
 
 def unpack(body):
@@ -159,7 +212,7 @@ class TestWhoIsAnswered(Case):
             assert "Server" not in answer.headers
 
     def test_data_need_the_token(self):
-        for what in ["arrays", "array", "news", "plane", "profile", "value", "labels", "growth"]:
+        for what in ["arrays", "array", "plane", "profile", "value", "labels", "growth"]:
             for token in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é"):
                 answer = self.fetch(
                     f"/api/{what}?name=scene",
@@ -224,15 +277,9 @@ class TestWhatIsServed(Case):
             assert b"private" not in answer.body
 
     def test_no_other_array(self):
-        (self.folder / "arrays" / "link").symlink_to(self.folder)
-        for suffix in (".xmd", ".xta"):
-            target = self.folder / f"outside{suffix}"
-            (self.folder / "arrays" / f"linked{suffix}").symlink_to(target)
-        names = ["../outside", str(self.folder / "outside"), "outside", "link/outside", "linked"]
-        for name in [*names, "sub/../../outside", "scene.xmd", "", " scene", "./scene"]:
-            for what in ("array", "news"):
-                answer = self.ask(what, name=name, revision=0)
-                assert answer.code in (400, 404), (name, answer.body)
+        for name in self.others():
+            answer = self.ask("array", name=name)
+            assert answer.code in (400, 404), (name, answer.body)
         listed = {entry["name"] for entry in self.facts("arrays")["arrays"]}
         assert "sub/large" in listed
         assert not {name for name in listed if "link" in name or "outside" in name}
@@ -385,7 +432,6 @@ class TestWhatIsServed(Case):
             ("value", {"name": "empty", "at": "0,0"}, 409),
             ("labels", {"name": "scene", "axis": 9, "indices": "0"}, 400),
             ("growth", {"name": "scene", "chunk": "9,0,0", "columns": "2,0,1,1"}, 409),
-            ("news", {"name": "scene"}, 400),
             ("array", {"name": "broken"}, 422),
         ]
         for what, query, code in cases:
@@ -397,55 +443,155 @@ class TestWhatIsServed(Case):
 
 
 class TestNews(Case):
-    def write_later(self, action):
-        """Do something to the array while the page waits."""
+    def change(self, action, name="scene"):
+        with xa.open(self.folder / "arrays" / name, mode="r+") as a:
+            action(a)
 
-        def run():
-            time.sleep(0.3)
-            with xa.open(self.folder / "arrays" / "scene", mode="r+") as a:
-                action(a)
+    def test_news_need_the_token(self):
+        refused = [
+            {"token": ""},
+            {"token": "wrong"},
+            {"token": TOKEN[:-1]},
+            {"protocols": [TOKEN]},
+            {"protocols": ["extarray-view", TOKEN, "x"]},
+            {"protocols": [], "Authorization": f"Bearer {TOKEN}"},
+            {"Host": "attacker.example"},
+            {"Origin": "http://attacker.example"},
+            {"Origin": "http://127.0.0.1:1"},
+            {"Origin": "http://["},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "websocket"},
+        ]
+        for options in refused:
+            with pytest.raises(HTTPClientError, match="403"):
+                Follower(self, **options)
+        origin = f"http://127.0.0.1:{self.get_http_port()}"
+        follower = self.follower(Origin=origin)
+        assert follower.socket.selected_subprotocol == "extarray-view"
+        assert TOKEN not in str(follower.socket.headers)
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        self.addCleanup(thread.join)
+    def test_news_come_by_websockets_only(self):
+        protocols = {"Sec-WebSocket-Protocol": f"extarray-view, {TOKEN}"}
+        assert self.ask("news", protocols).code == 400
+        assert self.ask("news").code == 403
 
     def test_growth_is_news(self):
         info = self.facts("array", name="scene")
-        self.write_later(lambda a: a.append(self.data[:1]))
-        news = self.facts("news", name="scene", revision=info["revision"])
+        follower = self.follower()
+        follower.follow("scene", info["revision"])
+        self.change(lambda a: a.append(self.data[:1]))
+        news = follower.hear()
         assert news["revision"] != info["revision"]
         if news["shape"] == info["shape"]:  # a commit ahead of the growth: space was taken
-            news = self.facts("news", name="scene", revision=news["revision"])
+            news = follower.hear()
         assert news["shape"] == [7, 50, 70]
+        self.change(lambda a: a.shrink(0, 5))
+        until(lambda: follower.hear()["shape"] == [2, 50, 70])
 
-    def test_attributes_are_news(self):
+    def test_all_that_follow_an_array_are_told(self):
         info = self.facts("array", name="scene")
-        self.write_later(lambda a: a.attrs.update(sensor="new"))
-        news = self.facts("news", name="scene", revision=info["revision"])
-        assert "sensor: 'new'" in news["attrs"]
+        followers = [self.follower() for _ in range(7)]
+        for follower in followers:
+            follower.follow("scene", info["revision"])
+        self.change(lambda a: a.attrs.update(sensor="new"))
+        for follower in followers:
+            assert "sensor: 'new'" in follower.hear()["attrs"]
+        assert self.facts("array", name="scene")["attrs"]
+
+    def test_who_knows_another_revision_is_told_at_once(self):
+        follower = self.follower()
+        follower.follow("scene", 0)
+        news = follower.hear()
+        assert news == self.facts("array", name="scene")
+        # A page that chooses another array follows that one only.
+        follower.follow("sub/large", 0)
+        assert follower.hear()["name"] == "sub/large"
+        self.change(lambda a: a.append(self.data[:1]))
+        self.change(lambda a: a.attrs.update(sensor="new"), "sub/large")
+        assert follower.hear()["name"] == "sub/large"
+
+    def test_each_opening_of_an_array_has_revisions_of_its_own(self):
+        # A server that was started again would else say that there is nothing new.
+        gallery = Gallery(self.folder / "arrays")
+        with contextlib.closing(gallery), gallery.exhibit("scene") as exhibit:
+            assert exhibit.revision != self.facts("array", name="scene")["revision"]
 
     def test_what_is_cut_off_cannot_be_asked_for(self):
         self.facts("array", name="scene")
-        with xa.open(self.folder / "arrays" / "scene", mode="r+") as a:
-            a.shrink(1, 40)
+        self.change(lambda a: a.shrink(1, 40))
         news = self.facts("array", name="scene")
         assert news["shape"] == [6, 10, 70]
         assert self.ask("value", name="scene", at="0,10,0").code == 409
 
     def test_files_that_replace_others_are_opened(self):
         info = self.facts("array", name="scene")
-        path = self.folder / "arrays" / "scene"
-        xa.create(path, (3,), "u2", overwrite=True).close()
-        news = self.facts("news", name="scene", revision=info["revision"])
+        follower = self.follower()
+        follower.follow("scene", info["revision"])
+        xa.create(self.folder / "arrays" / "scene", (3,), "u2", overwrite=True).close()
+        news = follower.hear()
         assert (news["shape"], news["dtype"]) == ([3], "uint16")
 
-    def test_a_server_that_ends_lets_nobody_wait(self):
-        info = self.facts("array", name="scene")
-        self.io_loop.call_later(0.3, self.site.ends.set)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(handlers, "_WAIT", 1000.0)
-            answer = self.ask("news", name="scene", revision=info["revision"])
-        assert answer.code == 204
+    @pytest.mark.slow
+    def test_an_array_that_is_missing_for_a_while(self):
+        info = self.facts("array", name="waves")
+        follower = self.follower()
+        follower.follow("waves", info["revision"])
+        path = self.folder / "arrays" / "waves"
+        for suffix in (".xmd", ".xta"):
+            path.with_suffix(suffix).unlink()
+        assert "waves" in follower.hear()["error"]
+        xa.create(path, (3,), "u2").close()
+        news = follower.hear()
+        assert (news["shape"], news["dtype"]) == ([3], "uint16")
+        follower.follow("outside", 0)
+        assert "no array of this name" in follower.hear()["error"]
+
+    @pytest.mark.slow
+    def test_no_news_of_another_array(self):
+        for name in self.others():
+            follower = self.follower()
+            follower.follow(name, 0)
+            assert "no array of this name" in follower.hear()["error"]
+
+    def test_messages_that_make_no_sense(self):
+        messages = ["", "[]", "{", '{"name": "scene"}', '{"name": 1, "revision": 1}', b"\xff"]
+        for message in [*messages, '{"name": "scene", "revision": "1"}', "[" * 5000]:
+            follower = self.follower()
+            follower.say(message)
+            assert follower.hear() is None
+            assert follower.socket.close_code == 1008
+        follower = self.follower()
+        follower.say(json.dumps({"name": "x" * (1 << 15), "revision": 1}))
+        assert follower.hear() is None
+
+    def test_a_page_that_gives_no_sign_of_life_is_left(self):
+        self._app.settings.update(websocket_ping_interval=0.05, websocket_ping_timeout=0.05)
+        address = ("127.0.0.1", self.get_http_port())
+        upgrade = (
+            "GET /api/news HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: extarray-view, {TOKEN}\r\n\r\n"
+        )
+
+        async def hear_frames():
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(upgrade.encode())
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+            ping = await reader.readexactly(2)
+            close = await reader.readexactly(1)
+            writer.close()
+            await writer.wait_closed()
+            return ping + close
+
+        assert self.wait(hear_frames()) == b"\x89\x00\x88"
+
+    def test_a_server_that_ends_says_so(self):
+        followers = [self.follower() for _ in range(2)]
+        followers[0].follow("scene", self.facts("array", name="scene")["revision"])
+        self.site.ends.set()
+        for follower in followers:
+            assert follower.hear() is None
+            assert follower.socket.close_code == 1001
 
 
 def test_a_folder_without_arrays(tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
+import json
 import logging
 import os
 import re
@@ -13,7 +15,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -27,7 +28,7 @@ from extarray import cli
 
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
-from extarray.view import handlers
+from tornado.websocket import websocket_connect
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -89,6 +90,23 @@ def is_closed(connection):
     return True
 
 
+async def follow(url, name="scene"):
+    """The WebSocket of a page that shows an array, and knows nothing of it yet."""
+    parts = urlsplit(url)
+    protocols = ["extarray-view", parts.fragment.removeprefix("token=")]
+    socket = await websocket_connect(f"ws://{parts.netloc}/api/news", subprotocols=protocols)
+    await socket.write_message(json.dumps({"name": name, "revision": 0}))
+    return socket
+
+
+async def until_closed(socket):
+    """Read a WebSocket to its end; the code that it was closed with."""
+    while await socket.read_message() is not None:
+        pass
+    socket.close()  # or Tornado warns that the client has not closed it
+    return socket.close_code
+
+
 def test_an_address_with_a_token_and_an_end_by_ctrl_c(array):
     with Server(array, "--no-browser") as server, Server(array, "--no-browser") as other:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{40,}", server.url)
@@ -113,20 +131,35 @@ def test_the_arrays_of_a_packed_group(tmp_path):
         assert b'"level"' in ask(server.url, "arrays")
 
 
-def test_ctrl_c_while_a_page_waits_for_news(array):
+def test_ctrl_c_while_pages_wait_for_news(array):
+    async def wait_for_end(server):
+        sockets = [await follow(server.url) for _ in range(7)]
+        for one in sockets:
+            assert json.loads(await one.read_message())["name"] == "scene"
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(None, server.end) == (0, "")
+        for one in sockets:
+            assert await until_closed(one) == 1001
+
     with Server(array, "--no-browser") as server:
-        address = ("127.0.0.1", urlsplit(server.url).port)
-        token = urlsplit(server.url).fragment.removeprefix("token=")
-        with socket.create_connection(address) as page:
-            waiting = (
-                "GET /api/news?name=scene&revision=1 HTTP/1.1\r\n"
-                f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
-            )
-            page.sendall(waiting.encode())
-            time.sleep(0.5)  # most often it waits by then
-            begun = time.monotonic()
-            assert server.end() == (0, "")
-            assert time.monotonic() - begun < handlers._WAIT
+        asyncio.run(wait_for_end(server))
+
+
+def test_more_pages_wait_for_news_than_a_browser_has_connections(array):
+    async def run(server):
+        sockets = [await follow(server.url) for _ in range(7)]
+        for one in sockets:
+            assert json.loads(await one.read_message())["shape"] == [3, 4]
+        with xa.open(array, mode="r+") as a:
+            a.extend(0, 2)
+        for one in sockets:
+            while json.loads(await one.read_message())["shape"] != [5, 4]:
+                pass
+            one.close()
+            await until_closed(one)
+
+    with Server(array, "--no-browser") as server:
+        asyncio.run(run(server))
 
 
 def test_strangers_shut_nobody_out(array):

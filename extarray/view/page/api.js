@@ -5,15 +5,18 @@ const KEY = "extarray-view-token";
 /** Take the token off the address, and return it; null: there is none. */
 export function takeToken() {
   const fragment = new URLSearchParams(location.hash.slice(1));
-  const token = fragment.get("token");
-  if (token) {
-    sessionStorage.setItem(KEY, token);
+  const given = fragment.get("token");
+  if (given) {
+    sessionStorage.setItem(KEY, given);
     fragment.delete("token");
     const rest = fragment.toString();
     history.replaceState(null, "", location.pathname + (rest ? `#${rest}` : ""));
   }
-  return sessionStorage.getItem(KEY);
+  return token();
 }
+
+/** The token of this tab; null: there is none. */
+export const token = () => sessionStorage.getItem(KEY);
 
 /** What the server refuses, with its reason. */
 export class Refusal extends Error {
@@ -30,7 +33,7 @@ async function send(what, query, signal) {
     if (value !== null && value !== undefined) url.searchParams.set(key, value);
   }
   const answer = await fetch(url, {
-    headers: { Authorization: `Bearer ${sessionStorage.getItem(KEY)}` },
+    headers: { Authorization: `Bearer ${token()}` },
     credentials: "omit",
     signal,
   });
@@ -95,7 +98,7 @@ export class Latest {
   /** Start, or wait for what is under way; what takes long is given up at once. */
   async want(task) {
     this.next = task;
-    if (this.now?.long) this.now.controller.abort();
+    this.giveUp();
     if (this.busy) return;
     this.busy = true;
     while (this.next !== null) {
@@ -110,5 +113,10 @@ export class Latest {
     }
     this.now = null;
     this.busy = false;
+  }
+
+  /** Give up what takes long. */
+  giveUp() {
+    if (this.now?.long) this.now.controller.abort();
   }
 }

@@ -4,6 +4,7 @@ import { ask, askBytes, askNumbers, Latest, Refusal, takeToken } from "./api.js"
 import { cssOf, MAPS, summary } from "./colours.js";
 import { forgetInk } from "./canvas.js";
 import { drawChunks, GrowthChart, Histogram, Profile } from "./charts.js";
+import { News } from "./news.js";
 import { Picture, readable } from "./picture.js";
 import { grouped, parse, short, valueText } from "./text.js";
 
@@ -81,7 +82,7 @@ const frames = new Latest(async (task, now) => {
       isSlow = frame.data.byteLength / way < (isSlow ? SLOW * 4 : SLOW);
     }
     showFrame(frame);
-    if (frame.level === 0 || frames.stale) break;
+    if (frame.level === 0 || frames.stale || document.hidden) break;
     // Finer ones may take long; what is wanted meanwhile goes first.
     level = frame.level - 1;
     now.long = true;
@@ -202,8 +203,7 @@ function reload(parts = "frame profile value growth grid", again = false) {
 function failed(error) {
   if (error instanceof Refusal) {
     if (error.status === 403) say("This page needs the address that extarray view has printed: the server does not know the token.");
-    else if (error.status === 409) state.pollNow?.();
-    else say(error.message);
+    else if (error.status !== 409) say(error.message); // 409: the array has changed, and news will tell
   } else if (error instanceof TypeError) {
     say("The server does not answer; it has probably ended. Start extarray view again.");
   } else throw error;
@@ -590,7 +590,7 @@ function setGrid(on) {
 function setLive(on) {
   state.live = on;
   $("live").setAttribute("aria-pressed", String(on));
-  if (on) state.pollNow?.();
+  news.update();
 }
 
 function setTheme(theme) {
@@ -619,12 +619,14 @@ let rememberTimer = 0;
 /** Keep what is shown in the address, behind "#": a reload shows it again. */
 function remember() {
   clearTimeout(rememberTimer);
-  rememberTimer = setTimeout(() => {
-    const { name, rows, columns, at, field, part, map, along } = state;
-    const fragment = new URLSearchParams({ name, rows, columns, at: at.join(","), field, part, map, along });
-    if (state.range === "hold") fragment.set("range", `${state.low},${state.high}`);
-    history.replaceState(null, "", `#${fragment}`);
-  }, 400);
+  rememberTimer = setTimeout(rememberNow, 400);
+}
+
+function rememberNow() {
+  const { name, rows, columns, at, field, part, map, along } = state;
+  const fragment = new URLSearchParams({ name, rows, columns, at: at.join(","), field, part, map, along });
+  if (state.range === "hold") fragment.set("range", `${state.low},${state.high}`);
+  history.replaceState(null, "", `#${fragment}`);
 }
 
 /** Show an array, as `wish` says where it fits. */
@@ -667,7 +669,7 @@ async function show(name, wish = new URLSearchParams()) {
   $("fill").checked = state.fill;
   buildAll(true);
   reload();
-  state.pollNow?.();
+  news.update();
 }
 
 function buildAll(reset) {
@@ -760,30 +762,12 @@ function takeUp(info) {
   reload();
 }
 
-/** Wait for news, for ever. */
-async function follow() {
-  let fault = 0;
-  while (true) {
-    if (!state.live || !state.info) {
-      await new Promise((done) => { state.pollNow = done; });
-      continue;
-    }
-    const { name } = state;
-    const controller = new AbortController();
-    state.pollNow = () => controller.abort();
-    try {
-      const news = await ask("news", { name, revision: state.info.revision }, controller.signal);
-      if (fault) say(null);
-      fault = 0;
-      if (news && name === state.name && state.live) takeUp(news);
-    } catch (error) {
-      if (error.name === "AbortError") continue;
-      failed(error);
-      fault += 1;
-      await new Promise((done) => { setTimeout(done, Math.min(8000, 500 * 2 ** fault)); });
-    }
-  }
-}
+const news = new News({
+  wanted: () => (state.live && state.info ? { name: state.name, revision: state.info.revision } : null),
+  tell: takeUp,
+  failed,
+  restored: () => say(null),
+});
 
 // -- events ------------------------------------------------------------------------------------
 
@@ -863,9 +847,22 @@ function listen() {
     reload("frame grid");
   }).observe(stage);
   document.addEventListener("keydown", key);
+  document.addEventListener("visibilitychange", () => {
+    // A request that takes long holds one of the six connections that the browser has for all tabs.
+    if (document.hidden) frames.giveUp();
+    else if (picture.frame?.level > 0) reload("frame");
+  });
+  window.addEventListener("hashchange", () => {
+    // A server that was started again has another token, and only this part of its address differs:
+    // the browser does not load the page anew by itself.
+    if (!saved().has("token")) return;
+    takeToken();
+    if (state.info) rememberNow();
+    location.reload();
+  });
   setInterval(() => {
     // Elements may be written over without news; pictures that took long are not looked at again.
-    if (state.live && !document.hidden && !frames.busy && (picture.frame?.took ?? 1e9) < 300) {
+    if (news.connected && !frames.busy && (picture.frame?.took ?? 1e9) < 300) {
       frames.want({ again: true });
       values.want([...(hover ?? state.at)]);
     }
@@ -977,7 +974,6 @@ async function start() {
     const name = asked ? wish.get("name") : able[0].name;
     $("arrays").value = name;
     await show(name, asked ? wish : undefined);
-    follow();
   } catch (error) {
     failed(error);
   }

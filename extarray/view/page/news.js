@@ -1,0 +1,86 @@
+// News of the array that is shown, through a WebSocket.  A hidden tab has none.
+
+import { ask, Refusal, token } from "./api.js";
+
+const MOST_MS = 8000; // between two attempts to connect
+
+/** Facts of an array as soon as they change. */
+export class News {
+  /**
+   * `wanted()` gives the name and the revision that the page knows, or null while it wants no news;
+   * `tell(facts)` takes up facts, `failed(error)` says what is wrong, `restored()` that it is over.
+   */
+  constructor({ wanted, tell, failed, restored }) {
+    Object.assign(this, { wanted, tell, failed, restored });
+    this.socket = null;
+    this.timer = 0;
+    this.faults = 0;
+    document.addEventListener("visibilitychange", () => this.update());
+  }
+
+  /** Whether the server tells what is new. */
+  get connected() {
+    return this.socket?.readyState === WebSocket.OPEN;
+  }
+
+  /** Connect, disconnect, or tell the server what the page knows now. */
+  update() {
+    const known = document.hidden ? null : this.wanted();
+    if (!known) this.#disconnect();
+    else if (!this.socket) this.#connect();
+    else if (this.connected) this.socket.send(JSON.stringify(known));
+  }
+
+  #connect() {
+    clearTimeout(this.timer);
+    const url = new URL("api/news", location.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    url.hash = "";
+    // The second is no protocol: a WebSocket can show the token in no other header.
+    const socket = new WebSocket(url, ["extarray-view", token()]);
+    this.socket = socket;
+    socket.addEventListener("open", () => {
+      if (socket !== this.socket) return;
+      if (this.faults) this.restored();
+      this.faults = 0;
+      this.update();
+    });
+    socket.addEventListener("message", (event) => {
+      if (socket !== this.socket) return;
+      const news = JSON.parse(event.data);
+      if (news.name !== this.wanted()?.name) return;
+      if (news.error) this.failed(new Refusal(0, news.error));
+      else this.tell(news);
+    });
+    socket.addEventListener("close", () => {
+      if (socket === this.socket) this.#lost();
+    });
+  }
+
+  #disconnect() {
+    clearTimeout(this.timer);
+    const { socket } = this;
+    this.socket = null;
+    socket?.close();
+  }
+
+  /** Connect again after a while. */
+  async #lost() {
+    this.socket = null;
+    this.faults += 1;
+    const again = () => this.update();
+    this.timer = setTimeout(again, Math.min(MOST_MS, 250 * 2 ** this.faults));
+    const known = this.wanted();
+    if (!known) return;
+    try {
+      // The browser does not say why a WebSocket was refused; an answer does.
+      const facts = await ask("array", { name: known.name });
+      const { name, revision } = this.wanted() ?? {};
+      if (facts.name === name && facts.revision !== revision) this.tell(facts);
+    } catch (error) {
+      // A server that took the place of the other has another token, and the page has to be given it.
+      if (error.status === 403) clearTimeout(this.timer);
+      this.failed(error);
+    }
+  }
+}
