@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ __all__ = [
     "as_element",
     "attrs_for",
     "described",
+    "missing_elements",
     "of_coordinate",
 ]
 
@@ -225,6 +227,31 @@ def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
     return value if np.isfinite(value) == is_finite else None
 
 
+#: Attributes that name elements which stand for missing ones: of netCDF, GeoTIFF, ENVI and FITS.
+_MISSING = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
+
+
+def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
+    """Return the elements that attributes of any format say stand for missing ones; not NaN.
+
+    Examples
+    --------
+    >>> missing_elements({"data ignore value": "-9999", "nodata": 70000}, np.dtype("i2"))
+    [np.int16(-9999)]
+    """
+    found: list[Any] = []
+    for name in _MISSING:
+        for said in np.ravel(np.asarray(attrs.get(name, ()))).tolist():
+            try:
+                number = Decimal(said.strip()) if isinstance(said, str) else said
+                element = as_element(number, dtype)
+            except (ArithmeticError, TypeError, ValueError):
+                continue  # something else of this name
+            if element is not None and element == element and element not in found:
+                found.append(element)
+    return found
+
+
 class Coordinate(NamedTuple):
     """Labels of elements along one axis, or several.
 
@@ -340,6 +367,14 @@ class Description:
         if isinstance(self.fill_value, int) and self.fill_value == 0:  # of texts as well
             return False
         return bool(np.asarray(self.fill_value, self.dtype).tobytes().strip(b"\0"))
+
+    @property
+    def missing(self) -> Any:
+        """Element that stands for missing ones, by an attribute of any format; None: none does.
+
+        Zero is such an element, too, though it says nothing as a fill value.
+        """
+        return next(iter(missing_elements(self.attrs, self.dtype)), None)
 
     def said(self) -> list[str]:
         """Return what a format loses that has elements and their dtype alone, in words."""

@@ -357,6 +357,8 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
             lost.append(f"the fill value {given.fill_value!r}")
         else:
             said[_IGNORE] = np.asarray(given.fill_value, given.dtype)[()].item()
+    elif _IGNORE not in given.attrs and given.missing is not None:
+        said[_IGNORE] = given.missing.item()
     _put_bands(said, given, lost)
     if given.dims is not None and given.dims != _DIMS[: given.ndim]:
         lost.append(f"the names of the axes {given.dims}")

@@ -415,6 +415,8 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
             lost.append(f"attribute {each!r}, which such elements have themselves")
     if stored.kind in "iu" and given.fills:
         attrs.setdefault("BLANK", int(given.fill_value))
+    elif stored.kind in "iu" and given.missing is not None:
+        attrs.setdefault("BLANK", int(given.missing))
     blank = attrs.get("BLANK")
     if given.fills and not (isinstance(blank, (int, np.integer)) and blank == given.fill_value):
         lost.append(f"the fill value {given.fill_value!r}")

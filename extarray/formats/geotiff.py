@@ -789,6 +789,8 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
         lost.append(f"the fill value {given.fill_value!r}")
     elif missing is not None:
         settings["nodata"] = missing.item()
+    elif given.missing is not None:
+        settings["nodata"] = given.missing.item()
     if nodata is not None and missing is None:
         lost.append("attribute 'nodata', which is no element")
     settings.update(options)

@@ -502,7 +502,7 @@ def fill_for(given: Description, stored: Any, attrs: dict[str, Any], lost: list[
         if value.size == 1 and np.can_cast(value.dtype, stored.dtype, "same_kind"):
             return value.reshape(())[()]
         lost.append("attribute '_FillValue', which is no element")
-    return given.fill_value if given.fills else None
+    return given.fill_value if given.fills else given.missing
 
 
 def make(

@@ -649,7 +649,7 @@ def _made(
     if given.fills or given.dtype.kind in "iufcbMm":
         settings.setdefault("fill_value", np.asarray(given.fill_value, given.dtype)[()])
     if zarr_format == 3:
-        missing = own_attrs.pop(_MISSING, None)
+        missing = own_attrs.pop(_MISSING, None if given.fills else given.missing)
     elif (given.dims is not None or not given.shape) and "fill_value" not in options:
         settings["fill_value"] = _missing_of_zarr_2(given, own_attrs, lost)
     attrs = _json_attrs(own_attrs, lost)
@@ -695,7 +695,7 @@ def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str
     fill = np.asarray(given.fill_value, given.dtype)[()] if given.fills else None
     found = missing_element(attrs.get(_MISSING), given.dtype)
     if found is None:
-        return fill
+        return given.missing if fill is None else fill
     del attrs[_MISSING]
     if fill is not None and fill.tobytes() != found.tobytes():
         lost.append(f"the fill value {fill!r}, since Zarr 2 has {found!r} for missing elements")

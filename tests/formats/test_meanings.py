@@ -203,6 +203,71 @@ def test_the_value_for_missing_elements_goes_through_zarr(file, dtype, missing, 
         assert b.fill_value == np.array(missing, dtype) or missing != missing
 
 
+def _missing_in_netcdf(a, file):
+    netCDF4 = pytest.importorskip("netCDF4")
+    xa.to_netcdf(a, file, "x")
+    with netCDF4.Dataset(file) as dataset:
+        return np.ma.getmaskarray(dataset["x"][:])
+
+
+def _missing_in_zarr(zarr_format):
+    def missing(a, file):
+        pytest.importorskip("zarr")
+        xr = pytest.importorskip("xarray")
+        xa.to_zarr(a, file, "x", zarr_format=zarr_format)
+        with xr.open_dataset(file, engine="zarr", consolidated=False) as dataset:
+            return dataset["x"].isnull().to_numpy()
+
+    return missing
+
+
+def _missing_in_geotiff(a, file):
+    rasterio = pytest.importorskip("rasterio")
+    xa.to_geotiff(a, file)
+    with rasterio.open(file) as dataset:
+        return dataset.read(masked=True).mask
+
+
+def _missing_in_envi(a, file):
+    spectral = pytest.importorskip("spectral")
+    header = file.with_suffix(".hdr")
+    xa.to_envi(a, header)
+    image = spectral.open_image(str(header))
+    return np.asarray(image.load(scale=False)) == float(image.metadata["data ignore value"])
+
+
+def _missing_in_fits(a, file):
+    fits = pytest.importorskip("astropy.io.fits")
+    xa.to_fits(a, file)
+    # astropy takes a BLANK of 0 for none, though the standard does not.
+    with fits.open(file, do_not_scale_image_data=True) as images:
+        return images[0].data == images[0].header["BLANK"]
+
+
+@pytest.mark.parametrize("value", [0, 5])
+@pytest.mark.parametrize("name", ["_FillValue", "nodata", "data ignore value", "BLANK"])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        _missing_in_netcdf,
+        _missing_in_zarr(2),
+        _missing_in_zarr(3),
+        _missing_in_geotiff,
+        _missing_in_envi,
+        _missing_in_fits,
+    ],
+    ids=["netcdf", "zarr2", "zarr3", "geotiff", "envi", "fits"],
+)
+@pytest.mark.filterwarnings("ignore::extarray.LossyWarning")
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
+def test_the_missing_value_of_one_format_is_that_of_another(file, missing, name, value):
+    """Zero as any other, though it is no fill value of its own."""
+    x = np.arange(8, dtype="i2").reshape(1, 2, 4)
+    said = str(value) if " " in name else value
+    with xa.from_array(x, dims=["band", "y", "x"], attrs={name: said}) as a:
+        np.testing.assert_array_equal(missing(a, file), x == value)
+
+
 def test_zeros_are_not_missing_in_zarr_2(file):
     """The fill value would say so to xarray, which knows arrays by the names of their axes."""
     zarr = pytest.importorskip("zarr")
