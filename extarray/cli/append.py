@@ -25,11 +25,17 @@ from extarray.common.errors import (
 from extarray.common.extras import require
 from extarray.common.progress import Progress
 from extarray.format.archive import ATTRS_NAME
-from extarray.format.labels import axis_names, coordinate_form
+from extarray.format.labels import axis_names
+from extarray.format.places import PER_BAND, Line, Move
+from extarray.formats.description import are_labels, described, missing_elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
+
+    from numpy.typing import NDArray
+
+    from extarray.formats.description import Coordinate
 
 __all__ = ["append"]
 
@@ -43,6 +49,18 @@ _MEANINGS = (
     "missing_value",
     "_Unsigned",
 )
+#: Such attributes of GeoTIFF, ENVI and FITS, which nothing here converts.
+_FOREIGN = (
+    "scales",
+    "offsets",
+    "data gain values",
+    "data offset values",
+    "data reflectance gain values",
+    "data reflectance offset values",
+    "reflectance scale factor",
+    "BSCALE",
+    "BZERO",
+)
 
 
 @command(
@@ -55,14 +73,16 @@ _MEANINGS = (
     TIMEOUT,
     details="DATA is a file of any format that `extarray import` reads, FILE:/NAME where it has "
     "several arrays, another array, or - for a .npy file from the standard input.  Labels of the "
-    "axis, and other arrays of the group that have it, grow by what has their names in DATA.  "
-    "Whoever reads sees all of it or nothing.",
+    "axis, and other arrays of the group that have it, grow by what has their names in DATA.  What "
+    "would be read as other values, or lies elsewhere on the earth, is refused.  Whoever reads "
+    "sees all of it or nothing.",
 )
 def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
     """Append the elements of a file."""
     with found_in(data) as found, contextlib.ExitStack() as stack:
         with opened(path) as a, wrong_calls():
             target = _Target.of(a, axis)
+            _check_foreign(target, found, side)
         others = _others(target)
         if others or target.labels or _unlike(found, target) is not None:
             if find_spec("xarray") is not None:
@@ -71,6 +91,7 @@ def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> 
                 return
             pairs = _alike(target, others, found, data, stack)
         else:
+            _check_labels(target, found)
             pairs = [(target, found)]
         arrays = [stack.enter_context(opened_for_writing(str(t.path), timeout)) for t, _ in pairs]
         stack.enter_context(wrong_calls())
@@ -79,7 +100,7 @@ def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> 
 
             stack.enter_context(xa.commit(arrays))
         for a, (part, item) in zip(arrays, pairs, strict=True):
-            with _Counted(item.values) as counted:
+            with _Counted(item.values, a.dtype) as counted:
                 a.append(counted, part.axis, side)
 
 
@@ -101,8 +122,11 @@ class _Target(NamedTuple):
         Whether the array has names of its axes.
     dtype : dtype
     attrs : dict
-    labels : tuple of str
-        Coordinates along the axis that are attributes.
+    coords : dict of Coordinate
+        Those that are attributes.
+    missing : list of scalar
+        Elements that stand for missing ones.
+    shape : tuple of int
     """
 
     path: Path
@@ -112,23 +136,32 @@ class _Target(NamedTuple):
     is_named: bool
     dtype: np.dtype[Any]
     attrs: dict[str, Any]
-    labels: tuple[str, ...]
+    coords: dict[str, Coordinate]
+    missing: list[Any]
+    shape: tuple[int, ...]
 
     @classmethod
     def of(cls, a: Any, axis: int | str) -> Self:
         """Describe an open array."""
         path, attrs, j = Path(a.path), a.attrs.asdict(), as_axis(axis, a.ndim, a)
         dims = axis_names(a.dims, a.ndim)
-        coords = attrs.get("coords")
-        forms = coords.items() if isinstance(coords, dict) else ()
-        labels = tuple(n for n, form in forms if dims[j] in coordinate_form(n, form)["dims"])
+        given = described(a, None, [])[1]
+        missing = missing_elements(attrs, a.dtype)
+        missing += [given.fill_value] if given.fills else []
         name = attrs.get("name", path.name)
-        return cls(path, name, j, dims, a.dims is not None, a.dtype, attrs, labels)
+        return cls(
+            path, name, j, dims, a.dims is not None, a.dtype, attrs, given.coords, missing, a.shape
+        )
 
     @property
     def dim(self) -> str:
         """Name of the axis."""
         return self.dims[self.axis]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the coordinates along the axis that are attributes."""
+        return tuple(name for name, each in self.coords.items() if self.dim in each.dims)
 
     @property
     def is_in_group(self) -> bool:
@@ -164,6 +197,77 @@ def _beside(found: Found, name: str, data: str, dim: str) -> Iterator[Found]:
                 f"nothing for it ({error}); give a file that has both"
             ) from None
         yield item
+
+
+# -- what nothing converts -----------------------------------------------------------------------
+
+
+def _check_foreign(target: _Target, found: Found, side: str) -> None:
+    """Refuse elements whose attributes of GeoTIFF, ENVI or FITS say what the array's do not."""
+    given, stored = found.description, target.attrs
+    for key in _FOREIGN:
+        new, old = given.attrs.get(key), stored.get(key)
+        if target.dim == "band" and key in PER_BAND:
+            if new is not None:
+                raise CastingError(
+                    f"cannot append to {target.name!r}: {key!r} is {new!r} in what is given, an "
+                    "entry for each band, and entries do not grow; unpack the values first"
+                )
+        elif not np.array_equal(np.asarray(new), np.asarray(old)):
+            raise CastingError(
+                f"cannot append to {target.name!r}: {key!r} is {new!r} in what is given, and "
+                f"{old!r} in what is stored; convert the values to those of the array first"
+            )
+    said = given.packing.missing if given.packing is not None else ()
+    if any(key in given.attrs for key in ("_FillValue", "missing_value")):
+        said = ()  # the conventions of CF: values are converted
+    for element in said:
+        if element == element and element not in target.missing:
+            raise CastingError(
+                f"cannot append to {target.name!r}: {element} stands for missing elements in what "
+                "is given, and for a value in what is stored; let the array say so first, such as "
+                f"by extarray attrs PATH nodata={element}, if no element of it has this value"
+            )
+    _check_transform(target, found, side)
+
+
+def _check_transform(target: _Target, found: Found, side: str) -> None:
+    """Refuse elements that are elsewhere on the earth than where they would be put."""
+    given, stored = found.description, target.attrs.get("transform")
+    new = given.attrs.get("transform")
+    if new is None or stored is None or given.ndim != len(target.dims):
+        return
+    axis = given.names.index(target.dim) if target.dim in given.names else target.axis
+    firsts = [0] * given.ndim
+    firsts[target.axis] = target.shape[target.axis] if side == "end" else -given.shape[axis]
+    lines = [Line(first, 1, j) for j, first in enumerate(firsts)]
+    there = Move(target.dims, lines, target.dims).attrs({"transform": stored}, []).get("transform")
+    try:
+        numbers, wanted = np.array(new, np.float64)[:6], np.array(there, np.float64)[:6]
+    except (TypeError, ValueError):
+        return  # something else of this name
+    if numbers.shape != (6,) or wanted.shape != (6,):
+        return
+    far = max(given.shape)
+    moved = np.abs(numbers - wanted) * [far, far, 1, far, far, 1]
+    if moved.max() > np.abs(wanted[[0, 1, 3, 4]]).max() / 1000:  # of a pixel, at the far end, too
+        raise CastingError(
+            f"cannot append to {target.name!r}: what is given is elsewhere: its transform is "
+            f"{numbers.tolist()}, and at this end of the array it would be {wanted.tolist()}"
+        )
+
+
+def _check_labels(target: _Target, found: Found) -> None:
+    """Refuse elements with other labels along the axes that do not grow."""
+    for name, label in found.description.coords.items():
+        stored = target.coords.get(name)
+        if stored is None or label.dims != stored.dims or target.dim in stored.dims:
+            continue
+        if not are_labels(label.values, stored.values):
+            raise VariableError(
+                f"cannot append to {target.name!r}: the coordinate {name!r} of what is given "
+                "differs from that of the array"
+            )
 
 
 # -- without xarray ------------------------------------------------------------------------------
@@ -212,6 +316,7 @@ def _alike(
         unlike = _unlike(item, part)
         if unlike is not None:
             raise CastingError(f"cannot append to {part.name!r}: {unlike}{way_out}")
+        _check_labels(part, item)
     return pairs
 
 
@@ -277,10 +382,13 @@ def _variable(found: Found, stored: Any) -> Any:
 
 
 class _Counted:
-    """Elements that are read by boxes, and tell how far the reading has come."""
+    """Elements that are read by boxes, and tell how far the reading has come.
 
-    def __init__(self, values: Any) -> None:
-        self._values = values
+    A box that has elements which another dtype would change is refused.
+    """
+
+    def __init__(self, values: Any, dtype: np.dtype[Any]) -> None:
+        self._values, self._target = values, dtype
         self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
         total = math.prod(self.shape) * self.dtype.itemsize
         self._progress = Progress(max(1, total), "append", True)
@@ -295,4 +403,21 @@ class _Counted:
     def __getitem__(self, box: Any) -> Any:
         values = self._values[box]
         self._progress.add(values.nbytes)
+        if values.dtype != self._target and np.can_cast(values.dtype, self._target, "same_kind"):
+            self._check_cast(np.asarray(values))
         return values
+
+    def _check_cast(self, values: NDArray[Any]) -> None:
+        with np.errstate(all="ignore"):
+            stored = values.astype(self._target)
+            same = stored.astype(values.dtype) == values
+        if {values.dtype.kind, stored.dtype.kind} == {"i", "u"}:
+            same &= (stored < 0) == (values < 0)  # beyond the greatest integer
+        elif values.dtype.kind in "fcmM":
+            same |= values != values
+        if not same.all():
+            first = np.unravel_index(np.argmin(same), same.shape)
+            raise CastingError(
+                f"cannot append {values.dtype} to an array of {stored.dtype} without loss: "
+                f"{values[first]} would be {stored[first]}; convert it first"
+            )
