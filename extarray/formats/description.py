@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -42,6 +43,7 @@ __all__ = [
     "described",
     "missing_elements",
     "of_coordinate",
+    "other_packing",
 ]
 
 #: Elements of a coordinate that attributes hold: each commit of them writes all.
@@ -50,11 +52,40 @@ MOST_LABELS = 1 << 16
 
 #: The attributes by which the CF conventions say how numbers are packed.
 PACKING_ATTRS = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+#: Attributes by which GeoTIFF, FITS and ENVI say how numbers are packed, and what changes nothing.
+_OTHER_PACKING = {
+    "scales": 1.0,
+    "offsets": 0.0,
+    "BSCALE": 1.0,
+    "BZERO": 0.0,
+    "reflectance scale factor": 1.0,
+    "data gain values": 1.0,
+    "data offset values": 0.0,
+}
 #: The attribute by which files without unsigned integers have them, and its texts for each kind.
 UNSIGNED = "_Unsigned"
 _OTHER_SIGN = {"i": "true", "u": "false"}
 #: Attributes that limit values: those of the packed numbers, unless they are of a wider type.
 _LIMITS = {"valid_min": "valid_max", "valid_max": "valid_min", "valid_range": "valid_range"}
+
+
+def other_packing(attrs: Mapping[str, Any]) -> list[str]:
+    """Return in words which packing readers of the CF conventions do not know.
+
+    They take the numbers as they are stored, though the file has the attribute.
+
+    Examples
+    --------
+    >>> other_packing({"scales": [0.5, 0.5], "offsets": [0.0, 0.0], "units": "K"})
+    ["the packing by attribute 'scales': unpack it first, by mask_and_scale=True"]
+    """
+    found = []
+    for name, neutral in _OTHER_PACKING.items():
+        with contextlib.suppress(TypeError, ValueError):
+            if name in attrs and (np.asarray(attrs[name], np.float64) != neutral).any():
+                found.append(name)
+    advice = "unpack it first, by mask_and_scale=True"
+    return [f"the packing by attribute {name!r}: {advice}" for name in found]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.format.labels import CHARACTERS, UNLIMITED, axis_names
-from extarray.formats.description import Description, Packing
+from extarray.formats.description import Description, Packing, other_packing
 from extarray.formats.files import (
     Claims,
     Room,
@@ -573,7 +573,7 @@ def _variable_sink(
 ) -> Sink:
     """Make a variable, and its coordinates beside it."""
     model = dataset.data_model
-    lost: list[str] = []
+    lost: list[str] = other_packing(given.attrs)
     *path, last = name.strip("/").split("/")
     group = dataset
     for part in path:

@@ -27,7 +27,7 @@ from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError,
 from extarray.common.extras import require
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
-from extarray.formats.description import Description, Packing
+from extarray.formats.description import Description, Packing, other_packing
 from extarray.formats.files import memory_of, of_library, read_all, unknown_part
 from extarray.formats.template import (
     WholeSink,
@@ -429,7 +429,7 @@ def _sink(
         raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
     check_flag(overwrite, "overwrite")
     inner = str(name).strip("/") if name else ""
-    lost: list[str] = []
+    lost: list[str] = other_packing(given.attrs)
     if isinstance(store, zarr.Group):
         inner = "/".join(filter(None, [store.path, inner]))
         store = store.store

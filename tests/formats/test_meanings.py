@@ -374,3 +374,19 @@ def test_limits_of_packed_numbers_are_unpacked_with_them(file, scale, limits):
         assert a.attrs["valid_min"] == low and a.attrs["valid_range"].tolist() == [low, high]
     xa.to_netcdf(a, file.with_name("copy.nc"), "v")
     assert_as(as_netcdf4_reads(file.with_name("copy.nc"), "v"), expected)
+
+
+@pytest.mark.parametrize("to", ["netcdf", "zarr"])
+def test_packing_that_a_format_does_not_know_is_named(tmp_path, to):
+    """xarray takes the numbers as they are stored, though the attributes of GeoTIFF are there."""
+    pytest.importorskip({"netcdf": "netCDF4"}.get(to, to))
+    how = {"chunks": (2,), "dims": ["x"], "attrs": {"scales": [0.5], "offsets": [0.0]}}
+    a = xa.from_array(np.arange(3, dtype="i2"), **how)
+    place = tmp_path / f"a.{to}"
+    with pytest.warns(xa.LossyWarning, match="'v': .*packing by attribute 'scales'") as seen:
+        getattr(xa, f"to_{to}")(a, place, "v")
+    assert not any("offsets" in str(each.message) for each in seen)
+    a.attrs["scales"] = [1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", xa.LossyWarning)
+        getattr(xa, f"to_{to}")(a, tmp_path / f"b.{to}", "v")
