@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 
 import format_reader
+import numpy as np
 import pytest
 
 import extarray as xa
+from extarray.array.life import open_in_files
 
 
 @pytest.mark.slow
@@ -91,3 +93,29 @@ begun.wait()
     assert format_reader.wrong_sums(path) == ([], False)
     with xa.open(path) as a:
         assert a.sum() == 45
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_in_a_progress_callback(tmp_path, steps):
+    """An array that is being made is one of those that are open: there is none then."""
+    xa.to_npy(xa.from_array(np.arange(64.0)), tmp_path / "file.npy")
+    x = np.arange(64 * 64.0).reshape(64, 64)
+    jobs = {
+        "import": lambda p: xa.from_npy(tmp_path / "file.npy", path=tmp_path / "new", progress=p),
+        "copy": lambda p: xa.from_array(x, chunks=8).copy(tmp_path / "new", progress=p),
+        "rechunk": lambda p: xa.from_array(x, chunks=8).rechunk(
+            (64, 1), tmp_path / "new", progress=p
+        ),
+    }
+    for job in jobs.values():
+        left = [steps]
+
+        def end(done, total, left=left):
+            left[0] -= 1
+            if left[0] <= 0 or done == total:
+                xa.close_all()
+
+        with pytest.raises(xa.ClosedError, match="was closed while it was"):
+            job(end)
+        assert not (tmp_path / "new.xmd").exists()
+        assert not open_in_files()
