@@ -6,7 +6,6 @@ More than 600 lines, as blocks that lie as they are go by themselves, in both di
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import struct
@@ -188,14 +187,17 @@ def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
             dataset.close()
 
 
-@functools.cache
+_with_range: dict[Any, Any] = {}  # classes of rasterio, and those that `_with_ranges` makes
+
+
 def _with_ranges(kind: Any) -> Any:
     """Return a class of datasets whose bands a range counts.
 
     rasterio makes a tuple of all bands for each band of a call, and searches it: minutes for 65,000
     bands of one element.
     """
-    return type(kind.__name__, (kind,), {"indexes": property(lambda x: range(1, x.count + 1))})
+    bands = property(lambda dataset: range(1, dataset.count + 1))
+    return _with_range.setdefault(kind, type(kind.__name__, (kind,), {"indexes": bands}))
 
 
 def _window(box: Box) -> tuple[tuple[int, int], tuple[int, int]]:
