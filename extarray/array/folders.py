@@ -445,9 +445,11 @@ class Group(MutableMapping[str, Any]):
         ------
         tuple of str and ExtArray
         """
-        for name, kind in self._session.place.entries(self._key):
-            if kind == ARRAY:
-                yield name, self[name]  # type: ignore[misc]
+        self._session.check()
+        for key, kind in self._session.members(self._key):
+            array = self._session.hold_if_there(key) if kind == ARRAY else None
+            if array is not None:
+                yield key.rpartition("/")[2], array
 
     def groups(self) -> Iterator[tuple[str, Group]]:
         """Iterate over the names of the groups in this one, and these.
@@ -456,12 +458,15 @@ class Group(MutableMapping[str, Any]):
         ------
         tuple of str and Group
         """
-        for name, kind in self._session.place.entries(self._key):
+        self._session.check()
+        for key, kind in self._session.members(self._key):
             if kind == GROUP:
-                yield name, self[name]  # type: ignore[misc]
+                yield key.rpartition("/")[2], Group(self._session, key)
 
     def walk(self) -> Iterator[tuple[str, ExtArray | Group]]:
         """Iterate over all that is in the group and below: a group before its members.
+
+        Members that are removed meanwhile are left out.
 
         Yields
         ------
@@ -476,13 +481,13 @@ class Group(MutableMapping[str, Any]):
         ...     [name for name, _ in g.walk()]
         ['north', 'north/level']
         """
-        for name, kind in self._session.place.entries(self._key):
-            item = self[name]
-            yield name, item
-            if kind == GROUP:
-                assert isinstance(item, Group)
-                for inner, below in item.walk():
-                    yield f"{name}/{inner}", below
+        session, start = self._session, len(self._key) + bool(self._key)
+        session.check()
+        for key, kind in session.walk(self._key):
+            session.check()
+            item = Group(session, key) if kind == GROUP else session.hold_if_there(key)
+            if item is not None:
+                yield key[start:], item
 
     # -- changes ---------------------------------------------------------------------------------
 

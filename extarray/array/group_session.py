@@ -23,6 +23,7 @@ from extarray.common.errors import (
     ClosedError,
     ExtArrayError,
     FormatError,
+    MissingError,
     ReadOnlyError,
     ShapeError,
     StorageError,
@@ -112,6 +113,15 @@ class Session:
                 self.writers.move_to_end(key)
             return array
 
+    def hold_if_there(self, key: str) -> ExtArray | None:
+        """Return the array of a key; None: it has been removed since it was listed."""
+        try:
+            return self.hold(key)
+        except MissingError:
+            if self.place.kind(key) == ARRAY:
+                raise
+            return None
+
     def keep(self, key: str, array: ExtArray) -> None:
         """Keep an array open; of too many writers, close those that nobody else has."""
         with self.lock:
@@ -141,22 +151,27 @@ class Session:
         with open_array(self.place.path(key), **self.options) as array:
             yield array
 
-    def keys(self, key: str) -> Iterator[str]:
-        """Yield the keys of the arrays in a group and below."""
-        for name, kind in self.place.entries(key):
-            full = f"{key}/{name}" if key else name
-            if kind == ARRAY:
-                yield full
-            else:
-                yield from self.keys(full)
+    def members(self, key: str) -> list[tuple[str, str]]:
+        """Return the keys and kinds of the members of a group, sorted by name."""
+        prefix = f"{key}/" if key else ""
+        return [(f"{prefix}{name}", kind) for name, kind in self.place.entries(key)]
 
-    def group_keys(self, key: str) -> Iterator[str]:
-        """Yield the keys of the groups in a group and below."""
-        for name, kind in self.place.entries(key):
+    def walk(self, key: str) -> Iterator[tuple[str, str]]:
+        """Yield the keys and kinds of all that is in a group and below, a group before its members.
+
+        Groups lie in groups to any depth.  One that is removed meanwhile has no members.
+        """
+        left = self.members(key)[::-1]
+        while left:
+            full, kind = left.pop()
+            yield full, kind
             if kind == GROUP:
-                full = f"{key}/{name}" if key else name
-                yield full
-                yield from self.group_keys(full)
+                with contextlib.suppress(MissingError):
+                    left += self.members(full)[::-1]
+
+    def keys(self, key: str, of: str = ARRAY) -> Iterator[str]:
+        """Yield the keys of the arrays, or of the groups, in a group and below."""
+        return (full for full, kind in self.walk(key) if kind == of)
 
     def hold_all(self, key: str, kind: str) -> list[ExtArray]:
         """Open an array, or all that are in a group: nobody else writes to them then."""
@@ -324,29 +339,25 @@ class Session:
     def tree(self, key: str) -> list[tuple[int, str, str]]:
         """Return the rows of a tree: depth, name, and facts of an array."""
         rows: list[tuple[int, str, str]] = []
+        above = f"{key}/".count("/") if key else 0
         if not self.is_closed:
             with contextlib.suppress(ExtArrayError):  # the folder is gone, perhaps
-                self._add_rows(key, 0, rows)
-        if len(rows) > _MOST_ROWS:
-            rows[_MOST_ROWS:] = [(0, "...", "")]
+                for full, kind in self.walk(key):
+                    if len(rows) == _MOST_ROWS:
+                        rows.append((0, "...", ""))
+                        break
+                    facts = self._facts(full) if kind == ARRAY else ""
+                    rows.append((full.count("/") - above, full.rpartition("/")[2], facts))
         return rows
 
-    def _add_rows(self, key: str, depth: int, rows: list[tuple[int, str, str]]) -> None:
-        for name, kind in self.place.entries(key):
-            if len(rows) > _MOST_ROWS:
-                return
-            full = f"{key}/{name}" if key else name
-            if kind == GROUP:
-                rows.append((depth, name, ""))
-                self._add_rows(full, depth + 1, rows)
-                continue
-            try:
-                with self.look(full) as array:
-                    dims = "" if array.dims is None else "  " + ", ".join(array.dims)
-                    facts = f"{array.shape} {array.dtype}{dims}"
-            except (ExtArrayError, OSError) as error:
-                facts = f"cannot be opened: {type(error).__name__}"
-            rows.append((depth, name, facts))
+    def _facts(self, key: str) -> str:
+        """Return shape, data type and names of axes of an array, for a row of a tree."""
+        try:
+            with self.look(key) as array:
+                dims = "" if array.dims is None else "  " + ", ".join(array.dims)
+                return f"{array.shape} {array.dtype}{dims}"
+        except (ExtArrayError, OSError) as error:
+            return f"cannot be opened: {type(error).__name__}"
 
     def attrs_files(self, key: str) -> dict[str, bytes | None]:
         """Return, for each group in a group, the file with its attributes; None: it is empty.
@@ -354,7 +365,7 @@ class Session:
         One without attributes is left out where its members tell of it.
         """
         found: dict[str, bytes | None] = {}
-        for full in (key, *self.group_keys(key)):
+        for full in (key, *self.keys(key, GROUP)):
             self.load_attrs(full)  # raises what is wrong with them
             data = self.place.load_attrs(full)
             if full == key:

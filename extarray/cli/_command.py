@@ -16,6 +16,7 @@ from typing import Any
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.terminal import print_text, printable
+from extarray.storage.filesystem import is_folder
 
 __all__ = [
     "JSON",
@@ -145,7 +146,7 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
             stem, suffix = os.path.splitext(entry.name)
             if not entry.name.startswith(start) or printable(entry.name) != entry.name:
                 continue  # a shell would take a line feed for the next name
-            if entry.is_dir():
+            if is_folder(entry):
                 found.append(os.path.join(folder, entry.name) + os.sep)
             elif suffix == _SUFFIX:
                 found.append(os.path.join(folder, stem))

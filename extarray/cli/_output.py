@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from extarray.common.errors import LimitError
 from extarray.common.extras import require
 from extarray.common.terminal import print_text, printable
 
@@ -21,7 +22,10 @@ __all__ = ["plain", "print_json", "print_table", "table"]
 
 def print_json(value: Any) -> None:
     """Print a value as a line of JSON."""
-    text = json.dumps(plain(value), allow_nan=False)
+    try:
+        text = json.dumps(plain(value), allow_nan=False)
+    except RecursionError:
+        raise LimitError("the answer is nested too deeply for JSON") from None
     print_text(text.replace("\x7f", "\\u007f"))  # the one control character that it leaves
 
 

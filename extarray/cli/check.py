@@ -20,6 +20,7 @@ from extarray.maintenance.group_files import (
     remove_left_folders,
     told_of,
 )
+from extarray.storage.filesystem import walk_folders
 from extarray.storage.report import Report
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _is_array(path: str) -> bool:
 def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_json: bool) -> int:
     """Check all arrays in a folder and in those below; links to folders are not followed."""
     found, left = set(), left_folders(os.fspath(folder))
-    for where, folders, names in os.walk(folder, onerror=_raise):
+    for where, folders, names in walk_folders(folder, onerror=_raise_unless_gone):
         left += left_folders(folder=where)
         folders[:] = [name for name in folders if not is_in_the_making(name)]
         for stem, suffix in map(os.path.splitext, names):
@@ -123,8 +124,9 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
     return 0 if n_fine == len(found) else 1
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 class _Bars:

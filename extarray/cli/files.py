@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from extarray.cli._command import (
     JSON,
     OVERWRITE,
     SPARSE,
+    WrongCall,
     argument,
     array_path,
     choice,
@@ -31,13 +32,14 @@ from extarray.cli._command import (
 from extarray.cli._output import print_json, print_table
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.errors import ExtArrayError, MissingError
-from extarray.common.formatting import format_bytes
-from extarray.common.terminal import print_text, printable
+from extarray.common.formatting import format_bytes, format_tree
+from extarray.common.terminal import print_text
 from extarray.grid.order import ORDERS
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import file_names, resolve_path
+from extarray.storage.filesystem import is_folder as is_folder_entry
 
 __all__ = ["copy", "ls", "mv", "pack", "rm", "tree", "unpack"]
 
@@ -72,7 +74,7 @@ def _entries(folder: str) -> list[_Entry]:
     with os.scandir(folder) as found:
         for entry in found:
             stem, suffix = os.path.splitext(entry.name)
-            if entry.is_dir():
+            if is_folder_entry(entry):
                 if not is_in_the_making(entry.name):
                     folders.append(entry.name)
             elif suffix in _SUFFIXES:
@@ -86,7 +88,7 @@ def _array(name: str, path: str) -> _Entry:
     try:
         with opened(path) as a:
             return _Entry(name, path, False, a.info())
-    except (ExtArrayError, OSError) as error:
+    except (ExtArrayError, OSError, WrongCall) as error:
         return _Entry(name, path, False, None, " ".join(str(error).split()))
 
 
@@ -105,8 +107,8 @@ def _listed(path: str) -> list[_Entry]:
 
 
 def _packed(group: Any) -> list[_Entry]:
-    """Return the entries of a group in a packed file; the facts of a group are its entries."""
-    found = [_Entry(name, "", True, _packed(inner)) for name, inner in group.groups()]
+    """Return the entries of a group in a packed file."""
+    found = [_Entry(name, "", True) for name, _ in group.groups()]
     found += [_Entry(name, "", False, a.info()) for name, a in group.arrays()]
     return sorted(found, key=lambda entry: entry.name)
 
@@ -160,52 +162,65 @@ def ls(path: str, as_json: bool) -> int:
 )
 def tree(path: str, as_json: bool) -> int:
     """Draw the tree of a folder."""
-    entries = _listed(path)
-    grown = _grown(entries)
+    rows = _without_empty_folders(_rows(path))
     if as_json:
-        print_json(_told(grown))
+        print_json(_nested(rows))
     else:
-        lines = list(_branches(grown))
+        told = [(depth, _row(entry)) for depth, entry in rows]
+        text = format_tree(
+            path, [(depth, row[0], "  ".join(filter(None, row[1:3]))) for depth, row in told]
+        )
         try:
             "├└│─".encode(sys.stdout.encoding or "utf-8")
         except UnicodeEncodeError:
-            lines = [line.translate(str.maketrans("├└│─", "|`|-")) for line in lines]
-        print_text("\n".join([printable(path), *lines]))
-    return int(_is_damaged(grown))
+            text = text.translate(str.maketrans("├└│─", "|`|-"))
+        print_text(text)
+    return int(any(entry.error is not None for _, entry in rows))
 
 
-def _grown(entries: list[_Entry]) -> list[Any]:
-    """Return entries with those below them, without folders that have no array at any depth."""
-    found: list[Any] = []
-    for entry in entries:
-        if not entry.is_folder:
-            found.append((entry, []))
-        elif not os.path.islink(entry.path):
-            below = _grown(_entries(entry.path) if entry.path else entry.facts)
-            if below:
-                found.append((entry, below))
-    return found
+def _rows(path: str) -> Iterator[tuple[int, _Entry]]:
+    """Yield the entries of a tree with their depths: folders before what is in them."""
+    entries = _listed(path)
+    if any(entry.is_folder and not entry.path for entry in entries):
+        with opened_group(path) as group:
+            for key, item in group.walk():
+                is_array = hasattr(item, "info")
+                name = key.rpartition("/")[2]
+                yield (
+                    key.count("/"),
+                    _Entry(name, "", not is_array, item.info() if is_array else None),
+                )
+        return
+    left = [(0, entry) for entry in reversed(entries)]
+    while left:
+        depth, entry = left.pop()
+        yield depth, entry
+        if entry.is_folder and not os.path.islink(entry.path):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                left += [(depth + 1, inner) for inner in reversed(_entries(entry.path))]
 
 
-def _told(grown: list[Any]) -> list[dict[str, Any]]:
-    return [
-        {**entry.told(), **({"entries": _told(below)} if entry.is_folder else {})}
-        for entry, below in grown
-    ]
+def _without_empty_folders(rows: Iterable[tuple[int, _Entry]]) -> list[tuple[int, _Entry]]:
+    """Return the rows of a tree without folders that have no array at any depth."""
+    found: list[tuple[int, _Entry]] = []
+    for depth, entry in reversed(list(rows)):
+        if not entry.is_folder or (found and found[-1][0] > depth):
+            found.append((depth, entry))
+    return found[::-1]
 
 
-def _is_damaged(grown: list[Any]) -> bool:
-    return any(entry.error is not None or _is_damaged(below) for entry, below in grown)
-
-
-def _branches(grown: list[Any], indent: str = "") -> Iterator[str]:
-    """Yield the lines of a tree."""
-    for entry, below in grown:
-        is_last = entry is grown[-1][0]
-        name, *facts = _row(entry)
-        text = printable("  ".join([name, *filter(None, facts[:2])]))
-        yield f"{indent}{'└── ' if is_last else '├── '}{text}"
-        yield from _branches(below, f"{indent}{'    ' if is_last else '│   '}")
+def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
+    """Return a tree as JSON has it."""
+    top: list[dict[str, Any]] = []
+    lists = [top]  # that of each depth
+    for depth, entry in rows:
+        told = entry.told()
+        lists[depth + 1 :] = []
+        lists[depth].append(told)
+        if entry.is_folder:
+            told["entries"] = []
+            lists.append(told["entries"])
+    return top
 
 
 # -- pairs ---------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from extarray.storage.filesystem import (
     is_remote,
     publish,
     real_name,
+    walk_folders,
 )
 from extarray.storage.lock import begin_replacing
 
@@ -237,7 +238,7 @@ def _bytes_of(file: Any) -> int | None:
         return about.st_size
     return sum(
         os.lstat(os.path.join(folder, each)).st_size
-        for folder, _, names in os.walk(name)
+        for folder, _, names in walk_folders(name)
         for each in names
     )
 

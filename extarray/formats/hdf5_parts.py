@@ -150,7 +150,7 @@ def restored(
         return dtype, None
     try:
         wanted = decode_dtype(json.loads(note))
-    except (FormatError, ValueError, TypeError):
+    except (FormatError, ValueError, TypeError, RecursionError):
         return dtype, None
     if wanted.kind == "U" and dtype.kind == "S" and wanted.itemsize <= 4 * dtype.itemsize:
         return wanted, lambda x: np.char.decode(x, "utf-8").astype(wanted)

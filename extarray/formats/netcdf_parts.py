@@ -239,7 +239,7 @@ def restored(
             del attrs[DTYPE_NOTE]
             return wanted, ndim, lambda x: x.astype(wanted)
         stored = stored_as(wanted, "NETCDF4" if dtype.str[1:] == "i8" else "NETCDF3_CLASSIC")
-    except (FormatError, DTypeError, ValueError, TypeError):
+    except (FormatError, DTypeError, ValueError, TypeError, RecursionError):
         return nothing
     outer = ndim - len(stored.inner)
     if stored.dtype != dtype or outer < 0 or shape[outer:] != stored.inner:

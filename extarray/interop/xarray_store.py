@@ -514,7 +514,7 @@ def read_dataset_attrs(folder: Path) -> dict[str, Any]:
             return {}
     try:
         attrs = json.loads(text)["attrs"].items()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"'{file}' does not hold the attributes of a dataset: {error}") from None
     return _known_attrs({name: from_json(value) for name, value in attrs})
 

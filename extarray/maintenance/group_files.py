@@ -21,7 +21,14 @@ from uuid import uuid4
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.format.archive import ATTRS_NAME
 from extarray.storage import lock
-from extarray.storage.filesystem import File, exchange, family, link, sync_folders
+from extarray.storage.filesystem import (
+    File,
+    exchange,
+    family,
+    link,
+    sync_folders,
+    walk_folders,
+)
 from extarray.storage.names import Packed
 from extarray.storage.report import Problem
 
@@ -78,7 +85,7 @@ class InFolder:
     def kind(self, key: str) -> str | None:
         """Return the kind of the member of a name: an array, a group, or None."""
         path = self.path(key)
-        if key and os.path.exists(f"{path}.xmd"):
+        if key and os.path.lexists(f"{path}.xmd"):  # also a link that leads nowhere, as listed
             return ARRAY
         return GROUP if path.is_dir() and not (key and path.is_symlink()) else None
 
@@ -176,7 +183,7 @@ def packed_names(path: Path) -> list[str] | None:
 
 def foreign_file(folder: str | Path) -> str | None:
     """Return the name of a file, in a folder or below it, that is of no array and no group."""
-    for _, _, files in os.walk(folder):
+    for _, _, files in walk_folders(folder):
         for name in files:
             if name != ATTRS_NAME and not name.endswith(_ENDINGS):
                 return name
@@ -394,7 +401,7 @@ def _is_abandoned(folder: str) -> bool:
         return time.time() - os.stat(folder).st_mtime >= _IN_THE_MAKING
     if foreign_file(folder) is not None:
         return False
-    for where, _, files in os.walk(folder):
+    for where, _, files in walk_folders(folder):
         for name in files:
             if name.endswith(".xmd"):
                 file = File.open(os.path.join(where, name), os.O_RDONLY | os.O_NONBLOCK)

@@ -24,7 +24,7 @@ from extarray.common.on_error import OnError
 from extarray.common.threads import run_in_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Self
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "file_names",
     "fresh_name",
     "holes_take_space",
+    "is_folder",
     "is_fuse",
     "is_remote",
     "leaves_holes",
@@ -49,6 +50,7 @@ __all__ = [
     "resolve_path",
     "shares_blocks",
     "sync_folders",
+    "walk_folders",
 ]
 
 _FILL_BYTES = 1 << 22
@@ -291,6 +293,40 @@ def absolute_names(path: Path) -> tuple[str, str]:
     with family("no folder for '{}'", path):
         stem = os.path.abspath(path)
     return f"{stem}.xmd", f"{stem}.xta"
+
+
+def walk_folders(
+    folder: str | Path, onerror: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield folders, with the names of the folders and of the files in each, as `os.walk` does.
+
+    Any depth is possible, and so are links that lead to themselves.  Links are not followed.
+    Folders that are taken out of the list are left out.
+    """
+    left = [os.fspath(folder)]
+    while left:
+        where = left.pop()
+        folders: list[str] = []
+        files: list[str] = []
+        try:
+            with os.scandir(where) as entries:
+                for entry in entries:
+                    (folders if is_folder(entry) else files).append(entry.name)
+        except OSError as error:
+            if onerror is not None:
+                onerror(error)
+            continue
+        yield where, folders, files
+        inner = [os.path.join(where, name) for name in reversed(folders)]
+        left += [name for name in inner if not os.path.islink(name)]
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Tell whether an entry is a folder, or leads to one; a link to itself leads nowhere."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def real_name(name: str) -> str:

@@ -17,6 +17,7 @@ from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
 from extarray.maintenance.group_files import is_in_the_making, packed_names
+from extarray.storage.filesystem import walk_folders
 from extarray.view.coordinates import Coordinate, coordinate_of
 from extarray.view.encoding import PARTS, Choice, choices_of, text_of
 
@@ -100,7 +101,7 @@ class Gallery:
             return self._packed[:_MOST_LISTED]
         root = self._root.resolve()
         found = set()
-        for where, folders, files in os.walk(root):  # follows no links
+        for where, folders, files in walk_folders(root):  # follows no links
             folders[:] = sorted(f for f in folders if not is_in_the_making(f))
             for file in files:
                 stem, suffix = os.path.splitext(file)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -637,3 +638,74 @@ def test_a_group_is_removed_whole_or_not_at_all(group, tmp_path, monkeypatch):
         xa.pack(g, tmp_path / "g.xap")
     with xa.open_group(tmp_path / "g.xap") as g:
         assert list(g["north"]) == ["fresh"]
+
+
+# -- hostile folders -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deep(scratch):
+    """A packed file in which an array lies 2,000 folders deep."""
+    with xa.open_group(scratch / "flat", "w") as g:
+        g["a"] = np.arange(3)
+        xa.pack(g, scratch / "flat.xap")
+    with (
+        zipfile.ZipFile(scratch / "flat.xap") as flat,
+        zipfile.ZipFile(scratch / "deep.xap", "w") as made,
+    ):
+        for name in flat.namelist():
+            made.writestr(name if name == "dataset.json" else "x/" * 2000 + name, flat.read(name))
+    return scratch / "deep.xap"
+
+
+def test_a_packed_group_2000_folders_deep(deep, scratch):
+    with xa.open_group(deep) as g:
+        found = dict(g.walk())
+        assert len(found) == 2001
+        name, a = list(found.items())[-1]
+        assert (name, a[...].tolist()) == ("x/" * 2000 + "a", [0, 1, 2])
+        assert len(repr(g).splitlines()) < 300
+        xa.pack(g, scratch / "again.xap")
+    with xa.open_group(scratch / "again.xap") as g:
+        assert g["x/" * 2000 + "a"].sum() == 3
+    assert xa.check(deep, data=True).ok
+
+
+def test_members_that_are_removed_meanwhile(group):
+    """Whoever iterates goes on with those that are left."""
+    folder = group.path
+    with xa.open_group(folder) as reader:
+        left = iter(reader.arrays())
+        names = []
+        for name, _ in reader.walk():
+            names.append(name)
+            for suffix in (".xmd", ".xta"):
+                (folder / f"time{suffix}").unlink(missing_ok=True)
+            shutil.rmtree(folder / "north", ignore_errors=True)
+        assert names == ["north", "scene"]
+        assert [name for name, _ in left] == ["scene"]
+        group.create("later", 2)
+        walk = reader.walk()
+        next(walk)
+        reader.close()
+        with pytest.raises(xa.ClosedError):
+            next(walk)
+
+
+def test_links_that_lead_nowhere(group):
+    """They are members, since there is such a file, and are told as those that do not open."""
+    folder = group.path
+    (folder / "self.xmd").symlink_to("self.xmd")
+    (folder / "gone.xmd").symlink_to("none.xmd")
+    (folder / "loop").symlink_to("loop")
+    (folder / "up").symlink_to(".")
+    with xa.open_group(folder) as reader:
+        assert list(reader) == ["gone", "north", "scene", "self", "time"]
+        assert "self" in reader and "loop" not in reader and "up" not in reader
+        with pytest.raises(xa.StorageError, match="Too many levels"):
+            reader["self"]
+        with pytest.raises(xa.MissingError):
+            reader["gone"]
+        assert repr(reader).count("cannot be opened") == 2
+        with pytest.raises(xa.MissingError):
+            dict(reader.walk())

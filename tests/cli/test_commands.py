@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import unicodedata
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -213,6 +214,49 @@ def test_tables_are_in_colours_on_a_terminal(scene, monkeypatch, capsys):
     assert "\x1b[1" in head
     assert "[red]y" in first, "names are no markup"
     assert "\x1b" not in first + second, "and move no cursor"
+
+
+def test_folders_with_links_that_lead_nowhere(scratch, run):
+    """One of them ends no list."""
+    (scratch / "inner").mkdir()
+    for name in ("a", "inner/b"):
+        xa.create(scratch / name, 3).close()
+    (scratch / "self.xmd").symlink_to("self.xmd")
+    (scratch / "inner" / "up").symlink_to("..")
+    (scratch / "loop").symlink_to("loop")
+    found = run("ls", scratch)
+    assert (found.status, found.err) == (1, "")
+    assert [line.split()[0] for line in found.out.splitlines()] == ["name", "a", "inner/", "self"]
+    assert "Too many levels" in found.out
+    found = run("tree", scratch)
+    assert (found.status, found.err) == (1, "")
+    lines = found.out.splitlines()[1:]
+    assert [line.strip("│├└─ ").split()[0] for line in lines] == ["a", "inner/", "b", "self"]
+    found = json.loads(run("tree", scratch, "--json").out)
+    assert [(each["name"], "error" in each) for each in found] == [
+        ("a", False),
+        ("inner", False),
+        ("self", True),
+    ]
+    assert [each["name"] for each in found[1]["entries"]] == ["b"]
+    assert run("check", scratch).out.endswith("2 of 3 arrays without errors\n")
+
+
+def test_a_packed_file_2000_folders_deep(scratch, run, done):
+    with xa.open_group(scratch / "flat", "w") as g:
+        g["a"] = np.arange(3)
+        xa.pack(g, scratch / "flat.xap")
+    with (
+        zipfile.ZipFile(scratch / "flat.xap") as flat,
+        zipfile.ZipFile(scratch / "deep.xap", "w") as made,
+    ):
+        for name in flat.namelist():
+            made.writestr(name if name == "dataset.json" else "x/" * 2000 + name, flat.read(name))
+    assert done("ls", scratch / "deep.xap").split()[-1] == "x/"
+    lines = done("tree", scratch / "deep.xap").splitlines()
+    assert len(lines) == 2002
+    assert lines[-1].strip() == "└── a  3  int64"
+    assert run("tree", scratch / "deep.xap", "--json").err.endswith("too deeply for JSON\n")
 
 
 #: A title of the window, a cleared screen, a line that says what is not so, and text reversed.
