@@ -49,7 +49,10 @@ TAG = "$type"
 _MOST_DATA = 1 << 16
 
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_DATE = re.compile(r"NaT|-?[0-9][0-9T:.-]*")  # and no "now", nor a time zone
+# A year, and what follows in the order of ISO 8601: no "now", and no time zone.
+_DATE = re.compile(
+    r"NaT|-?[0-9]{4,}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?)?)?"
+)
 _MALFORMED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 

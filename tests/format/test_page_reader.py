@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.format.values import from_json
 
 # Of an array of two axes and a plain type.
 LOG = 4096 + 8192 + 512
@@ -798,3 +799,84 @@ def test_example_of_the_pages(tmp_path):
     attrs_at, length = struct.unpack("<QI", xmd[4128:4140])
     assert xmd[attrs_at : attrs_at + length] == b"{}"
     assert format_reader.read(path)[0].tolist() == [[1, 2, 3], [4, 5, 6], [0, 0, 0]]
+
+
+def rows_of(page, heading):
+    """The rows of the table below a line of a page, as lists of cells."""
+    table = (PAGES / page).read_text("utf-8").split(heading)[1].split("\n\n")[0].splitlines()
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def test_the_floats_of_a_byte():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    table = rows_of("optional.md", "| name | sign |")
+    assert len(table) == 11
+    for name, *numbers, infinities, nan in table:
+        sign, exponent, mantissa, bias = map(int, numbers)
+        bits = sign + exponent + mantissa
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        for byte, found in enumerate(np.arange(2**bits, dtype="u1").view(dtype).astype("f8")):
+            e, m = byte >> mantissa & 2**exponent - 1, byte & 2**mantissa - 1
+            ones = e == 2**exponent - 1
+            value = (-1) ** (sign and byte >> bits - 1) * float(
+                2.0 ** (e - bias) * (1 + m / 2**mantissa)
+                if e or not mantissa
+                else 2.0 ** (1 - bias) * m / 2**mantissa
+            )
+            if infinities == "yes" and ones and not m:
+                value *= np.inf
+            is_nan = {
+                "exponent of ones, other mantissas": ones and m,
+                "all bits but the sign are ones": ones and m == 2**mantissa - 1,
+                "none": False,
+            }
+            is_nan = is_nan[nan] if nan in is_nan else byte == int(nan, 16)
+            assert np.isnan(found) if is_nan else found == value, (name, byte)
+
+
+def test_the_integers_of_less_than_a_byte():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    raw = np.arange(256, dtype="u1")
+    for bits in (1, 2, 4):
+        low = raw.astype("i8") & 2**bits - 1
+        unsigned, signed = (getattr(ml_dtypes, f"{kind}{bits}") for kind in ("uint", "int"))
+        assert raw.view(unsigned).astype("i8").tolist() == low.tolist()
+        expected = low - 2**bits * (low >> bits - 1)
+        assert raw.view(signed).astype("i8").tolist() == expected.tolist()
+
+
+PARTS = {
+    "date": ["2024-05-01", "0001-01-01", "2023-02-29", "0000-01-01", "24-5-1", "2024-W01-1"],
+    "time": ["12:30:00", "23:59:60", "24:00:00", "12:30", "12:30:00.000250", "12:30:00.00025"]
+    + ["12:30:00.000000", "00:00:00", "1２:30:00", "123000"],
+    "offset": ["", "+02:00", "-00:00", "+00:00", "Z", "+24:00", "-23:59", "+02:00:30", "+02:00:00"]
+    + ["-00:00:30", "+01:00:00.000000", "+0200", "+01:30:59.999999", "+02"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["date", "time", "datetime"])
+def test_the_grammar_of_dates_and_times(kind):
+    days = PARTS["date"] if kind != "time" else [""]
+    clocks = list(product(PARTS["time"], PARTS["offset"])) if kind != "date" else [("", "")]
+    taken = 0
+    for day, (clock, offset) in product(days, clocks):
+        for between in ["T", " ", "t"] if kind == "datetime" else [""]:
+            form = {"$type": kind, "value": f"{day}{between}{clock}{offset}"}
+            found = from_json(form)
+            assert found == format_reader.value_of(form)
+            assert type(found) is type(format_reader.value_of(form))
+            taken += found != form
+    assert taken == {"date": 2, "time": 3 * 7, "datetime": 2 * 3 * 7}[kind]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "25s"])
+def test_dates_in_lists(unit):
+    texts = ["2024", "-0044-03-15", "2024-05", "2024-05-01", "2024-05-01T12", "2024-05-01T12:30"]
+    texts += ["2024-05-01T12:30:00", "2024-05-01T12:30:00.25", "NaT", "24", "2024-5", "now", "nat"]
+    for text in [*texts, "2024-05-01T", "2024-05-01 12", "2024-02-30", "2024-05-01T12:30:00Z"]:
+        form = {"$type": "array", "dtype": f"<M8[{unit}]", "data": [text]}
+        found, expected = from_json(form), format_reader.value_of(form)
+        assert type(found) is type(expected), text
+        if isinstance(found, np.ndarray):
+            found, expected = found.view("i8").tolist(), expected.view("i8").tolist()
+        assert found == expected, text

@@ -28,7 +28,7 @@ NUMBER = "(0|[1-9][0-9]*)"
 UNIT = r"\[([1-9][0-9]*)?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
 TYPE_STRING = re.compile(
     rf"\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]c(8|16)|\|[SV]{NUMBER}|[<>]U{NUMBER}"
-    rf"|[<>][Mm]8({UNIT})?"
+    rf"|<[Mm]8|[<>][Mm]8{UNIT}"
 )
 
 
@@ -193,8 +193,8 @@ def with_starts(records, grid):
     return found, added
 
 
-def parse_attrs(text):
-    """The attributes: a JSON object, without what its rules exclude."""
+def json_of_attrs(text):
+    """A JSON object, without what the rules of attributes exclude."""
 
     def finite(digits):
         need(isfinite(float(digits)), f"{digits} is too large")
@@ -206,7 +206,12 @@ def parse_attrs(text):
     attrs = parse_json(text, parse_float=finite, parse_constant=none)
     need(isinstance(attrs, dict), "the attributes are no JSON object")
     json.dumps(attrs, ensure_ascii=False).encode("utf-8")  # without halves of characters
-    return {name: value_of(value) for name, value in attrs.items()}
+    return attrs
+
+
+def parse_attrs(text):
+    """The attributes, from their JSON text."""
+    return {name: value_of(value) for name, value in json_of_attrs(text).items()}
 
 
 THREE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
@@ -222,6 +227,14 @@ def value_of(value):
         return tagged(value)
     except (ValueError, TypeError, KeyError, OverflowError):
         return {name: value_of(item) for name, item in value.items()}
+
+
+DATE = re.compile(
+    r"NaT|-?[0-9]{4,}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?)?)?"
+)
+DAY, MICRO = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"\.[0-9]{6}"
+SECONDS = f"(:[0-9]{{2}}{MICRO}|:(?!00)[0-9]{{2}})"  # of the difference from UTC
+CLOCK = f"[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}({MICRO})?([+-][0-9]{{2}}:[0-9]{{2}}{SECONDS}?)?"
 
 
 def tagged(form):
@@ -255,10 +268,10 @@ def tagged(form):
     if kind in ("date", "time", "datetime"):
         text = only("value")
         need(type(text) is str, "no text")
-        day, clock = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(\.\d{6})?([+-]\d\d:\d\d)?"
-        pattern = {"date": day, "time": clock, "datetime": f"{day}T{clock}"}[kind]
+        pattern = {"date": DAY, "time": CLOCK, "datetime": f"{DAY}T{CLOCK}"}[kind]
         need(re.fullmatch(pattern, text) and ".000000" not in text, "no date or time")
-        need("-00:00" not in text, "no difference from UTC")
+        near = text.endswith("-00:00") or re.search("[+-]00:00:00", text)
+        need(kind == "date" or not near, "no difference from UTC")
         return getattr(dt, kind).fromisoformat(text)
     need(kind in ("array", "scalar"), "no such tag")
     x = tagged_array(form, members)
@@ -319,7 +332,7 @@ def tagged_array(form, members):
     if kind in "SU":
         need(all(len(item) <= dtype.itemsize // {"S": 1, "U": 4}[kind] for item in items), "long")
     if kind == "M":
-        need(all(re.fullmatch("NaT|-?[0-9][0-9T:.-]*", item) for item in items), "no date")
+        need(all(DATE.fullmatch(item) for item in items), "no date")
         need(np.array(items, native).dtype == native, "another unit")
     with np.errstate(over="ignore"):
         return np.array(items, native).astype(dtype).reshape(extents)
@@ -398,7 +411,7 @@ def newest_state(data, header):
     """The whole state with the greatest sequence number, of the superblocks 0 to 4."""
     states, faults = whole_states(data, header)
     need(states, "the metadata are damaged: " + "; ".join(faults))
-    return max(states, key=lambda state: state.sequence)
+    return by_number(states, [], [])[0]
 
 
 def written_sequences(data, header, slots):
@@ -465,16 +478,41 @@ def verdict(state, sealed, principal, uuid):
 
 def recovered(data, header, pending, principal):
     """The state that a power cut has spared, with a `.xta` that fits; None: there is none."""
-    states, _ = whole_states(data, header, range(2, 5))
+    durable, _ = whole_states(data, header, range(2, 5))
     last = max(written_sequences(data, header, range(2, 5)), default=-1)
-    states += [state for state in pending if state.sequence > last]
+    states = by_number([], [state for state in pending if state.sequence > last], durable)
     fit = [s for s in states if verdict(s, s.sealed, principal, header.uuid) == "accept"]
-    return max(fit, key=lambda state: state.sequence, default=None)
+    return fit[0] if fit else None
+
+
+def by_number(live, pending, durable):
+    """States from the newest down; of equal numbers, in the order in which they are given."""
+    return sorted([*live, *pending, *durable], key=lambda state: -state.sequence)
+
+
+def chosen(data, header, pending, principal, may_recover):
+    """The state of an array, and the bytes of its chunks; a refusal if there is none."""
+    live, faults = whole_states(data, header, range(2))
+    durable, others = whole_states(data, header, range(2, 5))
+    states = by_number(live, pending, durable)
+    need(states, "the metadata are damaged: " + "; ".join(faults + others))
+    state = states[0]
+    found = verdict(state, state.sealed, principal, header.uuid)
+    if found == "recover" and may_recover:
+        spared = recovered(data, header, pending, principal)
+        if spared is not None:
+            state, found = spared, "accept"
+    need(found != "refuse", "the two files do not belong together")
+    size = len(principal)
+    short = size < state.data_bytes
+    need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")
+    need(found == "accept", "the two files do not belong together")
+    return state, principal[: state.data_bytes]
 
 
 def opened(path):
     """Header, state and principal array of a pair, read again if a writer came in between."""
-    for attempt in range(3):
+    for attempt in range(3):  # fewer than the page allows: refusals come sooner
         with open(f"{path}.xmd", "rb") as xmd:
             data = xmd.read()
             header = parse_header(data)
@@ -485,23 +523,11 @@ def opened(path):
             data, principal = xmd.read(), xta.read()
         try:
             header = parse_header(data)
-            states = [newest_state(data, header), *pending]
-            state = max(states, key=lambda state: state.sequence)
-            found = verdict(state, state.sealed, principal, header.uuid)
-            if found == "recover" and attempt == 2:
-                spared = recovered(data, header, pending, principal)
-                if spared is not None:
-                    state, found = spared, "accept"
-            need(found != "refuse", "the two files do not belong together")
-            size = len(principal)
-            short = size < state.data_bytes
-            need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")
-            need(found == "accept", "the two files do not belong together")
-            return header, state, principal[: state.data_bytes]
+            return header, *chosen(data, header, pending, principal, attempt == 2)
         except ValueError:
             if attempt == 2:
                 raise
-            time.sleep(0.001)
+            time.sleep(0.002)
     raise AssertionError
 
 
@@ -599,7 +625,11 @@ def positions(chunk, order):
 
 def read(path):
     """The whole array inside its bounds, and its attributes; `path` has no suffix."""
-    header, state, principal = opened(path)
+    return elements_of(*opened(path))
+
+
+def elements_of(header, state, principal):
+    """The elements inside the bounds, and the attributes."""
     result = np.empty(state.bounds, header.dtype)
     axes = list(zip(header.chunk, state.bounds, state.offset, strict=True))
     if not result.nbytes:
@@ -631,3 +661,196 @@ def read_element(path, index):
     size, place = header.dtype.itemsize, positions(header.chunk, header.order)[rest]
     start = chunk_address(state.records, chunk) * header.chunk_bytes + int(place) * size
     return np.frombuffer(cut(principal, start, size, "principal array"), header.dtype)[0]
+
+
+# ------------------------------------------------------------------- packed files, and groups
+
+
+def struct_at(layout, data, at):
+    """The numbers at a place of a packed file."""
+    return struct.unpack(layout, cut(data, at, struct.calcsize(layout), "packed file"))
+
+
+def end_of_packed(data):
+    """The number of entries of the directory, and where it begins and ends."""
+    at = len(data) - 22
+    need(data[:4] == b"PK\3\4" and data[at:][:4] == b"PK\5\6" and at >= 0, "no packed file")
+    disk, other, here, total, size, start, comment = struct_at("<4xHHHHIIH", data, at)
+    need(disk == other == comment == 0, "other parts, or a comment")
+    end = at
+    if at >= 20 and data[at - 20 :][:4] == b"PK\6\7":
+        end = at - 76
+        need(end >= 0 and data[end:][:4] == b"PK\6\6", "no ZIP64 end record")
+        need(struct_at("<4xIQI", data, at - 20) == (0, end, 1), "a locator of something else")
+        told = here, total, size, start
+        room, disk, other, *numbers = struct_at("<4xQ4xIIQQQQ", data, end)
+        need(room == 44 and disk == other == 0, "another ZIP64 end record")
+        for few, number, most in zip(
+            told, numbers, (2**16 - 1,) * 2 + (2**32 - 1,) * 2, strict=True
+        ):
+            need(few in (number, most), "two ends that differ")
+        here, total, size, start = numbers
+    need(here == total and start + size == end and size >= 46 * total, "no such directory")
+    return total, start, end
+
+
+def member_counts(raw):
+    """Whether a member is of an array or a group, by its name."""
+    last = raw.split(b"/")[-1]
+    of_array = last.endswith((b".xmd", b".xta")) and len(last) > 4
+    return raw.endswith(b"/") or of_array or last == b"dataset.json"
+
+
+def large_numbers(extra, *numbers):
+    """Numbers, with those of the extra field of ZIP64 in place of those that are too large."""
+    fields, at = [], 0
+    while at < len(extra):
+        kind, size = struct_at("<HH", extra, at)
+        content = cut(extra, at + 4, size, "extra fields")
+        fields += [content] if kind == 1 else []
+        at += 4 + size
+    missing = [n == 2**32 - 1 for n in numbers]
+    need([*map(len, fields)] == [8 * sum(missing)] * any(missing), "other ZIP64 fields")
+    found = iter(struct.unpack(f"<{sum(missing)}Q", fields[0])) if fields else None
+    return [next(found) if large else n for n, large in zip(numbers, missing, strict=True)]
+
+
+def check_name(name):
+    """Refuse names that lead elsewhere."""
+    is_folder = name.endswith("/")
+    parts = name.removesuffix("/").split("/")
+    need(not {"", ".", ".."} & set(parts), f"the name {name!r} leads elsewhere")
+    need("\\" not in name and "\0" not in name, f"the name {name!r}")
+    for part in parts if is_folder else parts[:-1]:
+        through = part.endswith((".xmd", ".xta")) or part == "dataset.json"
+        need(not through, f"the name {name!r} goes through a file")
+
+
+def members_of(data):
+    """The members of a packed file that count: (offset, bytes, CRC-32) by their names."""
+    total, at, end = end_of_packed(data)
+    first, found = at, {}
+    for _ in range(total):
+        need(data[at : at + 4] == b"PK\1\2" and at + 46 <= end, "no entry")
+        made, flags, method, crc, small, size, n_name, n_extra, n_comment, disk, mode, place = (
+            struct_at("<4xH2xHH4xIIIHHHH2xII", data, at)
+        )
+        raw, extra = data[at + 46 :][:n_name], data[at + 46 + n_name :][:n_extra]
+        at += 46 + n_name + n_extra + n_comment
+        need(at <= end, "an entry that does not end")
+        if not member_counts(raw):
+            continue
+        size, small, place = large_numbers(extra, size, small, place)
+        need(method == 0 and size == small and flags in (0, 2048) and disk == 0, "not stored")
+        name = raw.decode("utf-8" if flags else "ascii")
+        kinds = (0, 4 if name.endswith("/") else 8)
+        need(made >> 8 != 3 or mode >> 28 in kinds, f"{name!r} is a link, or no file")
+        need(size == 0 or not name.endswith("/"), f"{name!r} is a folder of bytes")
+        need(place + 30 <= first and name not in found, f"{name!r} is not there, or twice")
+        check_name(name)
+        found[name] = place, *member_at(data, place, raw, size, crc)
+    need(at == end, "a directory with more than its entries")
+    places = sorted((place, start + size) for place, start, size, _ in found.values())
+    for (_, stop), (following, _) in pairwise([*places, (first, 0)]):
+        need(stop <= following, "members that overlap")
+    return {
+        name: (data[start : start + size], crc) for name, (_, start, size, crc) in found.items()
+    }
+
+
+def member_at(data, place, raw, size, crc):
+    """Where the bytes of a member are, and their CRC-32, by its local header."""
+    flags, method, own, *sizes, n_name, n_extra = struct_at("<6xHH4xIIIHH", data, place)
+    need(data[place : place + 4] == b"PK\3\4", "no local header")
+    start = place + 30 + n_name
+    same = cut(data, place + 30, n_name, "packed file") == raw and own == crc
+    need(same and method == 0 and flags in (0, 2048), "two descriptions that differ")
+    if sizes != [size, size]:
+        sizes = large_numbers(cut(data, start, n_extra, "packed file"), *sizes)
+    need(sizes == [size, size], "two sizes")
+    return start + n_extra, size, crc
+
+
+def compared(member):
+    """The bytes of a member, which fit its sum."""
+    content, crc = member
+    need(zlib.crc32(content) == crc, "a member does not fit its CRC-32")
+    return content
+
+
+def parse_packed(data):
+    """Arrays, groups and, of a packed array, its name.
+
+    Of each array the two members, of each group that of its attributes, or None.
+    """
+    members = members_of(data)
+    arrays, groups = {}, {"": members.get("dataset.json")}
+    for name in members:
+        stem, suffix = name[:-4], name[-4:]
+        if suffix in (".xmd", ".xta"):
+            pair = members.get(f"{stem}.xmd"), members.get(f"{stem}.xta")
+            need(None not in pair, f"{name!r} is alone")
+            arrays[stem] = pair
+        parts = name.split("/")[:-1]
+        for n in range(len(parts)):
+            group = "/".join(parts[: n + 1])
+            groups[group] = members.get(f"{group}/dataset.json")
+    alone = list(arrays) if not any(groups.values()) else []
+    alone = alone[0] if len(alone) == 1 and "/" not in alone[0] else None
+    return SimpleNamespace(arrays=arrays, groups=groups, alone=alone)
+
+
+def read_packed(pair):
+    """The elements and the attributes of an array in a packed file; of its two members."""
+    data, principal = compared(pair[0]), pair[1][0]
+    header = parse_header(data)
+    return elements_of(header, *chosen(data, header, [], principal, True))
+
+
+def parse_group_attrs(content):
+    """The attributes of a group, of the bytes of `dataset.json`; None: there is no such file."""
+    if content is None:
+        return {}
+    whole = json_of_attrs(content.removeprefix(b"\xef\xbb\xbf"))
+    need(isinstance(whole.get("attrs"), dict), "no attributes of a group")
+    return {name: value_of(value) for name, value in whole["attrs"].items()}
+
+
+IN_THE_MAKING = re.compile(r".+\.[0-9a-f]{12}\.new", re.DOTALL)
+
+
+def members_in(folder):
+    """The names of the arrays, and of the groups, in a folder."""
+    arrays, groups = set(), set()
+    for entry in os.scandir(folder):
+        name = entry.name
+        if name.endswith(".xmd") and len(name) > 4:
+            arrays.add(name[:-4])
+        elif entry.is_dir(follow_symlinks=False):
+            taken = name.endswith((".xmd", ".xta")) or name == "dataset.json"
+            if not taken and not IN_THE_MAKING.fullmatch(name):
+                groups.add(name)
+    arrays, groups = ({name for name in names if "\\" not in name} for names in (arrays, groups))
+    return arrays, groups - arrays
+
+
+def read_group_attrs(folder):
+    """The attributes of a folder."""
+    try:
+        with open(os.path.join(folder, "dataset.json"), "rb") as file:
+            return parse_group_attrs(file.read())
+    except FileNotFoundError:
+        return {}
+
+
+def dims_of(attrs, k):
+    """The names of the axes; None: they have none."""
+    dims = attrs.get("dims")
+    fits = type(dims) in (list, tuple) and {*map(type, dims)} <= {str} and len({*dims}) == k
+    return tuple(dims) if fits and len(dims) == k else None
+
+
+def origin_of(header, state):
+    """The index that index 0 of the beginning has now, along each axis."""
+    axes = zip(state.starts, header.chunk, state.offset, strict=True)
+    return tuple(added * c - offset for added, c, offset in axes)
