@@ -30,7 +30,7 @@ from extarray.common.errors import (
 )
 from extarray.common.lazy import LazyImports
 from extarray.format.archive import ATTRS_NAME
-from extarray.format.attrs import check_attrs
+from extarray.format.attrs import attrs_of_group
 from extarray.maintenance.group_files import (
     ARRAY,
     GROUP,
@@ -195,13 +195,9 @@ class Session:
         if data is None:
             return "{}"
         try:
-            values = json.loads(data)["attrs"]
-            return check_attrs(json.dumps(values, ensure_ascii=False).encode())
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise FormatError(
-                f"'{self.place.path(key) / ATTRS_NAME}' does not hold the attributes of a dataset, "
-                f"or a group: {error}"
-            ) from None
+            return attrs_of_group(data)
+        except FormatError as error:
+            raise FormatError(f"'{self.place.path(key) / ATTRS_NAME}': {error}") from None
 
     def save_attrs(self, key: str, change: Callable[[], str | None]) -> None:
         """Save what a function makes of the attributes of a group; None: they stay."""

@@ -1,9 +1,9 @@
 """Packed files: ZIP files with the files of arrays in them, stored as they are.
 
 A member is a file of a pair, or the attributes of a group (``dataset.json``); an empty group has an
-entry for its folder.  A pair alone, whose names have no folder, is an array that was packed; all
-else is a group, which has ``dataset.json`` at the top.  The bytes of each ``.xta`` begin at a
-multiple of `ALIGNMENT`, so that they can be mapped.
+entry for its folder.  Other programs may add files of their own, which are passed over.  One array
+without a folder, and without ``dataset.json``, is an array that was packed; all else is a group.
+The bytes of each ``.xta`` begin at a multiple of `ALIGNMENT`, so that they can be mapped.
 
 What is read is believed only where it can be true: names that stay inside the group, members that
 are stored and lie apart from each other, and two descriptions of each that agree.
@@ -48,6 +48,7 @@ _FIELD = struct.Struct("<HH")
 MAGIC = b"PK\3\4"
 _ENTRY_MAGIC, _END_MAGIC = b"PK\1\2", b"PK\5\6"
 _LARGE_END_MAGIC, _LOCATOR_MAGIC = b"PK\6\6", b"PK\6\7"
+_SUFFIXES = (b".xmd", b".xta")
 _LARGE, _PADDING = 0x0001, 0xD935  # kinds of extra fields
 _IS_UTF8 = 0x800
 _UNIX = 3
@@ -70,6 +71,14 @@ class Member(NamedTuple):
 
 
 # -- names ---------------------------------------------------------------------------------------
+
+
+def _counts(raw: bytes) -> bool:
+    """Tell by its name whether a member is of an array or of a group; others are passed over."""
+    last = raw.rpartition(b"/")[2]
+    if last.endswith(_SUFFIXES):
+        return last not in _SUFFIXES
+    return last == ATTRS_NAME.encode() or raw.endswith(b"/")
 
 
 def check_member_name(name: str) -> str | None:
@@ -182,7 +191,7 @@ def _product(a: int, b: int) -> int:
 
 
 def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Member]:
-    """Return the members of a packed file, in the order in which they lie there.
+    """Return the members of a packed file that are of arrays and groups, in the order of the file.
 
     `read` gives bytes, fewer where the file ends: so many, from a place on.  FormatError: it is no
     packed file.  CorruptError: it is damaged, or made to do harm.
@@ -255,6 +264,8 @@ def _entries(
         at += n_name + n_extra + n_comment
         if at > len(directory):
             _refuse("its directory is cut off")
+        if not _counts(raw):
+            continue
         name = _name(raw, flags)
         packed, size, offset = _large(extra, name, packed, size, offset)
         if method or packed != size:

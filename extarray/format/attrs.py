@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import copy
 import json
 import math
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from extarray.common.errors import ArgumentTypeError, CorruptError, LimitError
+from extarray.common.errors import ArgumentTypeError, CorruptError, FormatError, LimitError
 from extarray.common.limits import limits
 from extarray.format.values import TAG, check_key, from_json, to_json, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
+__all__ = ["Attributes", "attrs_of_group", "check_attrs", "decode_attrs", "encode_attrs"]
 
 _MISSING = object()
 
@@ -118,6 +119,39 @@ def check_attrs(blob: bytes) -> str:
     if not isinstance(values, dict):
         raise CorruptError("the attributes are no JSON object")
     return text
+
+
+def attrs_of_group(data: bytes) -> str:
+    """Return the JSON text of the attributes in ``dataset.json``.
+
+    Parameters
+    ----------
+    data : bytes
+        JSON, UTF-8; a byte order mark, as some editors leave it, is ignored.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FormatError
+        A ValueError: no object with an object ``"attrs"``, or one with values that attributes
+        cannot have.
+
+    Examples
+    --------
+    >>> attrs_of_group(b'{"attrs": {"title": "north"}}')
+    '{"title": "north"}'
+    """
+    problem = 'it has no object "attrs"'
+    try:
+        attrs = json.loads(check_attrs(data.removeprefix(codecs.BOM_UTF8))).get("attrs")
+        if isinstance(attrs, dict):
+            return json.dumps(attrs, ensure_ascii=False)
+    except (FormatError, RecursionError) as error:
+        problem = str(error)
+    raise FormatError(f"it does not hold the attributes of a dataset, or a group: {problem}")
 
 
 def _finite(text: str) -> float:

@@ -101,6 +101,8 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
     >>> known_dims(["y", "x"], 2), known_dims("a text of somebody else", 2)
     (('y', 'x'), None)
     """
+    if not isinstance(value, (list, tuple)):
+        return None
     try:
         return tuple(check_dims(value, ndim))
     except (ArgumentError, ArgumentTypeError):

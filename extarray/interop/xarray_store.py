@@ -25,7 +25,6 @@ from extarray.array.folders import Group, open_group
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
-    FormatError,
     MissingError,
     storage_error,
 )
@@ -42,10 +41,9 @@ from extarray.format.labels import (
     first_labels,
     known_origin,
 )
-from extarray.format.values import from_json, to_json
+from extarray.format.values import to_json
 from extarray.interop.xarray_lazy import LazyArray
 from extarray.interop.xarray_tasks import BEING_FILLED
-from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -503,20 +501,8 @@ def groups_in(path: str) -> list[str]:
 
 def read_dataset_attrs(folder: Path) -> dict[str, Any]:
     """Return the attributes of a dataset; none where ``dataset.json`` is not there."""
-    if not folder.is_dir():
-        with open_group(folder) as group:
-            return _known_attrs(group.attrs.asdict())
-    file = folder / DATASET
-    with family("cannot read '{}'", file):
-        try:
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return {}
-    try:
-        attrs = json.loads(text)["attrs"].items()
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise FormatError(f"'{file}' does not hold the attributes of a dataset: {error}") from None
-    return _known_attrs({name: from_json(value) for name, value in attrs})
+    with open_group(folder) as group:
+        return _known_attrs(group.attrs.asdict())
 
 
 def fixed_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from extarray.common.errors import ArgumentError, MissingError
-from extarray.format.archive import ATTRS_NAME
+from extarray.format.archive import ATTRS_NAME, check_member_name
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -58,7 +58,7 @@ __all__ = [
 ARRAY, GROUP = "array", "group"
 
 _ENDINGS = (".xmd", ".xta", ".new")  # of files of arrays, and of those in the making
-_FRESH = re.compile(r".+\.[0-9a-f]{12}\.new")
+_FRESH = re.compile(r".+\.[0-9a-f]{12}\.new", re.DOTALL)
 # Seconds: an empty folder that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
 
@@ -98,7 +98,8 @@ class InFolder:
                     found[entry.name[:-4]] = ARRAY
                 elif entry.is_dir(follow_symlinks=False) and not is_in_the_making(entry.name):
                     found.setdefault(entry.name, GROUP)
-        return sorted(found.items())
+        # What other programs have named otherwise cannot be asked for, nor packed.
+        return sorted(item for item in found.items() if check_member_name(f"{item[0]}/") is None)
 
     def load_attrs(self, key: str) -> bytes | None:
         """Return the content of the file of the attributes, or None if there is no such file."""

@@ -381,7 +381,8 @@ class Packed:
                 self.groups[folder] = files.get(f"{folder}/{ATTRS_NAME}")
                 folder = os.path.dirname(folder)
         only = list(self.arrays)
-        self.alone = only[0] if len(members) == 2 and only and "/" not in only[0] else None
+        is_alone = len(only) == 1 and "/" not in only[0] and not any(self.groups.values())
+        self.alone = only[0] if is_alone else None
 
     @classmethod
     @contextlib.contextmanager

@@ -182,7 +182,13 @@ class Pair(Present):
     def blocks(self) -> dict[BlockKind, int]:
         """Return the offsets of the optional blocks that exist."""
         data = self.metadata.read(DIRECTORY_BYTES, self.header.directory_offset)
-        return decode_directory(data, self.header, self.metadata.length)
+        return self.decode_blocks(data)
+
+    def decode_blocks(self, directory: bytes) -> dict[BlockKind, int]:
+        """Return the offsets of the optional blocks; those of a packed pair have no meaning."""
+        if self.packed_as:
+            return {}
+        return decode_directory(directory, self.header, self.metadata.length)
 
     def read_cuts(self) -> int:
         """Return how many times chunks have become holes."""

@@ -29,7 +29,6 @@ from extarray.format.blocks import (
     DIRECTORY_BYTES,
     BlockKind,
     Place,
-    decode_directory,
     pending_offset,
 )
 from extarray.format.constants import (
@@ -208,8 +207,7 @@ class StateReader:
         newest = latest_sequence(
             others, [header.superblock_offset(slot) - first for slot in SPARED_SLOTS]
         )
-        directory = others[header.directory_offset - first :]
-        blocks = decode_directory(directory, header, pair.metadata.length)
+        blocks = pair.decode_blocks(others[header.directory_offset - first :])
         if BlockKind.GROUP in blocks:
             newest = max(newest, self._newest_pending(blocks[BlockKind.GROUP]))
         for slot, state in self.superblocks(LIVE_SLOTS)[:1]:
