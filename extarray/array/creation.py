@@ -352,8 +352,10 @@ def open(
     verify : {"never", "write", "read"}, optional
         Where chunks have checksums, which of them are compared with these, each once: none;
         "write": those that are copied to another array, or written to in part; "read": also those
-        that are read.  A `ChecksumError` tells which one is damaged.  None: ``config.verify``,
-        which is "write".
+        that are read.  A `ChecksumError` tells which one is damaged.  In a packed file the metadata
+        are compared with their sum, too, unless "never"; and with "read", `open` reads all chunks
+        of an array without checksums of its own, once a process, to compare them.  None:
+        ``config.verify``, which is "write".
     comm : mpi4py.MPI.Intracomm, optional
         Processes that open the array together, as one writer; all call, with the same arguments.
     info : mapping, optional

@@ -344,17 +344,10 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
         problems.append(Problem("file", what, packed.name, None, "error", remedy))
     with Progress(max(1, sum(m.size for m in members)), "check", check_progress(progress)) as line:
         for member in members:
-            crc = at = 0
-            while at < member.size:
-                some = packed.file.read(min(_PIECE, member.size - at), member.start + at)
-                if not some:
-                    break
-                crc = zlib.crc32(some, crc)
-                at += len(some)
-                line.add(len(some))
-            if at < member.size or crc != member.crc:
-                what = f"{member.name!r} in it does not fit its sum (CRC-32): it is damaged"
-                remedy = "restore the file from a copy"
+            try:
+                packed.copy(member, done=line.add)
+            except CorruptError as error:
+                what, remedy = str(error), "restore the file from a copy"
                 problems.append(Problem("chunk", what, packed.name, member.start, "error", remedy))
     unseen = [] if data else [f"chunks in '{packed.path}': extarray.check(path, data=True)"]
     return Report(path, problems, unseen=unseen)
@@ -440,7 +433,8 @@ def _unpack_array(
     for there in names:
         if os.path.lexists(there) and not overwrite:
             raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", there)
-    uuid = _uuid_of(packed, name)
+    found = _metadata_of(packed, name)
+    uuid = found[0].uuid
     if overwrite:
         names = os.path.realpath(names[0]), os.path.realpath(names[1])
     fresh = fresh_name(names[0], uuid), fresh_name(names[1], uuid)
@@ -454,7 +448,7 @@ def _unpack_array(
         metadata = create_beside(fresh[0], names[0])
         # Whoever looks for what creations have left sees that somebody is at work.
         lock.acquire(metadata, path, 0)
-        _unpack_pair(packed, name, metadata, data, progress)
+        _unpack_pair(packed, name, found, (metadata, data), progress)
         making.publish(path)
         sync_folders(names)
     except BaseException:
@@ -466,54 +460,34 @@ def _unpack_array(
         data.close()
 
 
-def _uuid_of(packed: Packed, name: str) -> bytes:
+def _metadata_of(packed: Packed, name: str) -> tuple[Header, bytes]:
+    """Return the header of an array, and its ``.xmd``, which fits its sum."""
     member = packed.arrays[name][0]
+    image = packed.read(member)
     try:
-        return decode_header(packed.file.read(member.size, member.start)).uuid
+        return decode_header(image), image
     except FormatError as error:
         raise type(error)(f"'{packed.path}', '{member.name}': {error}") from None
 
 
-def _unpack_pair(packed: Packed, name: str, metadata: File, data: File, progress: Progress) -> None:
+def _unpack_pair(
+    packed: Packed,
+    name: str,
+    found: tuple[Header, bytes],
+    files: tuple[File, File],
+    progress: Progress,
+) -> None:
     """Write the bytes of a pair of files, and bring them to the disk."""
-    source, chunks = packed.arrays[name]
-    image = packed.read(source)
-    try:
-        header = decode_header(image)
-    except FormatError as error:
-        raise type(error)(f"'{packed.path}', '{source.name}': {error}") from None
+    chunks = packed.arrays[name][1]
+    (header, image), (metadata, data) = found, files
     if header.sparse:
         data.truncate(chunks.size)
     elif chunks.size:
         data.extend(0, chunks.size)  # a store must not find the disk full later
-    part = File(os.dup(_descriptor(packed.file)), packed.name, chunks.start, chunks.size)
-    try:
-        crc = at = 0
-        piece = memoryview(bytearray(_PIECE))
-        for first, last in part.written(chunks.size):
-            crc = crc_of_zeros(first - at, crc)
-            progress.add(first - at)
-            while first < last:
-                some = piece[: min(_PIECE, last - first)]
-                if part.read_into(some, first) < len(some):
-                    raise CorruptError(f"'{packed.path}': '{chunks.name}' in it is cut off")
-                crc = zlib.crc32(some, crc)
-                data.write(some, first)
-                first += len(some)
-                progress.add(len(some))
-            at = last
-        if crc_of_zeros(chunks.size - at, crc) != chunks.crc:
-            raise CorruptError(f"'{packed.path}': '{chunks.name}' in it is damaged")
-    finally:
-        part.close()
+    packed.copy(chunks, lambda at, piece: data.write(piece, at), progress.add)
     data.datasync()
     metadata.write(image, 0)
     metadata.datasync()
-
-
-def _descriptor(file: File) -> int:
-    with file as fd:
-        return fd
 
 
 def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
@@ -538,7 +512,8 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
                     pair.enter_context(contextlib.closing(_made(fresh, array + suffix)))
                     for suffix in (".xmd", ".xta")
                 )
-                _unpack_pair(packed, array, metadata, data, progress)
+                found = _metadata_of(packed, array)
+                _unpack_pair(packed, array, found, (metadata, data), progress)
         sync_folders(folders)
 
 

@@ -565,10 +565,12 @@ class FileStore:
                     f"cannot open '{pair.path}' for writing: it is in a packed file, which does "
                     f"not change; extarray.unpack('{packed.path}', path) makes files that grow"
                 )
-            inner, pair.metadata, pair.data = packed.open_pair(pair.path)
+            inner, pair.metadata, pair.data = packed.open_pair(pair.path, pair.verify)
             pair.path = packed.path / inner
             pair.names = packed.name, packed.name
             pair.packed_as = f"{packed.name}/{inner}"
+            if pair.verify == "read" and not pair.has_sums():
+                packed.compare_data(inner, pair.data)
         return True
 
     def _take_lock(self, metadata: str, flags: int, timeout: float | None) -> None:

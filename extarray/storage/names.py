@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import stat
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import CorruptError, FormatError, MissingError, PartnerError
-from extarray.format.archive import ATTRS_NAME, MAGIC, Member, decode_archive
+from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -33,10 +34,12 @@ from extarray.storage.filesystem import (
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
     from extarray.format.header import Header
+
+    Done = Callable[[int], object]
 
 __all__ = [
     "MAPPABLE",
@@ -48,6 +51,7 @@ __all__ = [
     "remove_left_overs",
     "remove_pair",
     "remove_seldom",
+    "sum_of",
     "what_is_there",
 ]
 
@@ -55,9 +59,11 @@ _MOST_NAMES = 5  # of the arrays of a folder, in a message
 
 # Chunks of a packed file are mapped where they begin at a multiple of this.
 MAPPABLE = 4096
-# The last packed files that were looked at, as they were then, with their members.
-_known: dict[tuple[int, ...], list[Member]] = {}
+# The last packed files that were looked at, as they were then: their members, and the names of
+# those that were compared with their sums.
+_known: dict[tuple[int, ...], tuple[list[Member], set[str]]] = {}
 _MOST_KNOWN = 16
+_PIECE = 1 << 22
 
 # Seconds: a file that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
@@ -356,15 +362,16 @@ class Packed:
         self.name = os.path.abspath(path)
         about = file.stat()
         key = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
-        members = _known.get(key)
-        if members is None:
+        found = _known.get(key)
+        if found is None:
             try:
-                members = decode_archive(file.read, about.st_size)
+                found = decode_archive(file.read, about.st_size), set()
             except FormatError as error:
                 raise type(error)(f"'{path}': {error}") from None
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
-            _known[key] = members
+            _known[key] = found
+        members, self._compared = found
         files = {member.name: member for member in members}
         self.arrays: dict[str, tuple[Member, Member]] = {}
         self.groups: dict[str, Member | None] = {"": files.get(ATTRS_NAME)}
@@ -406,10 +413,11 @@ class Packed:
         inner = path.relative_to(self.path).as_posix()
         return "" if inner == "." else inner
 
-    def open_pair(self, path: Path) -> tuple[str, File, File]:
+    def open_pair(self, path: Path, verify: str) -> tuple[str, File, File]:
         """Open the files of an array, as parts of this one; a path of all: of the only one.
 
-        Return its path in the file, ``.xmd`` and ``.xta``.
+        Return its path in the file, ``.xmd`` and ``.xta``.  The former is compared with its sum,
+        unless `verify` is "never".
         """
         inner = self.inner(path) or self.alone
         pair = None if inner is None else self.arrays.get(inner)
@@ -430,6 +438,8 @@ class Packed:
                 )
                 if not opened[-1].is_same(self.file):
                     raise MissingError(errno.ENOENT, "it is being replaced; try again", self.name)
+            if verify != "never":
+                self._compare(pair[0], opened[0])
         except BaseException:
             for file in opened:
                 file.close()
@@ -440,6 +450,63 @@ class Packed:
     def read(self, member: Member) -> bytes:
         """Read a member whole, and compare it with its sum."""
         data = self.file.read(member.size, member.start)
-        if len(data) != member.size or zlib.crc32(data) != member.crc:
-            raise CorruptError(f"'{self.path}': '{member.name}' in it is damaged")
+        self._check(member, zlib.crc32(data) if len(data) == member.size else None)
         return data
+
+    def compare_data(self, inner: str, data: File) -> None:
+        """Compare the open ``.xta`` of an array with its sum, which reads all of it."""
+        self._compare(self.arrays[inner][1], data)
+
+    def _compare(self, member: Member, part: File) -> None:
+        """Compare a member, which is open as a part of the file, with its sum; once a process."""
+        if member.name not in self._compared:
+            self._check(member, sum_of(part, member.size))
+            self._compared.add(member.name)
+
+    def copy(
+        self,
+        member: Member,
+        use: Callable[[int, memoryview], object] | None = None,
+        done: Done | None = None,
+    ) -> None:
+        """Give the bytes of a member, as `sum_of` does, and compare them with its sum."""
+        part = File.open(self.name, os.O_RDONLY, start=member.start, size=member.size)
+        with contextlib.closing(part):
+            self._check(member, sum_of(part, member.size, use, done))
+
+    def _check(self, member: Member, crc: int | None) -> None:
+        if crc != member.crc:
+            raise CorruptError(
+                f"'{self.path}': '{member.name}' in it is damaged: it does not fit its sum (CRC-32)"
+            )
+
+
+def sum_of(
+    part: File,
+    size: int,
+    use: Callable[[int, memoryview], object] | None = None,
+    done: Done | None = None,
+) -> int | None:
+    """Return the CRC-32 of the first bytes of a file; None where it has fewer.
+
+    Holes are not read.  `use` is called with each piece that is none, and where it begins; `done`
+    with the number of bytes that were passed since the last time.
+    """
+    crc = at = 0
+    piece = memoryview(bytearray(min(_PIECE, size)))
+    for first, last in itertools.chain(part.written(size), [(size, size)]):
+        crc = crc_of_zeros(first - at, crc)
+        if done is not None:
+            done(first - at)
+        at = first
+        while at < last:
+            some = piece[: min(_PIECE, last - at)]
+            if part.read_into(some, at) < len(some):
+                return None
+            crc = zlib.crc32(some, crc)
+            if use is not None:
+                use(at, some)
+            at += len(some)
+            if done is not None:
+                done(len(some))
+    return crc

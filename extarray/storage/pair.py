@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
-from extarray.common.errors import MissingError, TruncatedError
+from extarray.common.errors import FormatError, MissingError, TruncatedError
 from extarray.common.on_error import OnError
 from extarray.format.blocks import (
     DIRECTORY_BYTES,
@@ -22,6 +22,7 @@ from extarray.format.blocks import (
 )
 from extarray.format.constants import BLOCK, CUTS_BYTES, PLACE_BYTES, SEAL_BYTES
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
+from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import (
     File,
     absolute_names,
@@ -189,6 +190,15 @@ class Pair(Present):
         if self.packed_as:
             return {}
         return decode_directory(directory, self.header, self.metadata.length)
+
+    def has_sums(self) -> bool:
+        """Tell whether the header is whole, and chunks have checksums that can be trusted."""
+        try:
+            self.read_header()
+        except FormatError:
+            return False
+        found = read_table(self.metadata, self.header, None) if self.header.checksum else None
+        return found is not None and not found[0]
 
     def read_cuts(self) -> int:
         """Return how many times chunks have become holes."""

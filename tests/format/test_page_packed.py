@@ -10,6 +10,7 @@ from shutil import which
 import format_reader
 import fuzz_packed
 import fuzz_pairs
+import numpy as np
 import pytest
 from dice import Dice
 from fuzz_packed import TEXT, changed
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.storage import names
 
 pytestmark = pytest.mark.thread_unsafe  # examples write to the same file again and again
 
@@ -107,6 +109,97 @@ def test_the_reader_and_the_package_take_the_same_packed_files(images, tmp_path_
     dice = Dice(data)
     path = tmp_path_factory.getbasetemp() / "changed.xap"
     check_both(path, changed(dice.pick(images()), dice))
+
+
+# ---------------------------------------------------------------------------------------- sums
+
+
+def bytes_of_members(image):
+    """Where the bytes of members are, by their names."""
+    members = format_reader.members_of(image)
+    return {name: (image.index(data), len(data)) for name, (data, _) in members.items() if data}
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_damage_of_any_byte_of_a_member_is_seen(tmp_path, checksum):
+    rng = np.random.default_rng(3)
+    with xa.create(tmp_path / "a", (40, 30), "u1", chunks=(7, 8), checksum=checksum) as a:
+        a[...] = rng.integers(0, 256, a.shape)
+        a.extend(0, 5, "start")
+        a.attrs["unit"] = "mm"
+        xa.pack(a, tmp_path / "a.xap")
+    image = (tmp_path / "a.xap").read_bytes()
+    for name, (start, size) in bytes_of_members(image).items():
+        for at in {*rng.integers(start, start + size, 60).tolist(), start, start + size - 1}:
+            broken = bytearray(image)
+            broken[at] ^= 1 << rng.integers(8)
+            path = tmp_path / f"{at}.xap"
+            path.write_bytes(broken)
+            in_seal = name == "a.xta" and at >= start + size - 32
+            seen = xa.PartnerError if in_seal and checksum else xa.CorruptError
+            with pytest.raises(seen), xa.open(path, verify="read") as b:
+                b[...]
+            if name == "a.xmd":
+                with pytest.raises(xa.CorruptError, match="'a.xmd' in it is damaged"):
+                    xa.open(path)
+            elif not in_seal:
+                xa.open(path, verify="never").close()
+            with pytest.raises(xa.CorruptError):
+                xa.unpack(path, tmp_path / "b")
+            path.unlink()
+
+
+def test_never_compares_nothing(tmp_path):
+    with xa.create(tmp_path / "a", 3, "u1", attrs={"unit": "mm"}) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    image = bytearray((tmp_path / "a.xap").read_bytes())
+    start, size = bytes_of_members(bytes(image))["a.xmd"]
+    image[start + size - 40] ^= 1  # nothing is there
+    (tmp_path / "a.xap").write_bytes(image)
+    with pytest.raises(xa.CorruptError):
+        xa.open(tmp_path / "a.xap")
+    with xa.open(tmp_path / "a.xap", verify="never") as a:
+        assert a.attrs["unit"] == "mm"
+
+
+def test_a_member_is_compared_once(tmp_path, monkeypatch):
+    xa.pack(xa.ones(3), tmp_path / "a.xap")
+    read = []
+    original = names.sum_of
+    monkeypatch.setattr(names, "sum_of", lambda *args: read.append(args[1]) or original(*args))
+    for verify in (None, "write", "read", "read", "never"):
+        xa.open(tmp_path / "a.xap", verify=verify).close()
+    assert len(read) == 2 and read[1] == 3 * 8 + 32
+    xa.pack(xa.zeros(3), tmp_path / "a.xap", overwrite=True)
+    xa.open(tmp_path / "a.xap").close()
+    assert len(read) == 3
+
+
+def test_a_table_of_sums_in_doubt_is_no_table(tmp_path):
+    """Then the whole file of the chunks is compared."""
+    with xa.create(tmp_path / "a", (3, 4), "<i4", chunks=(2, 2), checksum=True) as a:
+        a[...] = 1
+        with xa.open(tmp_path / "a") as reader:
+            xa.pack(reader, tmp_path / "a.xap")
+    image = bytearray((tmp_path / "a.xap").read_bytes())
+    image[bytes_of_members(bytes(image))["a.xta"][0]] ^= 1
+    (tmp_path / "a.xap").write_bytes(image)
+    xa.open(tmp_path / "a.xap").close()
+    with pytest.raises(xa.CorruptError, match="'a.xta' in it is damaged"):
+        xa.open(tmp_path / "a.xap", verify="read")
+
+
+def test_damaged_attributes_of_a_group(images, tmp_path):
+    image = bytearray(images()[1])
+    image[image.index(b"of all")] ^= 1
+    (tmp_path / "g.xap").write_bytes(image)
+    with xa.open_group(tmp_path / "g.xap") as g:
+        assert g["a"].shape == (4, 7)
+        with pytest.raises(xa.CorruptError, match="dataset.json"):
+            dict(g.attrs)
+    with pytest.raises(xa.CorruptError, match="dataset.json"):
+        xa.unpack(tmp_path / "g.xap", tmp_path / "g")
+    assert os.listdir(tmp_path) == ["g.xap"]
 
 
 def test_a_packed_array_asks_no_other_array(tmp_path):
