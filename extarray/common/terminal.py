@@ -27,8 +27,8 @@ def printable(text: str) -> str:
 
     Examples
     --------
-    >>> print(printable("caf\u00e9 \\ \x1b[2J\n"))
-    café \ \x1b[2J\n
+    >>> print(printable("\u00e9t\u00e9 \\ \x1b[2J\n"))
+    été \ \x1b[2J\n
     """
     return _CONTROLS.sub(_in_letters, text)
 
