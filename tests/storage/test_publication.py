@@ -206,7 +206,7 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
 def test_a_name_is_no_second_link_where_that_would_be_another_file(path, monkeypatch):
     """As with FUSE, where each name may have locks and a cache of its own."""
 
-    def link(*names):
+    def link(*names, **how):
         raise AssertionError(f"{names} would be two files")
 
     monkeypatch.setattr(filesystem, "is_fuse", lambda fd: os.path.exists(f"/dev/fd/{fd}"))
@@ -222,7 +222,7 @@ def test_a_name_is_no_second_link_where_that_would_be_another_file(path, monkeyp
 def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(path, monkeypatch):
     plain = os.rename
 
-    def link(*names):
+    def link(*names, **how):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     def rename(*names):
@@ -242,7 +242,7 @@ def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(path, m
 
 
 def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(path, monkeypatch):
-    def refuse(*names):
+    def refuse(*names, **how):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
