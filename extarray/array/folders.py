@@ -43,7 +43,6 @@ from extarray.maintenance.group_files import (
     empty_folder_like,
     foreign_file,
     left_folders,
-    like,
     making_folder,
     remove_left_folders,
 )
@@ -247,9 +246,9 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
         finally:
             session.close("", quietly=True)
 
-    with making_folder(os.path.join(name, "members") if stays else name, publish) as fresh:
-        if not stays:
-            like(fresh, name)
+    with making_folder(
+        os.path.join(name, "members") if stays else name, publish, old=name
+    ) as fresh:
         yield fresh
 
 

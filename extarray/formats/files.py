@@ -21,7 +21,6 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 import numpy as np
 
@@ -40,17 +39,9 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.formatting import format_bytes
-from extarray.storage.filesystem import (
-    File,
-    create_beside,
-    family,
-    fresh_name,
-    is_remote,
-    publish,
-    real_name,
-    walk_folders,
-)
+from extarray.storage.filesystem import File, family, is_remote, walk_folders
 from extarray.storage.lock import begin_replacing
+from extarray.storage.names import making_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -288,7 +279,8 @@ def check_free(name: str, overwrite: bool) -> None:
 def beside(name: str, overwrite: bool) -> Iterator[str]:
     """Give the name of a fresh file, which takes its own name at the end of the block.
 
-    Where the block fails, whatever had the name has it still, and nothing else is left.
+    Where the block fails, whatever had the name has it still, and nothing else is left.  The file
+    has the permissions of the one that it replaces: the block writes into it, and makes no other.
 
     Parameters
     ----------
@@ -309,20 +301,12 @@ def beside(name: str, overwrite: bool) -> Iterator[str]:
     StorageError
     """
     check_free(name, overwrite)
-    if os.path.isdir(name):
-        raise ExistsError(errno.EISDIR, "it is a folder, which no file replaces", name)
-    real = real_name(name)
-    fresh = fresh_name(real, uuid4().bytes)
-    with family("cannot write '{}'", name):
-        create_beside(fresh, real).close()
-    try:
-        yield fresh
+    with contextlib.ExitStack() as stack:
         with family("cannot write '{}'", name):
-            publish(fresh, real, overwrite)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh)
-        raise
+            file = stack.enter_context(making_file(name, overwrite))
+        yield file.name
+        with family("cannot write '{}'", name):
+            stack.close()
 
 
 # -- files that libraries change -----------------------------------------------------------------

@@ -619,6 +619,8 @@ def _sink(
             if sink is not None:
                 yield replace(sink, lost=[*lost, *told])
                 return
+            with of_library(where, _TITLE):
+                os.truncate(fresh, 0)  # GDAL would remove a raster, and make another file
         dataset = stack.enter_context(_created(fresh, where, settings, given, lost))
         stored = dataset.dtypes[0]
         nodata = np.asarray(settings.get("nodata", 0))
