@@ -39,7 +39,7 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.formatting import format_bytes
-from extarray.storage.filesystem import File, family, is_remote, walk_folders
+from extarray.storage.filesystem import File, family, is_remote, replaced_name, walk_folders
 from extarray.storage.lock import begin_replacing
 from extarray.storage.names import making_file
 
@@ -69,6 +69,7 @@ __all__ = [
     "part_of",
     "read_all",
     "successor",
+    "target_name",
     "to_disk",
     "unknown_part",
     "write_all",
@@ -113,6 +114,32 @@ def file_name(file: Any, title: str) -> str:
         raise ArgumentTypeError(
             f"{title}: the file must be given as a str or a path, not as a {type(file).__name__}"
         ) from None
+
+
+def target_name(file: Any, title: str) -> str:
+    """Return the name of a file that a user gives to be made, changed or replaced.
+
+    No library opens what is no regular file: it might wait for the other end of a pipe.
+
+    Parameters
+    ----------
+    file : str or PathLike
+    title : str
+        Of the format.
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: something else.
+    ExistsError
+        A FileExistsError: it is a folder, a pipe or a device.
+    AccessError
+        A PermissionError: it is a link of another user in a folder that all may write to.
+    """
+    where = file_name(file, title)
+    with family(f"{title}: cannot write '{{}}'", where):
+        replaced_name(where)
+    return where
 
 
 @contextlib.contextmanager

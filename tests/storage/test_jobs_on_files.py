@@ -79,14 +79,68 @@ def to_dataset(folder):
     xarray.Dataset(attrs={"title": "new"}).extarray.to_extarray(folder, mode="a")
 
 
-def export(call, name):
+def dataset(mode, values=NEW):
+    def to_group(folder):
+        xarray = pytest.importorskip("xarray")
+        pytest.importorskip("extarray.interop.xarray")
+        new = xarray.Dataset({"a": (("y", "x"), values)}, attrs={"title": "new"})
+        new.extarray.to_extarray(folder / "set", mode=mode)
+
+    return to_group
+
+
+def group_over(folder):
+    """Import a whole file over a group."""
+    pytest.importorskip("h5py")
+    xa.to_hdf5(xa.from_array(NEW), folder / "new.h5", "a", progress=False)
+    xa.from_hdf5(folder / "new.h5", path=folder / "set", overwrite=True, progress=False).close()
+    (folder / "new.h5").unlink()
+
+
+def export(call, name, *part, values=NEW, overwrite=True):
     def to_file(folder):
-        getattr(xa, call)(xa.from_array(NEW), folder / name, overwrite=True, progress=False)
+        pytest.importorskip(NEEDS.get(call, "numpy"))
+        getattr(xa, call)(
+            xa.from_array(values), folder / name, *part, overwrite=overwrite, progress=False
+        )
 
     return to_file
 
 
+def write_back(folder):
+    pytest.importorskip("h5py")
+    mapped = xa.map_hdf5(folder / "a.h5", "x")
+    mapped[0] = 77
+    mapped.write_back()
+
+
+def save_group(call, name):
+    def to_file(folder):
+        pytest.importorskip(NEEDS[call])
+        with xa.open_group(folder / "inner", "w-") as group:
+            group["x"] = NEW
+            getattr(xa, call)(group, folder / name, overwrite=True, progress=False)
+
+    return to_file
+
+
+NEEDS = {
+    "to_geotiff": "rasterio",
+    "to_hdf5": "h5py",
+    "to_netcdf": "netCDF4",
+    "to_mat": "scipy",
+    "to_fits": "astropy",
+}
+# Files of other formats, with what names an array in them.
+FILES = {
+    "to_npz": ("a.npz", "x"),
+    "to_hdf5": ("a.h5", "x"),
+    "to_netcdf": ("a.nc", "x"),
+    "to_mat": ("a.mat", "x"),
+    "to_fits": ("a.fits", "x"),
+}
 PAIR = ("a.xmd", "a.xta")
+SET = ("set/a.xmd", "set/a.xta", "set/dataset.json")
 JOBS = {
     "create": (create, PAIR),
     "add an axis": (add_axis, ("a.xmd",)),
@@ -95,9 +149,21 @@ JOBS = {
     "pack": (pack, ("a.xap",)),
     "attributes": (set_attrs, ("dataset.json",)),
     "attributes of a dataset": (to_dataset, ("dataset.json",)),
+    "dataset, replaced": (dataset("w"), SET),
+    "dataset, with others": (dataset("a", OLD * 10), SET),
+    "group, imported": (group_over, ("set/a.xmd", "set/a.xta")),
     "to_npy": (export("to_npy", "a.npy"), ("a.npy",)),
     "to_geotiff": (export("to_geotiff", "a.tif"), ("a.tif",)),
     "to_envi": (export("to_envi", "a.hdr"), ("a.hdr", "a.img")),
+    **{call: (export(call, *file), file[:1]) for call, file in FILES.items()},
+    "to_npz, one more": (export("to_npz", "a.npz", "y"), ("a.npz",)),
+    "to_hdf5, one more": (export("to_hdf5", "a.h5", "y"), ("a.h5",)),
+    "to_netcdf, one more": (export("to_netcdf", "a.nc", "y"), ("a.nc",)),
+    "to_mat, one more": (export("to_mat", "a.mat", "y"), ("a.mat",)),
+    "to_fits, one more": (export("to_fits", "a.fits", "y"), ("a.fits",)),
+    "to_hdf5, a group": (save_group("to_hdf5", "a.h5"), ("a.h5",)),
+    "to_netcdf, a group": (save_group("to_netcdf", "a.nc"), ("a.nc",)),
+    "write_back": (write_back, ("a.h5",)),
 }
 
 
@@ -120,9 +186,12 @@ def folder(tmp_path):
 def job(request, folder):
     """A job in the folder, and the files that it replaces."""
     call, replaced = JOBS[request.param]
-    if request.param == "to_geotiff":
-        pytest.importorskip("rasterio")
-        xa.to_geotiff(xa.from_array(OLD), folder / "a.tif", progress=False)
+    if replaced == SET[: len(replaced)]:
+        dataset("w-", OLD)(folder)
+    elif not (folder / replaced[0]).exists():
+        first = "to_hdf5" if call is write_back else request.param.partition(",")[0]
+        file = FILES.get(first, replaced)
+        export(first, *file, values=OLD, overwrite=False)(folder)
     return call, [folder / name for name in replaced]
 
 
@@ -265,11 +334,12 @@ def inner_folder(path):
 
 @pytest.mark.parametrize("kind", [pipe, device, inner_folder])
 @pytest.mark.parametrize("linked", [False, True])
-@pytest.mark.parametrize("name", ["create", "unpack", "pack", "to_npy", "to_geotiff", "to_envi"])
+@pytest.mark.parametrize(
+    "name", ["create", "unpack", "pack", "to_npy", "to_geotiff", "to_envi", *FILES]
+)
 def test_what_is_no_regular_file_is_refused(folder, name, kind, linked):
     call, replaced = JOBS[name]
-    if name == "to_geotiff":
-        pytest.importorskip("rasterio")
+    pytest.importorskip(NEEDS.get(name, "numpy"))
     place = folder / "odd"
     is_kind = kind(place)
     for file in replaced:
@@ -299,11 +369,17 @@ def test_a_move_replaces_nothing_but_a_file(folder, name):
 
 
 @as_root
-@pytest.mark.parametrize("name", ["create", "unpack", "pack", "to_npy", "to_envi"])
+@pytest.mark.parametrize("name", ["create", "unpack", "pack", "to_npy", "to_envi", *FILES])
 def test_links_of_others_are_not_followed_where_all_may_write(tmp_path, folder, name):
     call, replaced = JOBS[name]
     precious = tmp_path / "precious"
-    precious.write_text("mine")
+    if name in FILES:
+        export(name, *FILES[name], values=OLD)(folder)
+        (folder / replaced[0]).rename(precious)
+        (folder / replaced[0]).touch()
+    else:
+        precious.write_bytes(b"mine")
+    before = precious.read_bytes()
     os.chmod(folder, 0o1777)
     os.chown(folder, OTHER + 1, -1)
     for file in replaced:
@@ -312,13 +388,13 @@ def test_links_of_others_are_not_followed_where_all_may_write(tmp_path, folder, 
         os.lchown(folder / file, OTHER, OTHER)
     with pytest.raises(xa.errors.AccessError, match="link of another user"):
         call(folder)
-    assert precious.read_text() == "mine"
+    assert precious.read_bytes() == before
     os.chmod(folder, 0o755)  # nobody else can have put it there
     for file in replaced:
         os.lchown(folder / file, os.geteuid(), -1)
-    if name in ("pack", "to_npy"):
+    if name in ("pack", "to_npy", *FILES):
         call(folder)
-        assert precious.stat().st_size > 4
+        assert precious.read_bytes() != before
         assert (folder / replaced[0]).is_symlink()
 
 
