@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,10 +110,17 @@ class InFolder:
     def load_attrs(self, key: str) -> bytes | None:
         """Return the content of the file of the attributes, or None if there is no such file."""
         with family("cannot read '{}'", self.root / key / ATTRS_NAME):
+            name = os.fspath(self.path(key) / ATTRS_NAME)
             try:
-                return (self.path(key) / ATTRS_NAME).read_bytes()
+                file = File.open(name, os.O_RDONLY | os.O_NONBLOCK)
             except FileNotFoundError:
                 return None
+            with contextlib.closing(file):
+                about = file.stat()
+                if not stat.S_ISREG(about.st_mode):  # a pipe would give nothing, or wait
+                    number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
+                    raise OSError(number, "it is no regular file", name)
+                return file.read(about.st_size, 0)
 
     def save_attrs(self, key: str, data: bytes) -> None:
         """Replace the file of the attributes, in one step, on the disk."""
