@@ -196,11 +196,15 @@ def packed_names(path: Path) -> list[str] | None:
 
 def foreign_file(folder: str | Path) -> str | None:
     """Return the name of a file, in a folder or below it, that is of no array and no group."""
-    for _, _, files in walk_folders(folder):
+    return next((os.path.basename(name) for name in _foreign_files(folder)), None)
+
+
+def _foreign_files(folder: str | Path) -> Iterator[str]:
+    """Yield the paths of files, in a folder and below it, that are of no array and no group."""
+    for where, _, files in walk_folders(folder):
         for name in files:
             if name != ATTRS_NAME and not name.endswith(_ENDINGS):
-                return name
-    return None
+                yield os.path.join(where, name)
 
 
 # -- folders in the making -----------------------------------------------------------------------
@@ -372,7 +376,7 @@ def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
 def _is_same(one: str, other: str) -> bool:
     try:
         return os.path.samestat(os.lstat(one), os.lstat(other))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -444,8 +448,15 @@ def remove_left_folders(folders: list[str]) -> list[str]:
 
 
 def _is_ours(folder: str) -> bool:
-    """Tell whether a folder has nothing but files of arrays and groups, or those of Zarr."""
-    if foreign_file(folder) is None:
+    """Tell whether a folder has nothing but files of arrays and groups, or those of Zarr.
+
+    What `link_rest` has given a name there is no loss: the folder in its place has it, too.
+    """
+    place = folder.rsplit(".", 2)[0]
+    if all(
+        _is_same(name, os.path.join(place, os.path.relpath(name, folder)))
+        for name in _foreign_files(folder)
+    ):
         return True
     return all(_OF_ZARR.fullmatch(name) for _, _, files in walk_folders(folder) for name in files)
 
