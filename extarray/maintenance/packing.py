@@ -171,7 +171,7 @@ def _nameless(name: str, overwrite: bool) -> Iterator[File]:
         yield file
         file.datasync()
         if lock.can_tell():
-            lock.claim(file)  # until it has its name
+            lock.claim(file, is_made=True)  # until it has its name
         with file as fd:
             # The descriptor counts for nothing but that Python follows the link then.
             first = fresh if overwrite else name

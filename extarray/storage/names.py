@@ -398,7 +398,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
     file = create_beside(fresh, name)
     try:
         if lock.can_tell() and not is_remote(file):  # else libraries may want that lock
-            lock.claim(file)
+            lock.claim(file, is_made=True)
         yield file
         publish(fresh, name, overwrite)
     except BaseException:

@@ -19,7 +19,7 @@ import pytest
 
 import extarray as xa
 from extarray.maintenance.group_files import left_folders, making_folder, remove_left_folders
-from extarray.storage import filesystem, names
+from extarray.storage import filesystem, lock, names
 
 OLD = np.arange(12, dtype="i4").reshape(3, 4)
 NEW = OLD[:2] * 10
@@ -599,6 +599,21 @@ def test_the_next_job_removes_what_is_nobodys_and_nothing_else(tmp_path, monkeyp
         )
         (tmp_path / "a.npy").unlink()
     assert (tmp_path / "a.npy").read_bytes() == b"half"
+
+
+def test_others_may_replace_a_file_that_has_just_got_its_name(tmp_path, monkeypatch):
+    """Its maker still has it open, and locked."""
+    plain, told = names.publish, []
+
+    def publish(fresh, name, overwrite):
+        plain(fresh, name, overwrite)
+        file = filesystem.File.open(name, os.O_RDWR)
+        told.append((lock.is_held(file), lock.begin_replacing(file)))
+        file.close()
+
+    monkeypatch.setattr(names, "publish", publish)
+    xa.to_npy(xa.from_array(OLD), tmp_path / "a.npy", progress=False)
+    assert told == [(lock.can_tell(), True)]
 
 
 def test_data_that_an_array_needs_are_no_left_over(tmp_path):
