@@ -41,6 +41,7 @@ __all__ = [
     "as_element",
     "attrs_for",
     "described",
+    "many_labels",
     "missing_elements",
     "of_coordinate",
     "other_packing",
@@ -48,6 +49,8 @@ __all__ = [
 
 #: Elements of a coordinate that attributes hold: each commit of them writes all.
 MOST_LABELS = 1 << 16
+# Bytes of them: texts of one width may be long.
+_MOST_LABEL_BYTES = 1 << 26
 
 
 #: The attributes by which the CF conventions say how numbers are packed.
@@ -565,11 +568,9 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
             del attrs[name]
     forms = {}
     for name, each in given.coords.items():
-        if each.values.size > MOST_LABELS:
-            lost.append(
-                f"coordinate {name!r} ({each.values.size} elements, too many for attributes; make "
-                "an array of it)"
-            )
+        many = many_labels(each.values.size, each.values.nbytes)
+        if many:
+            lost.append(f"coordinate {name!r} ({many})")
             continue
         form = {
             "dims": list(each.dims),
@@ -589,6 +590,13 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
     if given.unlimited:
         attrs.setdefault(UNLIMITED, list(given.unlimited))
     return attrs
+
+
+def many_labels(n: int, nbytes: int) -> str:
+    """Return, in words, that a coordinate has too many elements to be read; empty: it has not."""
+    if n <= MOST_LABELS and nbytes <= _MOST_LABEL_BYTES:
+        return ""
+    return f"{n} elements, too many for attributes; make an array of it"
 
 
 def _fixed(value: Any) -> Any:

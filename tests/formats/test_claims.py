@@ -142,6 +142,44 @@ def test_what_is_compressed_well_is_no_claim(tmp_path):
         assert xa.from_hdf5(tmp_path / "file.h5", "level").shape == SHAPE
 
 
+# -- coordinates -----------------------------------------------------------------------------------
+
+
+def test_coordinates_of_hdf5_that_nobody_could_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    n = 1 << 40
+    with h5py.File(tmp_path / "file.h5", "w") as f:
+        f.create_dataset("x", (n,), "f8", chunks=(1024,)).make_scale("x")
+        f.create_dataset("text", (4,), f"S{1 << 30}", chunks=(1,)).make_scale("text")
+        f.create_dataset("level", (4, n), "f4", chunks=(1, 1024))
+        f["level"].dims[1].attach_scale(f["x"])
+        f["level"].dims[0].attach_scale(f["text"])
+        f["small"] = np.arange(4)
+        f["small"].dims[0].attach_scale(f["text"])
+    with pytest.warns(xa.LossyWarning, match="coordinate 'text' .4 elements, too many") as told:
+        assert xa.from_hdf5(tmp_path / "file.h5", "small")[...].tolist() == [0, 1, 2, 3]
+    assert len(told) == 1
+    with pytest.raises(xa.ResultError, match="would become 16.0 TiB"):
+        xa.from_hdf5(tmp_path / "file.h5", "level")
+
+
+def test_coordinates_of_netcdf_that_nobody_could_read(tmp_path):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(tmp_path / "file.nc", "w") as f:
+        for name, n in (("y", 4), ("x", 1 << 40), ("chars", 1 << 40)):
+            f.createDimension(name, n)
+        f.createVariable("level", "f4", ("y",))[...] = [1, 2, 3, 4]
+        f["level"].coordinates = "far name near"
+        f.createVariable("far", "f8", ("y", "x"), chunksizes=(1, 1024))
+        f.createVariable("name", "S1", ("y", "chars"), chunksizes=(1, 1024))
+        f.createVariable("near", "f8", ("y",))[...] = [5, 6, 7, 8]
+    with pytest.warns(xa.LossyWarning, match=r"'far' .* too many.*'name' .4 elements, too many"):
+        a = xa.from_netcdf(tmp_path / "file.nc", "level")
+    assert a[...].tolist() == [1, 2, 3, 4]
+    assert list(a.attrs["coords"]) == ["near"]
+    assert "coordinates" not in a.attrs
+
+
 # -- TIFF ----------------------------------------------------------------------------------------
 
 
