@@ -76,6 +76,8 @@ __all__ = [
     "written",
 ]
 
+#: What calls fail by that are given an offset, or a length, that cannot be.
+_OF_CONTENT = (errno.EINVAL, errno.E2BIG, errno.ERANGE, errno.EOVERFLOW)
 #: Times the bytes of a file that arrays made of it may take, beyond ``config.max_result``: no file
 #: of data that were measured or computed is compressed so well.
 _MOST_TIMES = 1000
@@ -168,7 +170,8 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     except ExtArrayError:
         raise
     except OSError as error:
-        if error.errno is None or error.errno < 0:  # netCDF's own numbers
+        # netCDF's own numbers, and what the system says of numbers that stand in the file.
+        if error.errno is None or error.errno < 0 or error.errno in _OF_CONTENT:
             raise FormatError(f"{which} cannot be used as {title}: {error}") from error
         if error.errno == errno.EAGAIN:
             raise LockedError(error.errno, _IS_OPEN, str(file)) from error
@@ -177,7 +180,7 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
         raise ReserveError(f"{which} asks for more memory than there is: {error}") from error
-    except (Warning, NameError):  # of ours
+    except Warning:  # of ours
         raise
     except Exception as error:
         number = _number(str(error))
