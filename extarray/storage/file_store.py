@@ -23,6 +23,7 @@ from extarray.common.arguments import check_choice
 from extarray.common.config import VERIFICATIONS, config
 from extarray.common.errors import (
     ArgumentError,
+    ClosedError,
     CorruptError,
     ExistsError,
     FormatError,
@@ -327,8 +328,13 @@ class FileStore:
         return None if self.making is None else self.making.fresh
 
     def take_names(self) -> None:
-        """Give the files of a new pair their names.  On an error they are gone."""
+        """Give the files of a new pair their names.  On an error, or if it is closed, they are gone."""
         pair = self.now
+        if self.making is None:  # closed, as `close_all` does
+            raise ClosedError(
+                f"'{pair.path}' was closed while it was made, and nothing is left of it; call "
+                "close_all before, or afterwards"
+            )
         with OnError(self._withdraw), family("cannot create '{}'", pair.path):
             self._lock_present()  # another pair may have come meanwhile
             making = self.making
