@@ -328,7 +328,7 @@ class FileStore:
         return None if self.making is None else self.making.fresh
 
     def take_names(self) -> None:
-        """Give the files of a new pair their names.  On an error, or if it is closed, they are gone."""
+        """Give the files of a new pair their names.  On an error they are gone."""
         pair = self.now
         if self.making is None:  # closed, as `close_all` does
             raise ClosedError(
