@@ -473,6 +473,7 @@ class _Blocks:
         counts = [tags.place(tag) for tag in self.tags]
         self.is_uncompressed = (
             tags.is_all(259, 1)
+            and tags.is_all(262, 0, 1, 2, 3, 4, 5)  # no YCbCr, which has fewer elements of colour
             and tags.is_all(258, 8 * dtype.itemsize)
             and tags.place(258) is not None
             and all(c is not None and c[1] == math.prod(self.grid) for c in counts)
