@@ -591,12 +591,23 @@ def _replaced(place: str) -> Iterator[str]:
 
 
 def _take_place(fresh: str, place: str) -> None:
-    """Give a folder its name; what has it is removed."""
-    if os.path.lexists(place):
-        swap_folders(fresh, place)
-        shutil.rmtree(fresh, ignore_errors=True)
-    else:
+    """Give a folder its name; remove the folder that has it."""
+    if not os.path.lexists(place):
         os.rename(fresh, place)
+        return
+    swap_folders(fresh, place)
+    if not _remove(fresh):
+        with family(f"'{place}' is replaced, but what was there is left in '{{}}'", fresh):
+            shutil.rmtree(fresh)
+
+
+def _remove(folder: str) -> bool:
+    """Remove a folder, by a second try where a call fails that may not fail again."""
+    for _ in range(2):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return True
+    return False
 
 
 def _format_of(root: Any, default: int) -> int:
