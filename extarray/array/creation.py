@@ -54,7 +54,17 @@ if TYPE_CHECKING:
     # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
     _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
 
-__all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
+__all__ = [
+    "create",
+    "empty",
+    "fill_bytes",
+    "filled",
+    "from_array",
+    "full",
+    "ones",
+    "open",
+    "zeros",
+]
 
 
 class _NotGiven:
@@ -267,7 +277,7 @@ def _checked(
         dtype=kind,
         chunks=chunk,
         order=str(order),
-        fill=_fill_bytes(fill_value, kind),
+        fill=fill_bytes(fill_value, kind),
         sparse=holes,
         checksum=checksum,
     )
@@ -303,7 +313,8 @@ def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
     check_choice(engine, "engine", ENGINES)
 
 
-def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """Return the bytes of a fill value in a dtype."""
     item = np.zeros((), dtype)
     if isinstance(value, int) and value == 0:
         return item.tobytes()  # also for texts and records: what a fresh file holds

@@ -20,7 +20,7 @@ import stat
 import tempfile
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -218,8 +218,16 @@ class Claims:
 
     def __init__(self, file: Any) -> None:
         self._file, self._total = file, 0
+        self._new: list[_Claim] = []  # which were not looked into
+        self._stored: list[int | None] = []
+        self._is_whole = False  # some come from all of the file
 
-    def add(self, nbytes: int, stored: Callable[[], int | None] | None = None) -> None:
+    def add(
+        self,
+        nbytes: int,
+        stored: Callable[[], int | None] | None = None,
+        made: Callable[[], int] | None = None,
+    ) -> None:
         """Count an array in; refuse what is beyond the limit, and beyond all proportion.
 
         Parameters
@@ -229,6 +237,8 @@ class Claims:
         stored : callable, optional
             Tells the bytes in files that its elements come from, or None, where nobody knows; by
             default they are those of the file.
+        made : callable, optional
+            Tells the bytes that a sparse array takes, at some cost.
 
         Raises
         ------
@@ -236,16 +246,35 @@ class Claims:
             A MemoryError.
         """
         self._total += nbytes
+        self._new.append(_Claim(nbytes, stored, made))
         if self._total <= config.max_result:
             return
-        has = _bytes_of(self._file) if stored is None else stored()
-        if has is None or self._total <= _MOST_TIMES * has:
+        for new in self._new:
+            if new.made is not None:
+                self._total += new.made() - new.nbytes
+            if new.stored is not None:
+                self._stored.append(new.stored())
+            elif not self._is_whole:
+                self._stored.append(_bytes_of(self._file))
+                self._is_whole = True
+        self._new.clear()
+        known = [nbytes for nbytes in self._stored if nbytes is not None]
+        is_known, has = len(known) == len(self._stored), sum(known)
+        if self._total <= max(config.max_result, _MOST_TIMES * has) or not is_known:
             return
         raise ResultError(
             f"{self._file!r} would become {format_bytes(self._total)}, more than "
             f"config.max_result ({format_bytes(config.max_result)}), and has {format_bytes(has)} "
             "of data; if it is to be trusted, give max_result=, the bytes that it may become"
         )
+
+
+class _Claim(NamedTuple):
+    """An array that a file says it has: the arguments of `Claims.add`."""
+
+    nbytes: int
+    stored: Callable[[], int | None] | None
+    made: Callable[[], int] | None
 
 
 def _bytes_of(file: Any) -> int | None:
