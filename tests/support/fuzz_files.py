@@ -23,7 +23,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import uuid
 import warnings
 import zipfile
 from collections import Counter
@@ -188,8 +187,8 @@ def zarr(folder: Path) -> None:
 
 
 def packed(folder: Path) -> None:
-    numbers = map(uuid.UUID, (f"{n:032x}" for n in itertools.count(1)))
-    with mock.patch.object(creation, "uuid4", side_effect=numbers):  # the same bytes each time
+    numbers = (n.to_bytes(16, "big") for n in itertools.count(1))
+    with mock.patch.object(creation, "new_uuid", side_effect=numbers):  # the same bytes each time
         pack(folder)
 
 
