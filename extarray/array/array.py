@@ -1683,7 +1683,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((3, 3), [1, 2, 3])
         """
         self._check()
-        return facts.zarr().ZarrStore(self, name, follow)
+        return facts.zarr_store(self, name, follow)
 
     def to_kerchunk(self, name: str | None = None, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks are, for those that read Zarr through kerchunk's references.
@@ -1721,7 +1721,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.close()
         """
         self._check()
-        return facts.zarr().references(self, name, zarr_format)
+        return facts.zarr_references(self, name, zarr_format)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Return a name of the elements in dask's graphs; it changes when they may have changed."""

@@ -212,7 +212,8 @@ def create(
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
-        return together().create(comm, info, check)
+        made: ExtArray = together.create_together(comm, info, check)
+        return made
     _check_alone(engine, info)
     return ExtArray._create(*check())
 
@@ -449,7 +450,8 @@ def open(
         return _later.resolve_path(path), mode, timeout, engine, durability, asked
 
     if comm is not None:
-        return together().open(comm, info, check)
+        opened: ExtArray = together.open_together(comm, info, check)
+        return opened
     _check_alone(engine, info)
     asked = check()
     writers = Elements() if share == "elements" else Shared() if share else None

@@ -752,7 +752,7 @@ class Group(MutableMapping[str, Any]):
         (2, 3)
         """
         self._session.check()
-        return facts.zarr().ZarrStore(self, None, follow)
+        return facts.zarr_store(self, None, follow)
 
     def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks of all arrays are; see `ExtArray.to_kerchunk`.
@@ -771,7 +771,7 @@ class Group(MutableMapping[str, Any]):
         ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0', '.zmetadata']
         """
         self._session.check()
-        return facts.zarr().references(self, None, zarr_format)
+        return facts.zarr_references(self, None, zarr_format)
 
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""

@@ -191,7 +191,8 @@ def rechunk(
                 )
                 return resolve_path(path), work
 
-            return together().rechunk(comm, resume, prepare)
+            made: ExtArray = together.rechunk_together(comm, resume, prepare)
+            return made
         budget = limits()
         if in_place:
             if path is not None:

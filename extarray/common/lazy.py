@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-__all__ = ["LazyImports"]
+__all__ = ["LazyImports", "Upward"]
 
 
 class LazyImports:
@@ -20,7 +20,7 @@ class LazyImports:
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        # By the full name of a module those that it defines, with blanks between.
+        # Maps a module's full name to the names it defines, separated by blanks.
         self._modules = {name: module for module, some in names.items() for name in some.split()}
 
     def __contains__(self, name: str) -> bool:
@@ -39,3 +39,10 @@ class LazyImports:
         value = getattr(self.module(name), name)
         self.__dict__[name] = value
         return value
+
+
+class Upward(LazyImports):
+    """Lazy imports of modules that are not below: a higher room carries out a method of an array.
+
+    Only this class may name such modules, and the layer test lists every use of it.
+    """

@@ -5,29 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.common.errors import ArgumentError
+from extarray.common.lazy import Upward
 from extarray.streaming.blocks import read_elements, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
 
     from numpy.typing import NDArray
 
     from extarray.streaming.blocks import Source
 
-__all__ = ["CPU", "device", "namespace", "provide", "to_device", "to_dlpack"]
+__all__ = ["CPU", "device", "namespace", "to_device", "to_dlpack"]
 
 #: Device of all arrays, as DLPack has it: a type, and a number.
 CPU = (1, 0)
 
 _A = TypeVar("_A", bound="Source")
 
-_load: list[Callable[[], ModuleType]] = []
-
-
-def provide(load: Callable[[], ModuleType]) -> None:
-    """Set the function that imports the namespace of the array API standard; it stands above."""
-    _load[:] = [load]
+_upward = Upward({"extarray.array_api": "__array_api_version__"})
 
 
 def to_dlpack(
@@ -63,11 +58,12 @@ def _view(array: Source) -> NDArray[Any]:
 
 def namespace(array: Source, *, api_version: str | None = None) -> ModuleType:
     """Return the namespace of the array API standard; no newer version of it than there is."""
-    found = _load[0]()
-    if api_version is not None and api_version > found.__array_api_version__:
+    found = _upward.module("__array_api_version__")
+    newest: str = found.__array_api_version__
+    if api_version is not None and api_version > newest:
         raise ArgumentError(
             f"version {api_version!r} of the array API standard is not supported; the newest "
-            f"is {found.__array_api_version__!r}"
+            f"is {newest!r}"
         )
     return found
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
+from extarray.common.lazy import Upward
 from extarray.plot.growth import growth_map
 from extarray.plot.images import slice_image
 from extarray.plot.layout import layout
@@ -12,6 +13,8 @@ from extarray.plot.plans import rechunk_passes
 from extarray.plot.zones import Zone, zones
 
 __all__ = ["Plots"]
+
+_upward = Upward({"extarray.mpi.zones": "Distribution Zones"})
 
 
 @final
@@ -24,8 +27,6 @@ class Plots:
     Parameters
     ----------
     array : ExtArray
-    zones_of : callable
-        ``zones_of(array, n, kind, block, process_grid)`` gives the boxes of each of n ranks.
 
     Examples
     --------
@@ -37,10 +38,10 @@ class Plots:
     'x'
     """
 
-    __slots__ = ("_array", "_zones_of")
+    __slots__ = ("_array",)
 
-    def __init__(self, array: Any, zones_of: Callable[..., Sequence[Sequence[Zone]]]) -> None:
-        self._array, self._zones_of = array, zones_of
+    def __init__(self, array: Any) -> None:
+        self._array = array
 
     def __call__(self, ax: Any = None, **options: Any) -> Any:
         """Draw the growth map, as `growth` does."""
@@ -140,7 +141,11 @@ class Plots:
         -------
         sequence of sequence of tuple of slice
         """
-        return self._zones_of(self._array, n, kind, block, process_grid)
+        array = self._array
+        chosen = _upward.Distribution.of(kind, block, process_grid, array.ndim, n)
+        low, offset = (0,) * array.ndim, array.info()["offset"]
+        zones = _upward.Zones(chosen, low, array.shape, offset, array.chunks, n)
+        return [zones.of(rank) for rank in range(n)]
 
     def plan(self, plan: Any, ax: Any = None, **options: Any) -> Any:
         """Draw the passes of a plan of `extarray.rechunk_plan`.
