@@ -16,7 +16,8 @@ from itertools import chain
 import numpy as np
 
 import extarray as xa
-from extarray.grid.order import ORDERS, positions
+from extarray.common.choices import ORDERS
+from extarray.grid.order import positions
 
 from .suites.bench_policy import best, shown
 from .suites.bench_policy import table as policies

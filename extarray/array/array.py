@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.common.arguments import Reported
+    from extarray.common.choices import Order
     from extarray.common.formatting import Info
     from extarray.format.header import Header
-    from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy
     from extarray.grid.tiles import Box
     from extarray.selection.fields import Fields

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.common.arguments import Reported
+    from extarray.common.choices import Order
     from extarray.format.header import Header
-    from extarray.grid.order import Order
     from extarray.grid.tiles import Box
     from extarray.streaming.blocks import Line
 

@@ -21,7 +21,8 @@ from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Elements, Shared
 from extarray.common.arguments import check_choice, check_flag, check_progress
-from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
+from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
     from extarray.common.arguments import Reported
-    from extarray.grid.order import Order
+    from extarray.common.choices import Order
     from extarray.grid.policy import GrowthPolicy
 
     Shape = SupportsIndex | Sequence[SupportsIndex]

@@ -22,7 +22,8 @@ from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.common.arguments import check_choice, check_flag
-from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
+from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,

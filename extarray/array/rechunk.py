@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.common.arguments import Reported
+    from extarray.common.choices import Order
     from extarray.format.header import Header
-    from extarray.grid.order import Order
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
 

@@ -31,10 +31,10 @@ from extarray.cli._command import (
 )
 from extarray.cli._output import print_json, print_table
 from extarray.cli.look import is_folder, is_group, opened, opened_group
+from extarray.common.choices import ORDERS
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes, format_tree
 from extarray.common.terminal import print_text
-from extarray.grid.order import ORDERS
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore

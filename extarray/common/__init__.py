@@ -26,6 +26,8 @@ From the top down; each module uses some of those below it, and none above:
     Blocks that are undone where they raise.
 ``limits``
     Limits at which work is divided, shared or given up, which tests change.
+``choices``
+    Words that a caller chooses from, each list once: engines, orders in a chunk, and the like.
 ``terminal``
     Text for a terminal: control characters are written in letters.
 ``errors``

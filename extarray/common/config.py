@@ -13,17 +13,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from extarray.common.arguments import as_int, check_choice, check_progress, parse_bytes
+from extarray.common.choices import ENGINES, VERIFICATIONS
 from extarray.common.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["DURABILITIES", "ENGINES", "VERIFICATIONS", "Config", "config"]
-
-ENGINES = ("auto", "mmap", "pread")
-VERIFICATIONS = ("never", "write", "read")
-# No setting of the process: what survives is promised to the code that opens an array.
-DURABILITIES = ("flush", "commit")
+__all__ = ["Config", "config"]
 
 
 def _threads(value: Any) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from extarray.common.choices import ORDERS
 from extarray.common.errors import CorruptError, FormatError, TruncatedError, VersionError
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
@@ -43,9 +44,6 @@ __all__ = [
     "header_bytes_of",
     "new_uuid",
 ]
-
-# Letters of the orders of elements in a chunk; `extarray.grid` says where a new one goes.
-_ORDERS = ("C", "F", "Z", "H")
 
 MAGIC = b"\x89XTA\r\n\x1a\n"
 VERSION = (2, 1)
@@ -244,7 +242,7 @@ def decode_header(data: bytes) -> Header:
         dtype.itemsize != itemsize
         or ndim > 32
         or min(chunks, default=1) < 1
-        or header.order not in _ORDERS
+        or header.order not in ORDERS
         or header.chunk_bytes >= 2**63
     ):
         raise CorruptError("the header is damaged: its values are not possible")

@@ -16,7 +16,7 @@ From the top down; each module uses some of those below it, and none above:
     The plan of a growth or a cut: new bounds, segments, elements that are new or cut off.
 ``order``
     Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").  A new one
-    goes here (an entry in `_AXES` or `_KEYS`, and in `Order`), into `format.header`, and into
+    goes into `common.choices`, here (an entry in `_AXES` or `_KEYS`), and into
     docs/format/reading.md.  Nothing else asks for a letter.
 ``policy``
     Growth policies: how many chunks a growth allocates beyond those that it needs.

@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from extarray.common.choices import ORDERS
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ChunksError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     _Digits: TypeAlias = Iterable[_Words]
 
 __all__ = [
-    "ORDERS",
-    "Order",
     "check_order",
     "has_strides",
     "hilbert_key",
@@ -39,8 +38,6 @@ __all__ = [
     "slow_to_fast",
     "table_bytes",
 ]
-
-Order: TypeAlias = Literal["C", "F", "Z", "H"]
 
 _MAX_NDIM = 32
 _WORD = 64
@@ -201,15 +198,13 @@ def hilbert_key(points: _Words, bits: int) -> _Words:
     return _pack(_hilbert_digits(_digits(points, bits), len(points)), points, bits)
 
 
-# All that an order is.  One with strides has its axes by falling stride, another the key by which
+# An order has either strides, and then lists its axes by falling stride, or a key by which
 # `positions` sorts the elements.
 _AXES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "C": lambda ndim: tuple(range(ndim)),
     "F": lambda ndim: tuple(reversed(range(ndim))),
 }
 _KEYS: dict[str, Callable[[_Words, int], _Words]] = {"Z": morton_key, "H": hilbert_key}
-
-ORDERS = (*_AXES, *_KEYS)
 
 
 def _one_of_orders() -> str:

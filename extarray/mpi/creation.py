@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from extarray.array.creation import open as open_array
 from extarray.array.life import fresh_store
 from extarray.common.arguments import check_choice
-from extarray.common.config import ENGINES, config
+from extarray.common.choices import ENGINES
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import encode_dtype
 from extarray.maintenance.execute import Mover

@@ -17,7 +17,7 @@ from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.common.on_error import OnError
 from extarray.mpi.file_views import FileViews, Rounds
-from extarray.mpi.rank_io import OwnEngine, ThroughMPI, Transfer, accumulate
+from extarray.mpi.rank_io import OwnIO, ThroughMPI, Transfer, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
 from extarray.mpi.zones import ZonedArray
@@ -311,7 +311,7 @@ class ParallelIO(ZonedArray):
 
     @property
     def _io(self) -> RankIO:
-        return OwnEngine(self) if self._views is None else ThroughMPI(self, self._stage)
+        return OwnIO(self) if self._views is None else ThroughMPI(self, self._stage)
 
     def _reading(
         self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
@@ -359,7 +359,7 @@ class ParallelIO(ZonedArray):
 
         def finish() -> Any:
             result = transfer.finish()
-            return result if cuts.value == store.now.cuts_known else plan(OwnEngine(self)).finish()
+            return result if cuts.value == store.now.cuts_known else plan(OwnIO(self)).finish()
 
         return replace(transfer, finish=finish)
 

@@ -1,6 +1,6 @@
 """Transfers of one rank: through MPI-IO, by its own engine, or adding under a lock.
 
-`ThroughMPI` makes jobs on the file, and knows what is left to do at the end.  `OwnEngine`, which is
+`ThroughMPI` makes jobs on the file, and knows what is left to do at the end.  `OwnIO`, which is
 a mapping or pread, has no jobs: its transfers do everything at the end.  A write first says whether
 it is possible, and runs when the ranks have agreed that it is; a read that fails has changed
 nothing, so it checks its arguments only once, when it runs.
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from extarray.mpi.file_parts import Job
     from extarray.mpi.zones import Zone
 
-__all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "extents_together"]
+__all__ = ["OwnIO", "RankIO", "ThroughMPI", "Transfer", "accumulate", "extents_together"]
 
 # What a rank has of each axis: its zones are the outer product.
 _Ranges = list[list[slice]]
@@ -199,7 +199,7 @@ class ThroughMPI:
         return Transfer(itertools.chain.from_iterable(jobs), True)
 
 
-class OwnEngine:
+class OwnIO:
     """Transfers by the rank's own engine, as those of an array of one process."""
 
     def __init__(self, array: ExtArray) -> None:

@@ -20,7 +20,8 @@ from extarray._core._history import record_at
 from extarray._core._mapping import Users
 from extarray._core._state import Trust
 from extarray.common.arguments import check_choice
-from extarray.common.config import VERIFICATIONS, config
+from extarray.common.choices import VERIFICATIONS
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,

@@ -23,7 +23,8 @@ import numpy as np
 
 from extarray._core._file import FileCore, file_system_of
 from extarray.common.arguments import check_choice
-from extarray.common.config import ENGINES, config
+from extarray.common.choices import ENGINES
+from extarray.common.config import config
 from extarray.common.errors import (
     AccessError,
     ArgumentError,
