@@ -123,6 +123,11 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     A small array, of known shape, is one chunk, with room to grow along axes of length 1: but to
     four times what it has, or 1 KiB, at most.
 
+    This is the default everywhere, but for callers that know more: an import takes the chunks of
+    its file unless they are small (`formats.transfer`), an export those of the array
+    (`formats.hdf5`), xarray those of ``encoding["chunks"]``, PEXTA those that suit its ``reqdims``
+    (`pexta.hints`), and a `GlobalArray`, which has no chunks of its own, blocks of elements.
+
     Examples
     --------
     >>> choose_chunks((512, 217, 204), 2)
