@@ -30,6 +30,8 @@ From the top down; each module uses some of those below it, and none above:
     Words that a caller chooses from, each list once: engines, orders in a chunk, and the like.
 ``terminal``
     Text for a terminal: control characters are written in letters.
+``system``
+    Every call of the operating system that Python does not have on all systems.
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from extarray.common.arguments import as_int, check_choice, check_progress, parse_bytes
 from extarray.common.choices import ENGINES, VERIFICATIONS
 from extarray.common.errors import ArgumentError
+from extarray.common.system import cores, physical_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,17 +48,8 @@ def _mapped_memory(value: Any) -> int | None:
 
 def _half_of_memory() -> int:
     """Return half of the physical memory, in bytes."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):  # not on this system
-        return 4 * 1024**3
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
+    found = physical_bytes()
+    return 4 * 1024**3 if found is None else found // 2
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -74,7 +66,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 
 def _from_environment() -> dict[str, Any]:
     values: dict[str, Any] = {
-        "threads": _cores(),
+        "threads": cores(),
         "max_memory": 256 * 1024**2,
         "mapped_memory": None,
         "warn_result": 1024**3,

@@ -7,9 +7,10 @@ held is never let go, and what that was about stays half done.
 from __future__ import annotations
 
 import contextlib
-import os
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from extarray.common.system import after_fork_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,4 +48,4 @@ def _after_fork_in_child() -> None:
                 steps.callback(method, heir)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+after_fork_in_child(_after_fork_in_child)

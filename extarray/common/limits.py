@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import sys
 from dataclasses import dataclass
+
+from extarray.common.system import HAS_RANGE_LOCKS
 
 __all__ = ["Limits", "limits"]
 
@@ -27,9 +27,8 @@ class Limits:
     # -- files -----------------------------------------------------------------------------------
     #: Bytes of attributes, which the files count with 32 bits.
     attrs_bytes: int = 2**32 - 1
-    #: Locks on ranges of bytes that belong to an open file.  Elsewhere struct flock is another one,
-    #: also where there are such locks, as on macOS.
-    has_range_locks: bool = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+    #: Locks on ranges of bytes that belong to an open file.
+    has_range_locks: bool = HAS_RANGE_LOCKS
     #: Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
     commit_patience: float = 5.0
     #: Bytes of chunks that are compared with their sums between two reports of progress.

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../_core/_system.h"
+
 /* The first row whose first four bytes are not the checksum of those behind them. */
 #define XA_FIRST_WRONG(name, update)                                                          \
     name(const uint8_t *row, ptrdiff_t step, size_t n, size_t m, uint32_t crc) {              \
@@ -56,8 +58,7 @@ XA_CRC_ARM(xa_crc_u32, "crc32cw", uint32_t, "w")
 XA_CRC_ARM(xa_crc_u8, "crc32cb", uint32_t, "w")
 #define XA_CRC_TARGET
 #if defined(__linux__)
-#include <sys/auxv.h>
-#define XA_CRC_HAS_HARDWARE() (getauxval(AT_HWCAP) >> 7 & 1)
+#define XA_CRC_HAS_HARDWARE() (xa_processor_features() >> 7 & 1)
 #else
 #define XA_CRC_HAS_HARDWARE() 1
 #endif

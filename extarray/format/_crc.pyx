@@ -8,8 +8,6 @@ from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from posix.types cimport off_t
-from posix.unistd cimport pread
 
 from extarray.common.errors import CorruptError
 
@@ -20,6 +18,10 @@ cdef extern from "_crc.h":
     xa_crc_function xa_crc_best() noexcept
     xa_first_wrong_function xa_first_wrong_best() noexcept
     uint32_t xa_crc_bytewise(uint32_t, const uint8_t *, size_t) noexcept nogil
+
+cdef extern from "../_core/_system.h":
+    ctypedef int64_t off_t "xa_offset"
+    Py_ssize_t xa_read_at(int fd, void *to, size_t n, off_t offset) noexcept nogil
 
 cdef xa_crc_function update = xa_crc_best()
 cdef xa_first_wrong_function first_wrong = xa_first_wrong_best()
@@ -179,7 +181,7 @@ cdef int crc_of_range(int fd, int64_t offset, int64_t length, uint8_t *stage, ui
     cdef uint32_t c = ~<uint32_t> 0
     cdef Py_ssize_t n
     while length > 0:
-        n = pread(fd, stage, min(length, <int64_t> PIECE), <off_t> offset)
+        n = xa_read_at(fd, stage, min(length, <int64_t> PIECE), <off_t> offset)
         if n < 0 and errno == EINTR:
             continue
         if n <= 0:
@@ -296,7 +298,7 @@ cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t en
         raise CorruptError("the growth log is cut off")
     while n > 0:
         with nogil:
-            done = pread(fd, target, n, <off_t> offset)
+            done = xa_read_at(fd, target, n, <off_t> offset)
             failure = errno
         if done > 0:
             target += done

@@ -27,6 +27,7 @@ from extarray.common.arguments import check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
 from extarray.common.progress import Progress
+from extarray.common.system import disk_bytes
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
@@ -523,7 +524,7 @@ def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
     if source.mapped and isinstance(file, (str, os.PathLike)):
         with contextlib.suppress(OSError):
             about = os.stat(file)
-            has_holes = has_holes or 512 * about.st_blocks < about.st_size
+            has_holes = has_holes or disk_bytes(about) < about.st_size
     return has_holes or NOT_GIVEN
 
 

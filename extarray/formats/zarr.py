@@ -24,6 +24,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
+from extarray.common.system import ALONE
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing, other_packing
@@ -373,7 +374,7 @@ def _open_chunks(
         index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
         buffer = memory_of(own, nbytes).view(given.dtype).reshape(chunks)
         try:
-            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY | ALONE)
         except FileNotFoundError:
             return read(box)
         try:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from extarray.common.errors import DTypeError, ReserveError
+from extarray.common.system import SHARED_MEMORY, free_bytes
 from extarray.mpi.requests import WindowRequest
 from extarray.mpi.runtime import library
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Window", "accumulate", "add", "fetch_and_add", "get", "number_of", "put"]
 
 # Where memory lives that the ranks of a host share.
-_SHARED_MEMORY = "/dev/shm"
 
 
 class Window:
@@ -122,13 +121,12 @@ def _host_of(comm: Any, nbytes: int) -> tuple[list[int], int]:
 def _check_shared_memory(nbytes: int) -> None:
     """Raise where windows of a host would not fit: they would be given, and fail when touched."""
     try:
-        found = os.statvfs(_SHARED_MEMORY)
+        free = free_bytes(SHARED_MEMORY)
     except OSError:  # not on this system
         return
-    free = found.f_bavail * found.f_frsize
     if nbytes > free:
         raise ReserveError(
-            f"global arrays need {nbytes} bytes more in {_SHARED_MEMORY} on this host, which has "
+            f"global arrays need {nbytes} bytes more in {SHARED_MEMORY} on this host, which has "
             f"{free}: enlarge it (containers: --shm-size), or use more hosts"
         )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 from collections.abc import Callable
 from typing import Any
 
 from extarray.common.extras import require
+from extarray.common.system import most_open_files
 
 __all__ = ["Connections"]
 
@@ -96,7 +96,7 @@ class Connections:
 
 def _room() -> int:
     """Return how many connections the limit on descriptors leaves room for."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    limit = most_open_files()
+    if limit is None:
         return _MOST
     return max(_LEAST, min(_MOST, (limit - _OTHERS) // 2))

@@ -8,7 +8,6 @@ import html
 import logging
 import os
 import secrets
-import signal
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 from extarray.common.errors import ArgumentError, storage_error
 from extarray.common.extras import require
 from extarray.common.limits import limits
+from extarray.common.system import call_at_end
 from extarray.common.terminal import print_text, printable
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
@@ -103,7 +103,12 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
         asyncio.create_task(site.connections.accept(one, server.handle_stream)) for one in sockets
     ]
     address = f"http://{_ADDRESS}:{sockets[0].getsockname()[1]}/#token={site.token}"
-    with logged(), _short_log(), _ending(site.ends), _redirection(address) as redirection:
+    with (
+        logged(),
+        _short_log(),
+        call_at_end(asyncio.get_running_loop(), site.ends.set),
+        _redirection(address) as redirection,
+    ):
         say(printable(f"{gallery.title} is shown at {address}"))
         say("Ctrl-C ends.")
         sys.stdout.flush()
@@ -144,20 +149,6 @@ def logged() -> Iterator[None]:
     finally:
         for logger in handled:
             logger.removeHandler(log)
-
-
-@contextlib.contextmanager
-def _ending(ends: asyncio.Event) -> Iterator[None]:
-    """Set an event where a signal says to end."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, ends.set)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 class _Short(logging.Filter):
