@@ -32,7 +32,7 @@ def to_dlpack(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """Give the elements by DLPack: not to copy them, one chunk has to hold them."""
+    """Export the elements by DLPack; ``copy=False`` needs them all in one chunk."""
     elements = _view(array) if copy is False else read_elements(array)
     return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
@@ -57,7 +57,7 @@ def _view(array: Source) -> NDArray[Any]:
 
 
 def namespace(array: Source, *, api_version: str | None = None) -> ModuleType:
-    """Return the namespace of the array API standard; no newer version of it than there is."""
+    """Return the array API namespace; raise if `api_version` is newer than ours."""
     found = _upward.module("__array_api_version__")
     newest: str = found.__array_api_version__
     if api_version is not None and api_version > newest:
@@ -69,12 +69,12 @@ def namespace(array: Source, *, api_version: str | None = None) -> ModuleType:
 
 
 def device(array: Source) -> str:
-    """Return the place of the elements, in the words of the array API standard: "cpu"."""
+    """Return the device of the elements, as the array API standard names it: "cpu"."""
     return "cpu"
 
 
 def to_device(array: _A, device: str, /, *, stream: Any = None) -> _A:
-    """Return the array itself: elements stay where they are.
+    """Return the array itself, as elements cannot move to another device.
 
     Parameters
     ----------
