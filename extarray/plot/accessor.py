@@ -21,8 +21,8 @@ _upward = Upward({"extarray.mpi.zones": "Distribution Zones"})
 class Plots:
     """Pictures of an array: ``a.plot``.
 
-    Each is a matplotlib figure, made without ``pyplot``; ``path=`` saves it, ``ax=`` draws into
-    axes of yours.
+    Each method returns a matplotlib figure, made without ``pyplot``; ``path=`` saves it, ``ax=``
+    draws into your axes.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Plots:
         return slice_image(self._array, ax, **options)
 
     def layout(self, selection: Any = None, ax: Any = None, **options: Any) -> Any:
-        """Draw where in the file each chunk lies, and the extents that a selection touches.
+        """Draw the place of each chunk in the file, and the extents that a selection touches.
 
         Parameters
         ----------
@@ -101,12 +101,12 @@ class Plots:
         process_grid: Sequence[int] | None = None,
         **options: Any,
     ) -> Any:
-        """Draw which chunks belong to which of n ranks of MPI.
+        """Draw which of n MPI ranks has which chunks.
 
         Parameters
         ----------
         n : int
-            Ranks.
+            Number of ranks.
         ax : matplotlib Axes or sequence of them, optional
         kind : {"block", "block_cyclic"}
             As for `extarray.mpi.ParallelArray.distribute`.
@@ -154,8 +154,8 @@ class Plots:
         ----------
         plan : RechunkPlan
         ax, **options
-            As for `extarray.plot.rechunk_passes`; the names of the axes are those of the array,
-            where the new one has them in the same order.
+            As for `extarray.plot.rechunk_passes`; axes have the names of the array's if the new
+            array has them in the same order.
 
         Returns
         -------
