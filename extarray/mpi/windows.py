@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Window", "accumulate", "add", "fetch_and_add", "get", "number_of", "put"]
 
 
-
 class Window:
     """The memory of a global array, on all ranks; creating and freeing it are collective.
 
