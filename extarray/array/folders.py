@@ -47,7 +47,7 @@ from extarray.maintenance.group_files import (
     making_folder,
     remove_left_folders,
 )
-from extarray.storage.filesystem import family
+from extarray.storage.filesystem import family, followed_name
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ def replace_group(fresh: str, name: str) -> None:
         The group has files that are of no array.
     LockedError
         Somebody writes to an array in it.
+    AccessError
+        It is a link of another user, in a folder that all may write to.
     """
     if os.path.isdir(name):
         with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
@@ -229,7 +231,8 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
     LockedError
         Somebody writes to an array that goes.
     """
-    name = os.path.realpath(folder)
+    with family("cannot change '{}'", folder):
+        name = os.path.realpath(followed_name(os.path.abspath(folder)))
     if not os.path.isdir(name):
         with family("cannot make the folder '{}'", folder):
             os.makedirs(os.path.dirname(name), exist_ok=True)
@@ -256,6 +259,8 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
 @contextmanager
 def _to_be_replaced(folder: Path, shown: str, options: dict[str, Any]) -> Iterator[Session]:
     """Open a group that is to be replaced."""
+    with family("cannot replace '{}'", shown):
+        followed_name(os.path.abspath(folder))
     foreign = foreign_file(folder)
     if foreign is not None:
         raise ExistsError(
