@@ -1,4 +1,7 @@
-"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates."""
+"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
+
+More than 600 lines, as the packing of numbers, with the missing ones, is part of a description.
+"""
 
 from __future__ import annotations
 

@@ -650,7 +650,7 @@ def _edit(
 
 
 class _Plan(NamedTuple):
-    """How a dataset gets another shape, in words; whether it is resized for that."""
+    """Plan for a dataset to get another shape: in words, and whether it is resized."""
 
     said: list[str]
     resizes: bool
