@@ -229,8 +229,7 @@ class Claims:
     def __init__(self, file: Any) -> None:
         self._file, self._total = file, 0
         self._new: list[_Claim] = []  # which were not looked into
-        self._stored: list[int | None] = []
-        self._is_whole = False  # some come from all of the file
+        self._stored: dict[Callable[[], int | None] | None, int | None] = {}
 
     def add(
         self,
@@ -246,7 +245,7 @@ class Claims:
             That the array takes, or at least so many.
         stored : callable, optional
             Tells the bytes in files that its elements come from, or None, where nobody knows; by
-            default they are those of the file.
+            default they are those of the file.  Of equal ones one counts.
         made : callable, optional
             Tells the bytes that a sparse array takes, at some cost.
 
@@ -262,19 +261,21 @@ class Claims:
         for new in self._new:
             if new.made is not None:
                 self._total += new.made() - new.nbytes
-            if new.stored is not None:
-                self._stored.append(new.stored())
-            elif not self._is_whole:
-                self._stored.append(_bytes_of(self._file))
-                self._is_whole = True
+            if new.stored not in self._stored:
+                has = _bytes_of(self._file) if new.stored is None else new.stored()
+                self._stored[new.stored] = has
         self._new.clear()
-        known = [nbytes for nbytes in self._stored if nbytes is not None]
-        is_known, has = len(known) == len(self._stored), sum(known)
-        if self._total <= max(config.max_result, _MOST_TIMES * has) or not is_known:
+        known = [nbytes for nbytes in self._stored.values() if nbytes is not None]
+        total = sum(known)
+        if (
+            len(known) < len(self._stored)
+            or self._total <= config.max_result
+            or self._total <= _MOST_TIMES * total
+        ):
             return
         raise ResultError(
             f"{self._file!r} would become {format_bytes(self._total)}, more than "
-            f"config.max_result ({format_bytes(config.max_result)}), and has {format_bytes(has)} "
+            f"config.max_result ({format_bytes(config.max_result)}), and has {format_bytes(total)} "
             "of data; if it is to be trusted, give max_result=, the bytes that it may become"
         )
 

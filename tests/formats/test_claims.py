@@ -141,6 +141,21 @@ def test_what_a_file_has_is_the_sum_of_its_arrays(tmp_path):
         assert (group["large"][...] == noise).all() and group["small"][...].tolist() == [0, 1, 2]
 
 
+def test_variables_of_netcdf_share_the_bytes_of_their_file(tmp_path):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(tmp_path / "file.nc", "w") as f:
+        f.createDimension("x", 1 << 21)
+        for name in "abcd":
+            f.createVariable(name, "u1", ("x",), chunksizes=(1 << 16,), fill_value=0)
+    size = 1000 * os.path.getsize(tmp_path / "file.nc")
+    assert size < 8 << 20 < 4 * size
+    with (
+        xa.config.set(max_result="1 MiB"),
+        pytest.raises(xa.ResultError, match="would become 8.0 MiB"),
+    ):
+        xa.from_netcdf(tmp_path / "file.nc", path=tmp_path / "group", sparse=False)
+
+
 def test_a_virtual_dataset_has_the_bytes_of_its_sources(tmp_path):
     h5py = pytest.importorskip("h5py")
     whole = h5py.VirtualLayout((2, 4096, 1024), "u1")
