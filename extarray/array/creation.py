@@ -316,7 +316,13 @@ def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
 
 
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Return the bytes of a fill value in a dtype."""
+    """Return the bytes of a fill value in a dtype.
+
+    Parameters
+    ----------
+    value : scalar
+    dtype : dtype
+    """
     item = np.zeros((), dtype)
     if isinstance(value, int) and value == 0:
         return item.tobytes()  # also for texts and records: what a fresh file holds
