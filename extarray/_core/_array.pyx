@@ -2,9 +2,6 @@
 
 No input or output of its own: a store opens files and commits growth.  What an array is stands in
 `_state`, how a selection is moved in `_transfers`; here is what brackets and values mean.
-
-More than 600 lines, as a compiled class stands in one module, and the public methods have their
-docstrings here.
 """
 
 import errno

@@ -11,8 +11,8 @@ made of.  Writes touch the bytes of the elements written and no others, so write
 elements never harm each other, inside one chunk too.  But where a writer is alone, a part whose
 elements lie close together is read with what lies between them, and written back as one.
 
-More than 600 lines, as all that a transfer calls for every part of a chunk is one unit, in which the
-compiler inlines it.
+The functions that a transfer calls for each part of a chunk stand here together, for the compiler to
+inline them.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno

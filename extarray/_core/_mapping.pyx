@@ -8,8 +8,7 @@ A memory-resident array lives in an anonymous region: address space reserved wit
 opened as the array grows.  It grows in place too, and running out of memory is an error at
 growth.
 
-More than 600 lines, as regions and what says when their pages may go (the ring of windows, epochs,
-leases, the chunks that were touched) know each other's memory.
+Regions, and the ring of windows, epochs and leases that tell when pages may go, share their memory.
 """
 
 import os

@@ -5,8 +5,6 @@ given up, and nothing else of the array is looked at until the transfer has ende
 
 Where there is no GIL, a thread takes the frame in a *section* (``_sections.h``), and who replaces it
 waits until the sections that had begun have ended before he lets go of it.
-
-A little more than 600 lines, as whoever replaces a frame follows the same steps under one lock.
 """
 
 cimport cython

@@ -2,8 +2,6 @@
 
 Here is also what a transfer must tell and learn: which chunks were written, for their checksums,
 and what was cut off while they were read.
-
-More than 600 lines, as a compiled class stands in one module.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""Making and opening arrays.
-
-The public functions with their docstrings make this longer than other modules.
-"""
+"""Making and opening arrays."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ axes, and the two together are a query on the array, which runs it: elements mov
 dimension that no factor fills is a new one, or one along which the elements are repeated.  Of
 records a view may have a field, or some fields: the query then says so, too.
 
-The class is the face of views, with their docstrings, which make this longer than other modules;
-where a view is in its array is told by its `Placement`.
+The class is the face of views; its `Placement` tells where a view lies in its array.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
 
 Here is also what the compiled core asks of it meanwhile, as the one object of `Host`.
-
-More than 600 lines, as an open array passes through all of these.
 """
 
 from __future__ import annotations

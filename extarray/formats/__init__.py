@@ -41,6 +41,8 @@ From the top down; each module uses some of those below it, and none above:
     `Format`, which makes them.
 ``description``
     Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
+``elements``
+    Elements as they lie in files: read in pieces, mapped, and written one after another.
 ``files``
     Files of other formats: written beside and renamed, and read with errors of the family.
 

@@ -1,7 +1,4 @@
-"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
-
-More than 600 lines, as the packing of numbers, with the missing ones, is part of a description.
-"""
+"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
 from extarray.format.places import OF_IMAGE, PER_BAND, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
+from extarray.formats.elements import flat_file, mapped
+from extarray.formats.files import beside, check_free, file_name, of_library
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source, inverse
 from extarray.storage.filesystem import random_name, replaced_name

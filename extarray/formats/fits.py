@@ -15,16 +15,8 @@ from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing, as_element
-from extarray.formats.files import (
-    check_free,
-    file_name,
-    flat_file,
-    mapped,
-    of_library,
-    part_of,
-    target_name,
-    unknown_part,
-)
+from extarray.formats.elements import flat_file, mapped, part_of
+from extarray.formats.files import check_free, file_name, of_library, target_name, unknown_part
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 

@@ -1,7 +1,4 @@
-"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
-
-More than 600 lines, as these formats share how elements lie in a file.
-"""
+"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files."""
 
 from __future__ import annotations
 
@@ -31,13 +28,11 @@ from extarray.common.errors import (
 )
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import Description
+from extarray.formats.elements import flat_file, mapped, part_of
 from extarray.formats.files import (
     beside,
     file_name,
-    flat_file,
-    mapped,
     of_library,
-    part_of,
     successor,
     target_name,
     unknown_part,

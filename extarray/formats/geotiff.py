@@ -1,7 +1,4 @@
-"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
-
-More than 600 lines, as blocks that lie as they are go by themselves, in both directions.
-"""
+"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio."""
 
 from __future__ import annotations
 
@@ -23,16 +20,8 @@ from extarray.common.extras import require
 from extarray.common.system import ALONE, allocate
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import (
-    Pieces,
-    beside,
-    file_name,
-    mapped,
-    of_library,
-    part_of,
-    target_name,
-    write_all,
-)
+from extarray.formats.elements import Pieces, mapped, part_of
+from extarray.formats.files import beside, file_name, of_library, target_name, write_all
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
 

@@ -1,7 +1,4 @@
-"""HDF5: data sets, through h5py.
-
-More than 600 lines, as whole files need what single data sets need.
-"""
+"""HDF5: data sets, through h5py."""
 
 from __future__ import annotations
 

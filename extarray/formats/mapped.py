@@ -14,7 +14,8 @@ from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
-from extarray.formats.files import Claims, allowed, check_shape_is, of_library, part_of
+from extarray.formats.elements import part_of
+from extarray.formats.files import Claims, allowed, check_shape_is, of_library
 from extarray.formats.hdf5 import HDF5
 from extarray.formats.netcdf import NETCDF
 from extarray.formats.template import from_template

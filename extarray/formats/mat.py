@@ -29,12 +29,12 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.formats.description import Description
+from extarray.formats.elements import part_of
 from extarray.formats.files import (
     append_range,
     beside,
     file_name,
     of_library,
-    part_of,
     successor,
     target_name,
     unknown_part,

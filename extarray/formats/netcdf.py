@@ -1,7 +1,4 @@
-"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
-
-More than 600 lines, as whole files need what single variables need.
-"""
+"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4."""
 
 from __future__ import annotations
 

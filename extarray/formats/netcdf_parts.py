@@ -1,8 +1,4 @@
-"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
-
-More than 600 lines, as each part is read and written by the same rules, also in a file that is made
-anew.
-"""
+"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ Elements go box by box, in the memory that ``config.max_memory`` allows.  A box 
 of the file, since these may be compressed, and of whole chunks of the array as well where memory
 allows.  While the library of the format reads or writes a box, in the thread of the caller, another
 thread writes or reads one of the array.
-
-More than 600 lines, as both ways go through the same boxes and threads.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from extarray.common.system import disk_bytes
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
-from extarray.formats.files import Claims, allowed, of_library, part_of
+from extarray.formats.elements import part_of
+from extarray.formats.files import Claims, allowed, of_library
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
 from extarray.streaming.holes import write_fresh

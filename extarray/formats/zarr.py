@@ -1,7 +1,4 @@
-"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are.
-
-More than 600 lines, as whole stores need what single arrays need.
-"""
+"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are."""
 
 from __future__ import annotations
 
@@ -28,7 +25,8 @@ from extarray.common.system import ALONE
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing, other_packing
-from extarray.formats.files import memory_of, of_library, read_all, unknown_part
+from extarray.formats.elements import memory_of
+from extarray.formats.files import of_library, read_all, unknown_part
 from extarray.formats.template import (
     WholeSink,
     WholeSource,

@@ -1,7 +1,6 @@
 """A pair of files as the store of an array, from its making or opening to its end.
 
-The store holds the parts that do the rest of its work; each is handed the pair of files.  The
-module has more than 600 lines, as making, opening and closing are one piece of work.
+The store holds the parts that do the rest of its work; each is handed the pair of files.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ theirs, whoever opens the pair finds them under a fresh one, which the array's u
 that make, replace, move or remove a pair keep to this order.
 
 A packed file is a folder to those who open what is in it: its members have paths behind its own.
-
-The module has more than 600 lines, as whoever looks for left-overs, or opens data, must know all
-orders in which names are given.
 """
 
 from __future__ import annotations
