@@ -44,7 +44,10 @@ cdef tuple as_tuple(const index_t *values, int n):
 @cython.final
 @cython.freelist(2)      # a growth makes one, and the one before goes
 cdef class Frame:
-    """An array as it is at one moment: what indices mean, and where the elements are."""
+    """An array as it is at one moment: what indices mean, and where the elements are.
+
+    A call takes one frame, and with it all that it uses stays alive until the call has ended (I10).
+    """
 
     def __dealloc__(self):
         if self.epoch is not None:

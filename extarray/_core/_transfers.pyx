@@ -619,7 +619,7 @@ cdef class Transfers(ArrayState):
         return self._verify(frame, addresses[:i])
 
     cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1:
-        """Make ready to write to a selection: verify the chunks that it has a part of.
+        """Make ready to write to a selection: verify the chunks that it has a part of (I11).
 
         Those that are overwritten, unless it is of these parts only, are known then: the others
         have nothing that stays.  Where that is true of what lies inside the bounds alone, what lies

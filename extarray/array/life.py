@@ -412,7 +412,10 @@ class Host:
             array._know_cuts(number, inner)
 
     def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the chunks that do not match their checksums; None if it is impossible to tell."""
+        """Return the chunks that do not match their checksums (I11).
+
+        None if it is impossible to tell.
+        """
         return _files(array).chunk_sums.unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:

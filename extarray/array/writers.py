@@ -391,6 +391,7 @@ class Shared:
 
     def _fill_place(self, array: Any, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
+        # I5: written before `_end_append` commits.
         with self.steady:  # other threads of this process must not move the bounds
             before = _appending.arrays
             try:

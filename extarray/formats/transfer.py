@@ -1,10 +1,9 @@
 """The streaming copier: from a `Source` into an array, and from an array into a `Sink`.
 
-A `Format` makes them.
-Elements go box by box, in the memory that ``config.max_memory`` allows.  A box is of whole pieces
-of the file, since these may be compressed, and of whole chunks of the array as well where memory
-allows.  While the library of the format reads or writes a box, in the thread of the caller, another
-thread writes or reads one of the array.
+A `Format` makes them.  Elements go box by box, in the memory that ``config.max_memory`` allows.  A
+box is of whole pieces of the file, since these may be compressed, and of whole chunks of the array
+as well where memory allows.  While the library of the format reads or writes a box, in the thread
+of the caller, another thread writes or reads one of the array.
 """
 
 from __future__ import annotations
@@ -711,7 +710,7 @@ def line_of(way: str, title: str, file: Any, name: Any = None) -> str:
 
 
 def _tell(lost: list[str], words: str) -> None:
-    """Warn of what is lost, all of it at once."""
+    """Warn of what is lost (I13), all of it at once."""
     if lost:
         warn(words + "; ".join(lost), LossyWarning)
 

@@ -4,7 +4,7 @@ An encoding can change values without an error: xarray writes dates in another u
 says, integers wrap around, a missing value becomes a number where nothing stands for it.  So each
 block is encoded as the array stores it, decoded as `xarray.open_dataset` will decode it, and
 compared with the values given.  Whatever would read as anything else is refused, before a commit
-makes it count.
+makes it count (I13).
 """
 
 from __future__ import annotations

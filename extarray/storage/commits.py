@@ -104,6 +104,7 @@ class Committer:
                 pair.extents, end = append_records(
                     pair.metadata, pair.header, known, axial, state.n_segments, end
                 )
+            # I2: this one write makes the commit count.
             self.write_superblock(
                 next_superblock(
                     state,
