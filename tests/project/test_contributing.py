@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,42 @@ def test_stages_and_programs_are_there():
     programs = set(re.findall(r"python (tests/\S+\.py)", text))
     assert programs
     assert [name for name in programs if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (ROOT / ".ci").is_dir() or shutil.which("git") is None, reason="needs git, and .ci"
+)
+def test_long_subjects_of_commits_are_found_from_the_check_on(tmp_path):
+    """Commits that were made before the check, or join others, may be longer."""
+
+    def git(*words):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True)
+
+    def checked():
+        script = ROOT / ".ci" / "check_subjects.py"
+        words = [sys.executable, script, tmp_path]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        return done.returncode, re.findall(r"characters, 72 at most: (\w)", done.stdout)
+
+    assert checked() == (0, [])  # no repository
+    git("init", "-b", "main")
+    git("commit", "--allow-empty", "-m", "a" * 73)
+    git("branch", "before")
+    assert checked() == (0, [])
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "check_subjects.py").touch()
+    git("add", ".")
+    git("commit", "-m", "b" * 72)
+    git("commit", "--allow-empty", "-m", "c" * 72, "-m", "d" * 100)
+    git("switch", "before")
+    git("commit", "--allow-empty", "-m", "e" * 10)
+    git("switch", "main")
+    git("merge", "before", "-m", "f" * 80)
+    assert checked() == (0, [])
+    git("commit", "--allow-empty", "-m", "g" * 73)
+    assert checked() == (1, ["g"])
 
 
 @pytest.mark.slow
