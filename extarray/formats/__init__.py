@@ -4,8 +4,9 @@ A format is a module with a `Format` in it, which `registry` finds by its name a
 of its files.  A package of somebody else adds one by an entry point of the group
 "extarray.formats".  One of ours needs a module with a `Format` (at least name, title, suffixes and
 `source`; `sink` to write, `names` for several arrays, `edit` to be mapped), which is entered in
-`registry._ours`; ``from_...`` and ``to_...``, made by `template.from_template` and named in
-``extarray/__init__``; and an extra in ``pyproject.toml``, if it needs a library.
+`registry._ours`; functions ``from_...`` and ``to_...``, named in ``extarray/__init__``, whose
+common parameters are those of the other formats (``tests/formats/test_signatures.py``); and an
+extra in ``pyproject.toml``, if it needs a library.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -33,9 +34,8 @@ From the top down; each module uses some of those below it, and none above:
     Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them.
 ``flat``
     Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
-``template``
-    The same for all formats, said and done once: the template of the public functions, and whole
-    files, of which groups are made.
+``whole``
+    Whole files: a group is made of one, or written into one.
 ``transfer``
     The streaming copier: from a `Source` into an array, and from an array into a `Sink`; and
     `Format`, which makes them.

@@ -70,28 +70,26 @@ from extarray.formats.netcdf_parts import (
     stored_as,
     unknown_names,
 )
-from extarray.formats.template import (
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     of_group,
     save_whole,
 )
-from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
     from extarray.common.arguments import Reported
-    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
     Model = Literal[
@@ -115,13 +113,18 @@ MODELS = (
 )
 
 
-@from_template("netCDF4")
 def from_netcdf(
     file: Any,
     variable: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
     text: Any = None,
-    **options: Unpack[IntoValues],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
     """Make an array of a variable in a netCDF file, or a group of all, in bounded memory.
 
@@ -129,13 +132,31 @@ def from_netcdf(
     ----------
     file : str, PathLike, netCDF4.Dataset, netCDF4.Group or netCDF4.Variable
     variable : str, optional
-        Its name, with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.  None, with a
-        path: all that is in the file becomes a group in the folder `path`.
+        Name of the variable: ``"group/name"``; not for a ``netCDF4.Variable``.  None, with a path:
+        the whole file becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
-        such a variable is refused.
+        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
+        refuse such a variable.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -150,11 +171,21 @@ def from_netcdf(
     Raises
     ------
     VariableError
-        A KeyError: no variable of this name; the message has those that there are.
+        A KeyError: no variable of this name; the message names those in the file.
     DTypeError
         A TypeError: texts or sequences of variable length.
     FormatError
-        A ValueError: no such file, or one that is damaged.
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -166,12 +197,33 @@ def from_netcdf(
     >>> a.dims, a.attrs["units"], a.attrs["unlimited_dims"]
     (('time', 'x'), 'mm', ['time'])
     """
-    if variable is None and options.get("path") is not None and not hasattr(file, "dtype"):
-        return load_whole(_TITLE, file, _whole_source(file, text), **options)
-    return NETCDF.load(file, variable, text=text, **options)
+    if variable is None and path is not None and not hasattr(file, "dtype"):
+        return load_whole(
+            _TITLE,
+            file,
+            _whole_source(file, text),
+            path=path,
+            chunks=chunks,
+            mask_and_scale=mask_and_scale,
+            overwrite=overwrite,
+            sparse=sparse,
+            progress=progress,
+            max_result=max_result,
+        )
+    return NETCDF.load(
+        file,
+        variable,
+        text=text,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("netCDF4")
 def to_netcdf(
     a: ExtArray | LazyView | Group,
     file: str | PathLike[str],
@@ -179,7 +231,7 @@ def to_netcdf(
     *,
     selection: Any = None,
     unlimited: bool | str | Sequence[str] | None = None,
-    format: Model | str | None = None,  # netCDF4's word
+    format: Model | str | None = None,
     overwrite: bool = False,
     progress: Reported = True,
     **options: Any,
@@ -192,18 +244,23 @@ def to_netcdf(
         A group becomes a file of its own.
     file : str or PathLike
         A file that does not exist is made.
-    variable : str
-        Its name, with its groups, which are made: ``"group/name"``.  A group has none.
+    variable : str, optional
+        Name of the variable: ``"group/name"``; groups are made.  None for a group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     unlimited : bool, str or sequence of str, optional
         Names of the dimensions that may grow in the file; True: all.  None: those that the
         attribute ``unlimited_dims`` names.  netCDF 3 has one at most, the first.
     format : {"NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", ...}, optional
-        As for ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
+        Data model, as in ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
     overwrite : bool
         Replace a variable that has this name; for a group, the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``netCDF4.Dataset.createVariable``: ``compression="zlib"``, ``shuffle=True``,
-        ``chunksizes``.  By default chunks are those of the array.
+        Arguments of ``netCDF4.Dataset.createVariable``: ``compression="zlib"``,
+        ``shuffle=True``, ``chunksizes``.  By default chunks are those of the array.
 
     Raises
     ------
@@ -213,6 +270,14 @@ def to_netcdf(
         A TypeError: netCDF does not have such elements.
     ArgumentError
         A ValueError: options that netCDF does not have.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
