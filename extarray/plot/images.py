@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
 from extarray.common.extras import require
-from extarray.grid.drawing import axis_titles
+from extarray.grid.growth_map import axis_titles
 from extarray.plot.figures import finished, on_axes
 
 __all__ = ["composite", "plane_of", "slice_image", "stretch"]

@@ -11,7 +11,7 @@ import numpy as np
 from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
-from extarray.grid.drawing import axis_titles
+from extarray.grid.growth_map import axis_titles
 from extarray.plot.figures import INK, RED
 
 __all__ = ["rechunk_passes"]
