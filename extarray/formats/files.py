@@ -65,6 +65,7 @@ __all__ = [
     "check_free",
     "check_shape_is",
     "file_name",
+    "named_part",
     "of_library",
     "read_all",
     "successor",
@@ -317,6 +318,53 @@ def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> Vari
     if asked is None:
         return VariableError(f"{file!r} has more than one array; name {kind}: {has}")
     return VariableError(f"{file!r} has no {kind.partition(' ')[2]} {asked!r}; {has}")
+
+
+def named_part(
+    whole: Any,
+    name: Any,
+    file: Any,
+    *,
+    title: str,
+    part: str,
+    kind: type,
+    look_up: Callable[[Any, Any], Any],
+    names: Callable[[Any], Iterable[str]],
+) -> Any:
+    """Return an array of a library by its name in an open file.
+
+    Parameters
+    ----------
+    whole : object
+        An open file, a group of it, or the array itself, which takes no name.
+    name : str
+    file : object
+        The file as it was given, for messages.
+    title, part : str
+        The format, and such arrays, as `of_library` and `unknown_part` take them.
+    kind : type
+        The library's class of such arrays.
+    look_up : callable
+        ``look_up(whole, name)`` gives the object of a name; None: there is none.
+    names : callable
+        ``names(whole)`` gives the names of all such arrays.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: there is none.
+    """
+    if isinstance(whole, kind):
+        if name is not None:
+            said = f"the {part.partition(' ')[2]} {whole.name!r}"  # type: ignore[attr-defined]
+            raise ArgumentError(f"give {said}, or a file with a name; not both")
+        return whole
+    if name is not None:
+        with of_library(file, title):
+            found = look_up(whole, name)
+        if isinstance(found, kind):
+            return found
+    raise unknown_part(file, name, part, names(whole))
 
 
 def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:

@@ -31,10 +31,10 @@ from extarray.formats.files import (
     beside,
     check_shape_is,
     file_name,
+    named_part,
     of_library,
     successor,
     target_name,
-    unknown_part,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -318,24 +318,18 @@ def _names(file: Any) -> list[str]:
 
 
 def find(group: Any, name: Any, file: Any) -> Any:
-    """Return a dataset of h5py by its name.
-
-    Raises
-    ------
-    VariableError
-        A KeyError: there is none.
-    """
+    """Return a dataset of h5py by its name, as `named_part` does."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
-    if isinstance(group, h5py.Dataset):
-        if name is not None:
-            raise ArgumentError(f"give the dataset {group.name!r}, or a file with a name; not both")
-        return group
-    if name is not None:
-        with of_library(file, _TITLE):
-            found = group.get(os.fsdecode(name))
-        if isinstance(found, h5py.Dataset):
-            return found
-    raise unknown_part(file, name, "a dataset", _names(group))
+    return named_part(
+        group,
+        name,
+        file,
+        title=_TITLE,
+        part="a dataset",
+        kind=h5py.Dataset,
+        look_up=lambda group, name: group.get(os.fsdecode(name)),
+        names=_names,
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------

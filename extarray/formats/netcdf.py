@@ -31,11 +31,11 @@ from extarray.formats.files import (
     beside,
     check_shape_is,
     file_name,
+    named_part,
     of_library,
     successor,
     target_name,
     to_disk,
-    unknown_part,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -362,25 +362,26 @@ def _group_of(dataset: Any, path: list[str]) -> Any:
     return dataset
 
 
-def find(dataset: Any, name: Any, file: Any) -> Any:
-    """Return a variable by its name.
+def _variable_of(dataset: Any, name: Any) -> Any:
+    """Return a variable of a dataset; None: there is none."""
+    *path, last = str(name).strip("/").split("/")
+    group = _group_of(dataset, path)
+    return None if group is None else group.variables.get(last)
 
-    Raises
-    ------
-    VariableError
-        A KeyError: there is none.
-    """
+
+def find(dataset: Any, name: Any, file: Any) -> Any:
+    """Return a variable of netCDF4 by its name, as `named_part` does."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
-    if isinstance(dataset, nc.Variable):
-        if name is not None:
-            raise ArgumentError(f"give the variable {dataset.name!r}, or a file with a name")
-        return dataset
-    if name is not None:
-        *path, last = str(name).strip("/").split("/")
-        group = _group_of(dataset, path)
-        if group is not None and last in group.variables:
-            return group.variables[last]
-    raise unknown_part(file, name, "a variable", _walk(dataset))
+    return named_part(
+        dataset,
+        name,
+        file,
+        title=_TITLE,
+        part="a variable",
+        kind=nc.Variable,
+        look_up=_variable_of,
+        names=_walk,
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -637,7 +638,7 @@ def _variable_sink(
     """Make a variable, and its coordinates beside it."""
     model = dataset.data_model
     lost: list[str] = other_packing(given.attrs)
-    *path, last = name.strip("/").split("/")
+    *path, last = str(name).strip("/").split("/")
     group = dataset
     for part in path:
         if not model == "NETCDF4":

@@ -272,6 +272,10 @@ class Zones:
         zones = self.of(rank)
         return zones if self.distribution.is_dealt else zones[0]
 
+    def of_rank(self, rank: SupportsIndex | None, comm: Any) -> Any:
+        """Return the zones of a rank that a user names, as `as_told` does; None: this rank."""
+        return self.as_told(check_rank(rank, comm))
+
     def ranges(self, rank: int) -> list[list[slice]]:
         """Return ranges along each axis; a rank's zones are their outer product."""
         if rank >= math.prod(self.process_grid):  # more ranks than irregular blocks
@@ -427,7 +431,7 @@ class ZonedArray(ExtArray):
         >>> a.zone(1)  # doctest: +SKIP
         (slice(0, 6, None), slice(6, 12, None))
         """
-        return self._of_rank(self._zones(), rank)
+        return self._zones().of_rank(rank, self.comm)
 
     def owner(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
         """Return the rank whose zone has an element.
@@ -484,7 +488,7 @@ class ZonedArray(ExtArray):
         (slice(10, 12, None), slice(0, 12, None))
         """
         j, n, first = as_axis(axis, self.ndim, self), count(by), is_start(side)
-        parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
+        parts = self._zones_of_growth(j, n, first).of_rank(rank, self.comm)
         if not first:
             return parts
         # Shift indices to count from the new start.
@@ -529,6 +533,3 @@ class ZonedArray(ExtArray):
         if self._distribution is None:
             raise ArgumentError("an array without axes has no zones")
         return self._distribution
-
-    def _of_rank(self, zones: Zones, rank: SupportsIndex | None) -> Any:
-        return zones.as_told(check_rank(rank, self.comm))

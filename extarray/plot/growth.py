@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.errors import ArgumentTypeError
 from extarray.common.extras import require
 from extarray.grid.growth_map import (
     Plane,
@@ -22,10 +22,9 @@ from extarray.grid.growth_map import (
     segments,
     text_colour,
 )
+from extarray.plot.figures import INK, given_axes, saved
 
 __all__ = ["growth_map", "map_cells"]
-
-_INK = "#1A1A1A"
 
 _CELL = 0.36  # side of a cell, inches
 _MAX_PANEL = 11.0  # side of a panel, inches; with more chunks cells shrink
@@ -171,10 +170,8 @@ def map_cells(
             figure_module, planes, digits, title, 0.0 if legend is None else legend[0]
         )
     else:
-        axes, across = list(np.ravel(np.asarray(ax, dtype=object))), 1
-        if len(axes) < len(planes):
-            raise ArgumentError(f"ax has {len(axes)} axes, and there are {len(planes)} panels")
-        figure = axes[0].figure.figure  # a subfigure's: the figure around it
+        figure, axes = given_axes(ax, len(planes), f"there are {len(planes)} panels")
+        across = 1
     for number, (plane, one) in enumerate(zip(planes, axes, strict=False)):
         # The outer panels of a new figure show the names of the axes for all.
         outer = (number % across == 0, number < across)
@@ -186,9 +183,7 @@ def map_cells(
     figure.draw_without_rendering()
     for plane, value, one in zip(planes, values, axes, strict=False):
         _draw_lines_and_values(one, plane, value, colours, digits)
-    if path is not None:
-        figure.savefig(path, dpi=dpi)
-    return figure
+    return saved(figure, path, dpi)
 
 
 def _draw_outside(ax: Any, plane: Plane) -> None:
@@ -260,7 +255,7 @@ def _draw_cells(
     if plane.title:
         ax.set_title(plane.title, fontsize=9)
     for spine in ax.spines.values():
-        spine.set_color(_INK)
+        spine.set_color(INK)
         spine.set_linewidth(1.2)
 
 
@@ -278,7 +273,7 @@ def _draw_lines_and_values(
     cell = 72 / ax.figure.dpi * min(window.width / width, window.height / height)  # points
     for heavy, colour, line_width in (
         (False, "white", min(0.8, cell / 20)),
-        (True, _INK, min(1.6, cell / 8)),
+        (True, INK, min(1.6, cell / 8)),
     ):
         if heavy or cell >= _MIN_LINED:
             # From (top, bottom, left, right) to (x, y) of both ends; cell 0 has its middle at 0.
@@ -306,7 +301,7 @@ def _draw_lines_and_values(
             va="center_baseline",
             fontsize=size,
             # Hatching makes the outside almost white.
-            color=text_colours[plane.classes[i, j]] if is_inside[i, j] else _INK,
+            color=text_colours[plane.classes[i, j]] if is_inside[i, j] else INK,
             zorder=3,
         )
 
@@ -326,7 +321,7 @@ def _draw_legend(
     handler = require("matplotlib.legend_handler", "plot", "extarray.plot.growth_map")
     figure.legend(
         [
-            tuple(patches.Patch(facecolor=colours[n], edgecolor=_INK, linewidth=0.6) for n in row)
+            tuple(patches.Patch(facecolor=colours[n], edgecolor=INK, linewidth=0.6) for n in row)
             for row, _ in rows
         ],
         [text for _, text in rows],
