@@ -47,7 +47,8 @@ class Checker:
             at = np.unravel_index(int(np.argmax(wrong)), got.shape)
             raise CheckError(
                 f"box {_text(box)}: {int(wrong.sum())} of {wrong.size} elements differ from the "
-                f"scene, the first at {tuple(map(int, at))} of the box: {got[at]}, not {want[at]}"
+                f"scene; the first is at {tuple(map(int, at))} in the box: got {got[at]}, "
+                f"expected {want[at]}"
             )
         self.elements += got.size
         self.boxes += 1
@@ -70,11 +71,13 @@ class Checker:
         if moved.any():
             at = tuple(int(i) for i in np.argwhere(moved)[0])
             raise CheckError(
-                f"{int(moved.sum())} chunks moved, the first at {at}: "
-                f"from address {before[at]} to {now[at]}"
+                f"{int(moved.sum())} chunks moved; the first is at {at}: address {before[at]} "
+                f"became {now[at]}"
             )
         if not np.array_equal(np.sort(now, axis=None), np.arange(now.size)):
-            raise CheckError(f"the addresses of the grid {now.shape} are not 0 to {now.size - 1}")
+            raise CheckError(
+                f"the chunks of the grid {now.shape} do not have the addresses 0 to {now.size - 1}"
+            )
         self._addresses = now
 
 

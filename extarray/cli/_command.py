@@ -128,11 +128,11 @@ def array_path(name: str = "path", metavar: str = "PATH", **settings: Any) -> An
 
 
 JSON = flag("--json as_json", "print JSON, for other programs")
-OVERWRITE = flag("--overwrite", "replace what is there")
+OVERWRITE = flag("--overwrite", "replace existing files")
 SPARSE = click.Option(
     ["--sparse/--no-sparse"],
     default=None,
-    help="leave holes where there are only zeros, or not (default: as SRC does)",
+    help="store chunks of zeros as holes, or not (default: as SRC does)",
 )
 
 
@@ -161,7 +161,7 @@ def integers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not integers with commas") from None
+        raise click.BadParameter(f"{text!r} is not a comma-separated list of integers") from None
 
 
 def names(text: str) -> tuple[int | str, ...]:
@@ -201,7 +201,7 @@ def group(name: str, version: str) -> Any:
                 is_eager=True,
                 expose_value=False,
                 callback=tell,
-                help="Print the version.",
+                help="Show the version and exit.",
             )
         ],
         subcommand_metavar="COMMAND ...",
@@ -270,11 +270,11 @@ def _complete(whole: Any, instruction: str) -> int:
 
 @command(
     "completion",
-    "print what makes a shell complete commands, options and arrays",
+    "print the script that completes commands, options and paths in a shell",
     click.Argument(["shell"], metavar="SHELL", type=click.Choice(_SHELLS)),
-    details="For bash, put this line into ~/.bashrc:\n\n"
+    details="For bash, add this line to ~/.bashrc:\n\n"
     'eval "$(extarray completion bash)"\n\n'
-    "and likewise for zsh; for fish, write the output to "
+    'For zsh, add the same line with "zsh" to ~/.zshrc.  For fish, write the output to '
     "~/.config/fish/completions/extarray.fish.",
 )
 def completion(shell: str) -> int:

@@ -25,7 +25,7 @@ def print_json(value: Any) -> None:
     try:
         text = json.dumps(plain(value), allow_nan=False)
     except RecursionError:
-        raise LimitError("the answer is nested too deeply for JSON") from None
+        raise LimitError("the output is nested too deeply for JSON") from None
     print_text(text.replace("\x7f", "\\u007f"))  # the one control character that it leaves
 
 

@@ -112,14 +112,14 @@ class Reader:
         left = self._deadline - time.monotonic()
         if not self._changed.wait_for(lambda: self._last is not None or reached(), max(left, 0.0)):
             raise CheckError(
-                f"the reader (process {self.pid}) has not seen {what} in time: "
-                f"it has seen {self._states} states"
+                f"the reader (process {self.pid}) did not see {what} in time; it saw "
+                f"{self._states} states"
             )
 
     def _listen(self) -> None:
         """Take the reader's lines as they come, until it closes its end."""
         assert self._process.stdout is not None
-        last: dict[str, Any] = {"event": "gone", "message": "it said nothing"}
+        last: dict[str, Any] = {"event": "gone", "message": "no output"}
         for line in self._process.stdout:
             try:
                 event = json.loads(line)
@@ -147,7 +147,7 @@ class Reader:
             return None
 
     def _failure(self) -> str:
-        message = (self._last or {}).get("message", "it ended badly")
+        message = (self._last or {}).get("message", "no report")
         return f"the reader (process {self.pid}, exit status {self._status()}): {message}"
 
 
@@ -193,7 +193,7 @@ def _read_along(
             if not a.refresh():
                 time.sleep(_IDLE)
             if os.getppid() != parent:
-                raise CheckError("the writer has gone")
+                raise CheckError("the writer has exited")
             if time.monotonic() > deadline:
                 raise CheckError(f"the array was not complete after {limit:g} s: shape {a.shape}")
         if a.shape != data.shape:
@@ -215,7 +215,7 @@ def _check_state(a: Any, seen: tuple[int, ...], checker: Checker) -> None:
     if any(n < m for n, m in zip(a.shape, seen, strict=True)):
         raise CheckError(f"the array shrank from {seen} to {a.shape}")
     if any(n < m for n, m in zip(mosaic.shape, a.shape, strict=True)):
-        raise CheckError(f"the mosaic {mosaic.shape} is behind the shape {a.shape}")
+        raise CheckError(f"the mosaic has shape {mosaic.shape}, but the array has shape {a.shape}")
     for axis, (start, stop) in enumerate(zip(seen, a.shape, strict=True)):
         if start < stop:
             # What is new along this axis, without what an earlier axis has covered.

@@ -30,8 +30,8 @@ def parse_selection(text: str) -> Any:
     >>> parse_selection("open('x')")
     Traceback (most recent call last):
     ...
-    extarray.cli._command.WrongCall: "open('x')" is no selection: give integers, \
-slices, ..., lists of integers, or names of fields, as in '[3:10, :, 5]'
+    extarray.cli._command.WrongCall: "open('x')" is not a valid selection; use \
+integers, slices, ..., lists of integers, or field names, as in '[3:10, :, 5]'
     """
     bare = text.strip()
     if not _is_in_brackets(bare):
@@ -46,8 +46,8 @@ slices, ..., lists of integers, or names of fields, as in '[3:10, :, 5]'
         return _index(node.slice)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise WrongCall(
-            f"{text[:80]!r} is no selection: give integers, slices, ..., lists of integers, or "
-            "names of fields, as in '[3:10, :, 5]'"
+            f"{text[:80]!r} is not a valid selection; use integers, slices, ..., lists of "
+            "integers, or field names, as in '[3:10, :, 5]'"
         ) from None
 
 
@@ -135,9 +135,9 @@ def value_for(text: str, dtype: np.dtype[Any]) -> Any:
             made = np.array(value, dtype)
             exact = kind not in "iub" or bool(np.all(np.array(value) == made))
     except (TypeError, ValueError, OverflowError) as error:
-        raise WrongCall(f"{text[:80]!r} is no value of the data type {dtype}: {error}") from None
+        raise WrongCall(f"{text[:80]!r} is not a value of data type {dtype}: {error}") from None
     if not exact:
         raise WrongCall(
-            f"{text[:80]!r} is no value of the data type {dtype}: it would become {made}"
+            f"{text[:80]!r} is not a value of data type {dtype}: it would become {made}"
         )
     return made

@@ -65,17 +65,17 @@ _FOREIGN = (
 
 @command(
     "append",
-    "let an axis grow by the elements of a file",
+    "append the elements of a file along an axis",
     array_path(),
     argument("data", "DATA"),
     AXIS,
     SIDE,
     TIMEOUT,
-    details="DATA is a file of any format that `extarray import` reads, FILE:/NAME where it has "
-    "several arrays, another array, or - for a .npy file from the standard input.  Labels of the "
-    "axis, and other arrays of the group that have it, grow by what has their names in DATA.  What "
-    "would be read as other values, or lies elsewhere on the earth, is refused.  Whoever reads "
-    "sees all of it or nothing.",
+    details="DATA is a file in any format that `extarray import` reads, FILE:/NAME to choose one "
+    "of several arrays in it, another extarray array, or - to read a .npy file from standard "
+    "input.  Labels of the axis, and other arrays of the group with this axis, are extended "
+    "by the arrays of the same names in DATA.  Data whose units, packing or georeference do "
+    "not match the array are refused.  Readers see either all of the new data or none.",
 )
 def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
     """Append the elements of a file."""
@@ -193,8 +193,8 @@ def _beside(found: Found, name: str, data: str, dim: str) -> Iterator[Found]:
             item = stack.enter_context(found.beside(name))
         except (FormatError, MissingError, VariableError) as error:
             raise VariableError(
-                f"cannot append along {dim!r}: {name!r} has this axis, too, and {data!r} has "
-                f"nothing for it ({error}); give a file that has both"
+                f"cannot append along {dim!r}: {name!r} also has this axis, but {data!r} has no "
+                f"data for it ({error}); give a file that has both"
             ) from None
         yield item
 
@@ -210,13 +210,14 @@ def _check_foreign(target: _Target, found: Found, side: str) -> None:
         if target.dim == "band" and key in PER_BAND:
             if new is not None:
                 raise CastingError(
-                    f"cannot append to {target.name!r}: {key!r} is {new!r} in what is given, an "
-                    "entry for each band, and entries do not grow; unpack the values first"
+                    f"cannot append to {target.name!r}: {key!r} is {new!r} in the new data, one "
+                    "entry for each band, and such entries cannot be appended; unpack the values "
+                    "first"
                 )
         elif not np.array_equal(np.asarray(new), np.asarray(old)):
             raise CastingError(
-                f"cannot append to {target.name!r}: {key!r} is {new!r} in what is given, and "
-                f"{old!r} in what is stored; convert the values to those of the array first"
+                f"cannot append to {target.name!r}: {key!r} is {new!r} in the new data, but "
+                f"{old!r} in the array; convert the values first"
             )
     said = given.packing.missing if given.packing is not None else ()
     if any(key in given.attrs for key in ("_FillValue", "missing_value")):
@@ -224,9 +225,9 @@ def _check_foreign(target: _Target, found: Found, side: str) -> None:
     for element in said:
         if element == element and element not in target.missing:
             raise CastingError(
-                f"cannot append to {target.name!r}: {element} stands for missing elements in what "
-                "is given, and for a value in what is stored; let the array say so first, such as "
-                f"by extarray attrs PATH nodata={element}, if no element of it has this value"
+                f"cannot append to {target.name!r}: {element} marks missing elements in the new "
+                "data, but is a value in the array; if no element of the array has this value, "
+                f"declare it first: extarray attrs PATH nodata={element}"
             )
     _check_transform(target, found, side)
 
@@ -252,8 +253,8 @@ def _check_transform(target: _Target, found: Found, side: str) -> None:
     moved = np.abs(numbers - wanted) * [far, far, 1, far, far, 1]
     if moved.max() > np.abs(wanted[[0, 1, 3, 4]]).max() / 1000:  # of a pixel, at the far end, too
         raise CastingError(
-            f"cannot append to {target.name!r}: what is given is elsewhere: its transform is "
-            f"{numbers.tolist()}, and at this end of the array it would be {wanted.tolist()}"
+            f"cannot append to {target.name!r}: the new data do not adjoin the array: their "
+            f"transform is {numbers.tolist()}, but {wanted.tolist()} is needed at this end"
         )
 
 
@@ -265,7 +266,7 @@ def _check_labels(target: _Target, found: Found) -> None:
             continue
         if not are_labels(label.values, stored.values):
             raise VariableError(
-                f"cannot append to {target.name!r}: the coordinate {name!r} of what is given "
+                f"cannot append to {target.name!r}: the coordinate {name!r} of the new data "
                 "differs from that of the array"
             )
 
@@ -287,12 +288,12 @@ def _unlike(found: Found, target: _Target) -> str | None:
             continue  # NaN is missing, whether an attribute says so or not
         is_coded = is_coded or key != "units"
         if not np.array_equal(np.asarray(new), np.asarray(old)):
-            return f"{key!r} is {new!r} in what is given, and {old!r} in what is stored"
+            return f"{key!r} is {new!r} in the new data, but {old!r} in the array"
     dtype, dims = found.description.dtype, found.description.dims
     if is_coded and dtype != target.dtype:
-        return f"what is given has the dtype {dtype}, and the array {target.dtype}"
+        return f"the new data have dtype {dtype}, but the array has {target.dtype}"
     if dims is not None and dims != target.dims and set(dims) == set(target.dims):
-        return f"what is given has the axes {dims}, and the array {target.dims}"
+        return f"the new data have axes {dims}, but the array has {target.dims}"
     return None
 
 
@@ -304,11 +305,11 @@ def _alike(
     stack: contextlib.ExitStack,
 ) -> list[tuple[_Target, Found]]:
     """Return the arrays that grow, and by what: of the meaning of what is stored in each."""
-    way_out = "; install the extra [xarray], which converts it"
+    way_out = "; with the extra [xarray] installed, they are converted"
     if target.labels:
         raise VariableError(
-            f"cannot append along {target.dim!r}: attributes have its labels {target.labels}"
-            + way_out
+            f"cannot append along {target.dim!r}: the labels {target.labels} are attributes, "
+            "which do not grow" + way_out
         )
     pairs = [(target, found)]
     pairs += [(t, stack.enter_context(_beside(found, t.name, data, t.dim))) for t in others]
@@ -372,7 +373,8 @@ def _variable(found: Found, stored: Any) -> Any:
     given = found.description
     if given.ndim != stored.ndim:
         raise ShapeError(
-            f"cannot append {given.ndim} axes {given.shape} to an array of {stored.ndim}"
+            f"cannot append data with {given.ndim} axes {given.shape} to an array with "
+            f"{stored.ndim}"
         )
     dims = stored.dims
     if given.dims is not None and set(given.dims) == set(dims):
@@ -419,5 +421,5 @@ class _Counted:
             first = np.unravel_index(np.argmin(same), same.shape)
             raise CastingError(
                 f"cannot append {values.dtype} to an array of {stored.dtype} without loss: "
-                f"{values[first]} would be {stored[first]}; convert it first"
+                f"{values[first]} would become {stored[first]}; convert the values first"
             )

@@ -33,24 +33,22 @@ _SUFFIXES = (".xmd", ".xta")
 
 @command(
     "check",
-    "check that the files of an array are whole, and repair them",
+    "check the files of an array for damage, and repair them",
     array_path(),
-    flag("--data", "read all chunks, and compare them with their checksums"),
-    flag(
-        "--repair", "return to the last state that is whole; what is written over is copied aside"
-    ),
-    flag("--force", "with --repair: also where something is lost by it; take chunks as they are"),
+    flag("--data", "also read all chunks and compare them with their checksums"),
+    flag("--repair", "return to the last undamaged state; keep a copy of overwritten bytes"),
+    flag("--force", "with --repair: repair even if data are lost, and accept chunks as they are"),
     JSON,
-    details="Of a folder, all arrays in it and in its folders are checked.  Elements are looked at "
-    "with --data only.\n\nExit status: 0, nothing is known to be damaged; 1, something is, or a "
-    "repair was not done.",
+    details="If PATH is a folder, all arrays in it and below are checked.  Elements are checked "
+    "only with --data.\n\nExit status: 0 if no damage was found; 1 if damage was found, or could "
+    "not be repaired.",
 )
 def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> int:
     """Print the report of `extarray.check`."""
     import extarray as xa
 
     if force and not repair:
-        raise usage_error("--force is a way to repair; give --repair too")
+        raise usage_error("--force requires --repair")
     # Where nobody looks, the report is all there is on stdout.
     progress = _Bars() if sys.stderr.isatty() else False
 
@@ -94,7 +92,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
             if suffix in _SUFFIXES:
                 found.add(os.path.join(where, stem))
     if not found and not left:
-        raise MissingError(errno.ENOENT, "there is no array in this folder", str(folder))
+        raise MissingError(errno.ENOENT, "no array in this folder", str(folder))
     n_fine = 0
     told: list[Any] = []
     done = remove_left_folders(left) if repair else []

@@ -44,65 +44,65 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise click.BadParameter(f"{text!r} is no number of seconds above 0")
+        raise click.BadParameter(f"{text!r} is not a positive number of seconds")
     return value
 
 
 @command(
     "demo",
-    "let an array grow along three axes while another process reads it",
+    "grow an array along three axes while another process reads it",
     option(
         "--scene",
         "FILE",
         "a scene (rows, columns, bands) in a .npy, .npz or .mat file (default: AVIRIS Indian "
-        "Pines, which the package tensorly carries)",
+        "Pines, from the package tensorly)",
     ),
-    option("--variable", "NAME", "which array of FILE, where it holds several"),
+    option("--variable", "NAME", "array to use if FILE has several"),
     option(
         "--bands",
         "R,G,B",
-        "the bands that the colour composite shows in red, green and blue",
+        "bands shown as red, green and blue",
         type=integers,
     ),
     option(
         "--out",
         "FOLDER",
-        "where the array and the pictures go (default: demo-out)",
+        "folder for the array and the pictures (default: demo-out)",
         type=Path,
         default="demo-out",
     ),
     option(
         "--seed",
         "N",
-        "of the random order and of the boxes that are checked (default: 0)",
+        "random seed of the order and of the checked boxes (default: 0)",
         type=click.IntRange(min=0),
         default=0,
     ),
     option(
         "--chunks",
         "N[,N,N]",
-        "chunk shape, one number or one an axis (default: a grid of about 10 x 10 x 8)",
+        "chunk shape: one number, or one for each axis (default: a grid of about 10 x 10 x 8)",
         type=integers,
     ),
     option(
         "--limit",
         "SECONDS",
-        "give up, and fail, when the array is not complete by then (default: 60)",
+        "fail if the array is not complete after this time (default: 60)",
         type=_seconds,
         default="60",
     ),
     option(
         "--ranks",
         "N",
-        "processes that unmix the scene in the end (default: 2 where MPI is there, else 1)",
+        "number of processes that unmix the scene (default: 2 if MPI is available, else 1)",
         type=click.IntRange(min=1, max=256),
     ),
-    details="A hyperspectral scene arrives in swaths and blocks of bands, in a random order.  An "
-    "array on disk grows with it along all three axes while a second process reads it, and both "
-    "check all that they see against the scene.  Prints the growth history, the use of storage and "
-    "the time against rewriting a conventional file at each growth, and draws the scene and the "
-    "growth map.  In the end the purest pixels are found, and what each pixel has of them, by "
-    "processes that share the work.",
+    details="A hyperspectral scene arrives in swaths and blocks of bands, in random order.  An "
+    "array on disk grows along all three axes while a second process reads it; both compare all "
+    "that they see with the scene.  Prints the growth history, the storage used, and the "
+    "time compared with rewriting a conventional file at each growth, and draws the scene "
+    "and the growth map.  Finally, several processes find the purest pixels and their "
+    "abundance in every pixel.",
 )
 def demo(**options: Any) -> None:
     """Run the demo; an `ExtArrayError` tells what went wrong."""
@@ -151,7 +151,7 @@ def _run(args: SimpleNamespace) -> None:
     pictures += _unmix(path, pieces, scene, args)
     print_text(f"Pictures {', '.join(map(str, pictures))}")
     print_text(
-        f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}"
+        f"Done in {time.perf_counter() - began:.1f} s; for details, run: extarray info {path}"
     )
 
 
@@ -179,7 +179,7 @@ def _take_in(
         seed = int(seeds[1].generate_state(1)[0])
         with Reader(a.path, scene.path, args.variable, seed, args.limit) as reader:
             reader.wait_for_states(1)
-            print_text(f"Reader   process {reader.pid} has opened the array and goes on reading it")
+            print_text(f"Reader   process {reader.pid} has opened the array and follows it")
             with Progress(len(arrivals), "growing", "pieces") as progress:
                 progress.step(f"from {_report.by(a.shape)} on", 3)
                 for number, arrival in enumerate(arrivals[3:], start=1):
@@ -190,15 +190,15 @@ def _take_in(
                     if time.monotonic() > deadline:
                         raise CheckError(
                             f"{number + 3} of {len(arrivals)} pieces after {args.limit:g} s; "
-                            "give more time with --limit"
+                            "allow more time with --limit"
                         )
             if a.shape != scene.data.shape:
-                raise CheckError(f"the array has the shape {a.shape} at the end")
+                raise CheckError(f"the array has shape {a.shape} at the end")
             writer.box(a, mosaic, _whole(a.shape))
             a.attrs["complete"] = True
             report = reader.finish()
     if tuple(report["shape"]) != scene.data.shape:
-        raise CheckError(f"the reader saw the shape {report['shape']} at the end")
+        raise CheckError(f"the reader saw shape {report['shape']} at the end")
     return writer, report, growths
 
 
@@ -267,7 +267,7 @@ def _grow(
     rewriting = other.grow(data, axis)
 
     if a.shape != mosaic.shape:
-        raise CheckError(f"the array has the shape {a.shape}, not {mosaic.shape}, after an append")
+        raise CheckError(f"the array has shape {a.shape}, not {mosaic.shape}, after an append")
     writer.box(a, mosaic, part)
     writer.random_box(a, mosaic)
     writer.addresses(a)
@@ -284,11 +284,11 @@ def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
     stored: NDArray[Any] = a[...]
     ordered = _in_order(stored, mosaic)
     if ordered.dtype != scene.data.dtype or ordered.tobytes() != scene.data.tobytes():
-        raise CheckError("the file, read anew and put into the scene's order, is not the scene")
+        raise CheckError("the file, read again and reordered, differs from the scene")
     indices = np.indices(a.grid).reshape(a.ndim, -1).T
     addresses = a.axial.addresses(np.ascontiguousarray(indices))
     if not np.array_equal(a.axial.indices(addresses), indices):
-        raise CheckError("the inverse of the mapping does not lead back to the chunks")
+        raise CheckError("the inverse mapping does not return the chunk indices")
     return stored
 
 
@@ -312,8 +312,8 @@ def _is_ours(path: Path) -> bool:
         ours = False
     if not ours:
         raise ExistsError(
-            f"{str(path)!r} exists and is not from a demo that could be replaced; "
-            "remove it, or choose another folder with --out"
+            f"{str(path)!r} already exists and was not made by the demo; remove it, or choose "
+            "another folder with --out"
         )
     return True
 
@@ -322,7 +322,9 @@ def _choose_chunks(given: Sequence[int] | None, shape: Sequence[int]) -> tuple[i
     if given is None:
         return tuple(-(-n // g) for n, g in zip(shape, _GRID, strict=True))
     if len(given) not in (1, 3) or min(given) < 1:
-        raise WrongCall(f"--chunks takes one or three numbers from 1, not {_report.by(given, ',')}")
+        raise WrongCall(
+            f"--chunks takes one or three positive integers, not {_report.by(given, ',')}"
+        )
     return tuple(given) if len(given) == 3 else tuple(given) * 3
 
 
@@ -353,7 +355,7 @@ def _draw(
     growth_map(
         a,
         names=AXES,
-        title=f"{scene.title}: address of each chunk, coloured by the growth that adjoined it",
+        title=f"{scene.title}: address of each chunk, coloured by the growth step that added it",
         path=pictures[1],
     )
     return pictures
@@ -367,7 +369,7 @@ def _unmix(path: Path, pieces: Any, scene: Scene, args: SimpleNamespace) -> list
     except ArgumentError as error:
         if args.ranks is not None and "ranks need" in str(error):
             raise
-        print_text(f"Unmixed  no: {error}")
+        print_text(f"Unmixed  skipped: {error}")
         for picture in pictures:  # of an earlier scene
             picture.unlink(missing_ok=True)
         return []

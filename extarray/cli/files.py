@@ -141,7 +141,7 @@ def _row(entry: _Entry) -> tuple[str, ...]:
     "list the arrays of a folder",
     array_path(required=False, default="."),
     JSON,
-    details="Exit status 1 tells that an array of the folder does not open.",
+    details="Exit status: 1 if an array in the folder cannot be opened.",
 )
 def ls(path: str, as_json: bool) -> int:
     """List a folder, or one array."""
@@ -155,10 +155,10 @@ def ls(path: str, as_json: bool) -> int:
 
 @command(
     "tree",
-    "list the arrays of a folder and of the folders in it",
+    "list the arrays of a folder and its subfolders as a tree",
     array_path(required=False, default="."),
     JSON,
-    details="Folders without arrays are left out, and links to folders are not followed.",
+    details="Folders without arrays are left out.  Links to folders are not followed.",
 )
 def tree(path: str, as_json: bool) -> int:
     """Draw the tree of a folder."""
@@ -228,14 +228,14 @@ def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
 
 @command(
     "copy",
-    "copy an array into a fresh one, without its history",
+    "copy an array to a new one, without its growth history",
     array_path("source", "SRC"),
     array_path("target", "DST"),
-    option("--chunks", "N,...", "chunk shape (default: the present one)", type=integers),
+    option("--chunks", "N,...", "chunk shape (default: as SRC)", type=integers),
     choice("--order", ORDERS, "order of the elements in a chunk"),
-    flag("--checksum", "keep a checksum of each chunk (default: if SRC does)"),
+    flag("--checksum", "keep a checksum of each chunk (default: as SRC does)"),
     SPARSE,
-    details="The copy has its name when it is complete.  DST may be a folder.",
+    details="DST appears when the copy is complete.  It may be an existing folder.",
 )
 def copy(
     source: str,
@@ -288,12 +288,12 @@ def _uninterrupted() -> Iterator[None]:
 
 @command(
     "mv",
-    "give an array another name, or move it into another folder",
+    "rename an array, or move it to another folder",
     array_path("source", "SRC"),
     array_path("target", "DST"),
     OVERWRITE,
-    details="Nothing is copied, so both places must be on one file system.  Refused while another "
-    "process writes to the array.",
+    details="Both places must be on the same file system, as nothing is copied.  Refused while "
+    "another process writes to the array.",
 )
 def mv(source: str, target: str, overwrite: bool) -> None:
     """Rename both files of an array."""
@@ -307,12 +307,12 @@ def mv(source: str, target: str, overwrite: bool) -> None:
 
 @command(
     "pack",
-    "write an array, or a folder of arrays, to one file that opens in place",
+    "write an array, or a folder of arrays, to one file that is read in place",
     array_path("source", "SRC"),
     argument("target", "FILE"),
     OVERWRITE,
-    details="The file is a ZIP file, usually named .xap, and has its name when it is complete.  - "
-    "stands for the standard output.",
+    details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
+    "is complete; - writes to standard output.",
 )
 def pack(source: str, target: str, overwrite: bool) -> None:
     """Pack an array or a group."""
@@ -330,11 +330,11 @@ def pack(source: str, target: str, overwrite: bool) -> None:
 
 @command(
     "unpack",
-    "make the files of an array, or a folder of arrays, from a packed file",
+    "extract an array, or a folder of arrays, from a packed file",
     argument("source", "FILE"),
     array_path("target", "DST"),
-    flag("--overwrite", "replace an array that is there; a folder is never replaced"),
-    details="- stands for the standard input.",
+    flag("--overwrite", "replace an existing array; a folder is never replaced"),
+    details="If FILE is -, standard input is read.",
 )
 def unpack(source: str, target: str, overwrite: bool) -> None:
     """Unpack a file, comparing its sums."""
@@ -351,10 +351,11 @@ def unpack(source: str, target: str, overwrite: bool) -> None:
 
 @command(
     "rm",
-    "remove both files of arrays",
+    "remove arrays, with both of their files",
     several("paths", "PATH...", required=True),
-    flag("--force", "also where an array does not open; both files are removed as they are"),
-    details="An array that another process writes to stays, and so does what is no array.",
+    flag("--force", "also remove arrays that cannot be opened"),
+    details="Arrays that another process writes to are not removed, nor is anything that is not an "
+    "array.",
 )
 def rm(paths: tuple[str, ...], force: bool) -> None:
     """Remove pairs of files."""
@@ -371,6 +372,6 @@ def rm(paths: tuple[str, ...], force: bool) -> None:
             ):
                 raise
             if not any(map(os.path.lexists, file_names(resolved))):
-                raise MissingError(errno.ENOENT, "there is no such array", path) from None
+                raise MissingError(errno.ENOENT, "no such array", path) from None
             with _uninterrupted():
                 remove_pair(Path(resolved))

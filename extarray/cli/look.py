@@ -81,7 +81,7 @@ def opened(path: str) -> Any:
 
 @command(
     "info",
-    "print shape, data type, chunks, growth, file sizes and attributes of an array",
+    "print shape, data type, chunks, growth, sizes and attributes of an array",
     array_path(),
     JSON,
 )
@@ -100,13 +100,14 @@ def info(path: str, as_json: bool) -> None:
 
 @command(
     "show",
-    "print elements of an array, as NumPy prints them",
+    "print elements of an array as NumPy does",
     array_path(),
     argument("selection", "[SELECTION]", required=False, default="..."),
-    flag("--all everything", "print all elements, however many"),
+    flag("--all everything", "print all elements, without summarizing"),
     JSON,
-    details="A selection such as '[3:10, :, 5]' consists of integers, slices, ..., lists of "
-    "integers, and names of fields.  Of many elements only those at the edges are read.",
+    details="SELECTION, such as '[3:10, :, 5]', consists of integers, slices, ..., lists of "
+    "integers, and field names.  A large selection is summarized, and only its edges are "
+    "read.",
     context_settings={"ignore_unknown_options": True},  # -1 is an index
 )
 def show(path: str, selection: str, everything: bool, as_json: bool) -> None:
@@ -134,10 +135,10 @@ def _edges(view: Any) -> Any:
 
 @command(
     "dump",
-    "print an array as text: names of axes, data type, attributes, elements",
+    "print an array as text, in the layout of ncdump",
     array_path(),
-    flag("-h --header", "leave the elements away"),
-    details="The text is laid out as netCDF's ncdump lays it out.",
+    flag("-h --header", "leave out the elements"),
+    details="Prints axes, data type, attributes and elements.",
     context_settings={"help_option_names": ["--help"]},
 )
 def dump(path: str, header: bool) -> None:
@@ -195,7 +196,7 @@ def _word(name: str) -> str:
 # -- growth --------------------------------------------------------------------------------------
 
 
-@command("history", "print how an array grew, a line for each segment", array_path(), JSON)
+@command("history", "print how an array grew, one line for each segment", array_path(), JSON)
 def history(path: str, as_json: bool) -> None:
     """Print the segments, in order of their addresses."""
     with opened(path) as a:
@@ -223,18 +224,19 @@ def history_rows(found: Any, names: Any) -> list[tuple[str, ...]]:
 
 @command(
     "follow",
-    "print what arrives at an axis while another process lets the array grow",
+    "print new elements as another process appends them",
     array_path(),
     option("--axis", "AXIS", "number or name of the axis (default: 0)", type=axis_of, default="0"),
     option(
         "--timeout",
         "SECONDS",
-        "end when nothing has arrived for so long (default: never)",
+        "stop if nothing arrives for this long (default: never)",
         type=click.FloatRange(min=0),
     ),
-    option("--count", "N", "end after so many arrivals", type=click.IntRange(min=1)),
+    option("--count", "N", "stop after this many arrivals", type=click.IntRange(min=1)),
     JSON,
-    details="Prints selection and elements of each arrival; with --json a line each.  Ctrl-C ends.",
+    details="Prints the selection and the elements of each arrival; with --json, one line for "
+    "each.  Press Ctrl-C to stop.",
 )
 def follow(
     path: str, axis: int | str, timeout: float | None, count: int | None, as_json: bool

@@ -1184,7 +1184,7 @@ def test_what_was_not_looked_at(pair, path):
     assert report.ok
     (text,) = report.unseen
     assert "--data" in text
-    assert str(report) == f"not looked at: {text}\n{pair.path}: ok, as far as was looked"
+    assert str(report) == f"not checked: {text}\n{pair.path}: ok (not everything was checked)"
     assert pair.check(data=True).unseen == []
     xa.ones(5, path=path).close()
     for data in (False, True):
@@ -1219,4 +1219,4 @@ def test_a_folder(tmp_path, capsys):
     assert capsys.readouterr().out == f"{paths[0]}: ok\n"
     (tmp_path / "empty").mkdir()
     assert cli.main(["check", str(tmp_path / "empty")]) == 1
-    assert "there is no array in this folder" in capsys.readouterr().err
+    assert "no array in this folder" in capsys.readouterr().err
