@@ -77,14 +77,14 @@ def other_packing(attrs: Mapping[str, Any]) -> list[str]:
     Examples
     --------
     >>> other_packing({"scales": [0.5, 0.5], "offsets": [0.0, 0.0], "units": "K"})
-    ["the packing by attribute 'scales': unpack it first, by mask_and_scale=True"]
+    ["the packing by attribute 'scales': unpack it first with mask_and_scale=True"]
     """
     found = []
     for name, neutral in _OTHER_PACKING.items():
         with contextlib.suppress(TypeError, ValueError):
             if name in attrs and (np.asarray(attrs[name], np.float64) != neutral).any():
                 found.append(name)
-    advice = "unpack it first, by mask_and_scale=True"
+    advice = "unpack it first with mask_and_scale=True"
     return [f"the packing by attribute {name!r}: {advice}" for name in found]
 
 
@@ -137,7 +137,7 @@ class Packing:
         for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
             value = np.asarray(attrs.get(name, default))
             if value.size != 1 or value.dtype.kind not in "iuf":
-                raise FormatError(f"the attribute {name!r} is {attrs[name]!r}, no number")
+                raise FormatError(f"the attribute {name!r} is {attrs[name]!r}, not a number")
             numbers[name] = value.reshape(())[()]
         missing: list[Any] = []
         for name in ("_FillValue", "missing_value"):
@@ -381,7 +381,7 @@ class Description:
             return [value] * n
         is_named = has_axis and self.names[axis] == "band"
         if not is_named and ("band" in self.names or len(value) != n):
-            raise ValueError(f"it has no entry for each of {n} bands")
+            raise ValueError(f"it does not have one entry for each of {n} bands")
         return [*value, *[None] * (n - len(value))][:n]
 
     @property
@@ -441,8 +441,8 @@ def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Descri
     """
     if not isinstance(a, (ExtArray, LazyView)):
         raise ArgumentTypeError(
-            f"only arrays of extarray are written to other formats, not a {type(a).__name__}; "
-            "extarray.from_array makes one of it"
+            f"only extarray arrays can be written to other formats, not a {type(a).__name__}; "
+            "convert it with extarray.from_array"
         )
     base: Any = a.base if isinstance(a, LazyView) else a
     view: Any = a if isinstance(a, LazyView) else everything(a)
@@ -486,12 +486,12 @@ def _coordinate(
     dims = tuple(form["dims"])
     values, attrs = coordinate_values(form), dict(form.get("attrs", {}))
     if values.ndim != len(dims):
-        raise ValueError("not the values of so many axes")
+        raise ValueError("its values have another number of axes")
     have = np.ones((), bool)  # which elements have a label
     firsts = first_labels(form, dict.fromkeys(dims, 0))
     for j, (d, first, n) in enumerate(zip(dims, firsts, values.shape, strict=True)):
         if first is None:
-            raise IndexError("no label is known")
+            raise IndexError("it has no labels")
         places = np.arange(first, first + extents.get(d, n))
         known = (places >= 0) & (places < n)
         if known.all():
@@ -510,8 +510,8 @@ def _coordinate(
         return None
     if filled.dtype != values.dtype:
         lost.append(
-            f"the integers of coordinate {name!r}, but as real numbers: not all elements have a "
-            "label, and NaN stands for none"
+            f"the integers of coordinate {name!r}, but as floats: not all elements have a label, "
+            "and NaN marks those without"
         )
     return Coordinate(dims, filled, attrs)
 
@@ -561,14 +561,14 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
             attrs[name] = fixed
     for name in ("dims", "coords", DATASET_ORIGIN):
         if name in attrs and (name != "dims" or known_dims(attrs[name], given.ndim) is not None):
-            lost.append(f"attribute {name!r}, which has a meaning of its own for arrays")
+            lost.append(f"attribute {name!r}, which is reserved for arrays")
             del attrs[name]
     forms = {}
     for name, each in given.coords.items():
         if each.values.size > MOST_LABELS:
             lost.append(
-                f"coordinate {name!r} ({each.values.size} elements, too many for attributes; make "
-                "an array of it)"
+                f"coordinate {name!r} ({each.values.size} elements, too many for attributes; "
+                "store it as an array)"
             )
             continue
         form = {

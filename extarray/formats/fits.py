@@ -293,7 +293,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
             if str(value).strip():
                 lost.append(f"the text {str(value)!r} without a keyword")
         elif name in attrs:
-            lost.append(f"attribute {name!r}, of which there is another")
+            lost.append(f"attribute {name!r}, which occurs more than once")
         else:
             attrs[name] = value if isinstance(value, (bool, int, float, complex, str)) else None
             if comment:
@@ -357,8 +357,8 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     ):
         return dtype.newbyteorder(">")
     raise DTypeError(
-        f"FITS has no elements of {dtype}; it has integers, and real numbers of 4 and 8 bytes: "
-        "a.astype makes them"
+        f"FITS does not support elements of {dtype}; convert them to integers or floats of 4 or 8 "
+        "bytes with a.astype"
     )
 
 
@@ -381,7 +381,9 @@ def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
                 kept.append((info["hdrLoc"], info["datLoc"] + info["datSpan"]))
     if found and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has an extension {name!r}; overwrite=True replaces it", where
+            errno.EEXIST,
+            f"it already has an extension {name!r}; replace it with overwrite=True",
+            where,
         )
     return kept
 
@@ -412,7 +414,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
         head["BSCALE"], head["BZERO"] = 1, zero
         for each in {"BSCALE", "BZERO"} & set(attrs):
             del attrs[each]
-            lost.append(f"attribute {each!r}, which such elements have themselves")
+            lost.append(f"attribute {each!r}, which such elements already imply")
     if stored.kind in "iu" and given.fills:
         attrs.setdefault("BLANK", int(given.fill_value))
     elif stored.kind in "iu" and given.missing is not None:
@@ -426,7 +428,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
             attrs["BLANK"] = int(blank) - zero
         else:
             del attrs["BLANK"]
-            lost.append("attribute 'BLANK', which is no element")
+            lost.append("attribute 'BLANK', which is not an element")
     for key, value in attrs.items():
         if key == "EXTNAME" and name is not None:
             continue
@@ -449,13 +451,13 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
                 head.add_comment(line) if upper == "COMMENT" else head.add_history(line)
             return
         if not isinstance(value, (bool, int, float, complex, str, type(None))):
-            raise ValueError(f"a card has no {type(value).__name__}")
+            raise ValueError(f"a card cannot hold a {type(value).__name__}")
         if isinstance(value, (float, complex)) and not math.isfinite(abs(value)):
-            raise ValueError("a card has finite numbers alone")
+            raise ValueError("a card can only hold finite numbers")
         if upper in head or upper in _STRUCTURE or upper.startswith("NAXIS"):
             raise ValueError("the file has another card of this name")
         if not key.isascii() or not key.isprintable() or "=" in key:
-            raise ValueError("it has no name for a card")
+            raise ValueError("its name is not valid for a card")
         plain = len(upper) <= 8 and upper.replace("-", "").replace("_", "").isalnum()
         name = upper if plain else f"HIERARCH {upper}"
         with warnings.catch_warnings(record=True) as said:
@@ -470,7 +472,7 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
         lost.append(f"attribute {key!r} ({error})")
         return
     if key != upper:
-        lost.append(f"attribute {key!r}, whose name is {upper!r} there")
+        lost.append(f"attribute {key!r}, which is named {upper!r} in the file")
 
 
 FITS = Format(

@@ -206,12 +206,12 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], 
         else np.lib.format.read_array_header_2_0
     )
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise FormatError(f"version {version} is not known")
+        raise FormatError(f"version {version} is not supported")
     shape, is_fortran, dtype = read(stream, max_header_size=_MAX_HEADER)
     if dtype.hasobject:
         raise DTypeError(
-            "the file has Python objects, which are no elements of fixed size; load it with "
-            "numpy.load(..., allow_pickle=True) if it comes from somebody you trust"
+            "the file has Python objects, which have no fixed size; load it with numpy.load(..., "
+            "allow_pickle=True) if you trust its source"
         )
     return shape, "F" if is_fortran else "C", dtype
 
@@ -236,7 +236,7 @@ def losses(given: Description) -> list[str]:
     """Return what such a file cannot hold, in words."""
     lost = given.said()
     if np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(given.dtype)) != given.dtype:
-        lost.append(f"the data type {given.dtype}, but elements of as many bytes")
+        lost.append(f"the data type {given.dtype}, but elements of the same size")
     return lost
 
 
@@ -365,7 +365,7 @@ def _npz_source(file: Any, name: Any = None) -> Iterator[Source]:
             while done < len(view):
                 count = member.readinto(view[done:])
                 if not count:
-                    raise FormatError(f"the array {name!r} ends too early")
+                    raise FormatError(f"the array {name!r} is truncated")
                 done += count
             left -= size
             if not left:
@@ -379,7 +379,7 @@ def _npz_source(file: Any, name: Any = None) -> Iterator[Source]:
 def _end(stream: Any) -> None:
     """Read the end of a member, where its checksum is compared."""
     if stream.read(1):
-        raise FormatError("there are more bytes than the array has")
+        raise FormatError("it has more bytes than the array")
 
 
 @contextlib.contextmanager
@@ -403,7 +403,7 @@ def _npz_sink(
     is_in = there and name in _names(where)
     if is_in and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has an array {name!r}; overwrite=True replaces it", where
+            errno.EEXIST, f"it already has an array {name!r}; replace it with overwrite=True", where
         )
     with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
         if there:
@@ -534,7 +534,9 @@ def _raw_source(
     kind, start = check_dtype(dtype), as_int(offset, "offset")
     check_choice(order, "order", ("C", "F"))
     if start < 0:
-        raise ArgumentError(f"offset {start} is not possible; give the bytes before the elements")
+        raise ArgumentError(
+            f"offset {start} is not valid; give the number of bytes before the elements"
+        )
     with of_library(where, _RAW):
         extents = _extents(shape, os.stat(where).st_size - start, kind.itemsize)
         elements = mapped(where, kind, extents, start, order)
@@ -551,14 +553,14 @@ def _extents(shape: Any, nbytes: int, itemsize: int) -> tuple[int, ...]:
     if not places:
         return check_shape(given)
     if len(places) > 1:
-        raise ShapeError(f"the shape {given} has more than one extent -1")
+        raise ShapeError(f"the shape {given} has more than one -1")
     (j,) = places
     others = check_shape(given[:j] + given[j + 1 :])
     row = math.prod(others) * itemsize
     if not row or nbytes < 0 or nbytes % row:
         raise ShapeError(
-            f"{nbytes} bytes are no whole number of parts of {row} bytes, as the shape {given} has "
-            "them; give the extents"
+            f"{nbytes} bytes are not a multiple of {row} bytes, as the shape {given} requires; "
+            "give all extents"
         )
     return (*others[:j], nbytes // row, *others[j:])
 

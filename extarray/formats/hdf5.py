@@ -210,7 +210,7 @@ def to_hdf5(
     """
     if isinstance(a, Group):
         if name is not None:
-            raise ArgumentError("a group is written whole, into a file of its own; leave name out")
+            raise ArgumentError("a group is written whole, into its own file; leave out name")
         whole = _whole_sink(file, overwrite, options)
         save_whole(_TITLE, a, file, whole, selection=selection, progress=progress)
         return
@@ -263,7 +263,7 @@ def find(group: Any, name: Any, file: Any) -> Any:
     h5py: Any = require("h5py", "hdf5", "HDF5")
     if isinstance(group, h5py.Dataset):
         if name is not None:
-            raise ArgumentError(f"give the dataset {group.name!r}, or a file with a name; not both")
+            raise ArgumentError(f"give either the dataset {group.name!r}, or a file and a name")
         return group
     if name is not None:
         with of_library(file, _TITLE):
@@ -436,7 +436,7 @@ def _open_in_place(group: Any) -> Iterator[tuple[Any, Room]]:
     with opened(group, "r+"):
         file = group.file
         if file.mode == "r":
-            raise ArgumentError(f"{file.filename!r} is open for reading; open it with mode 'r+'")
+            raise ArgumentError(f"{file.filename!r} is open read-only; open it with mode 'r+'")
         own = None
         if file.driver == "sec2":
             own = File(os.dup(file.id.get_vfd_handle()), file.filename)
@@ -476,18 +476,18 @@ def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
             outer = "/".join(path[:j])
             if outer in group and not isinstance(group[outer], h5py.Group):
                 raise ExistsError(
-                    errno.EEXIST, f"it has {outer!r}, which is no group", group.file.filename
+                    errno.EEXIST, f"it has {outer!r}, which is not a group", group.file.filename
                 )
     if there is None:
         return
     if not isinstance(there, h5py.Dataset):
         raise ExistsError(
-            errno.EEXIST, f"it has {name!r}, which is no dataset", group.file.filename
+            errno.EEXIST, f"it has {name!r}, which is not a dataset", group.file.filename
         )
     if not overwrite:
         raise ExistsError(
             errno.EEXIST,
-            f"it has a dataset {name!r}; overwrite=True replaces it",
+            f"it already has a dataset {name!r}; replace it with overwrite=True",
             group.file.filename,
         )
 
@@ -528,7 +528,7 @@ def made(
             try:
                 dataset = root.create_dataset(temporary, given.shape, kind, **settings)
             except (TypeError, ValueError) as error:
-                raise ArgumentError(f"h5py cannot make such a dataset: {error}") from error
+                raise ArgumentError(f"h5py cannot create such a dataset: {error}") from error
             write_attrs(h5py, dataset.attrs, attrs, lost)
             for j, dim in enumerate(given.dims or ()):
                 dataset.dims[j].label = dim
@@ -565,9 +565,9 @@ def _scales_of(
     for scale, each in given.coords.items():
         reason = ""
         if len(each.dims) != 1 or each.dims[0] not in (given.dims or ()) or "/" in scale:
-            reason = "which is none along one axis"
+            reason = "which does not lie along one axis"
         elif scale == own and given.ndim > 1:
-            reason = "since the dataset has this name itself"
+            reason = "since the dataset itself has this name"
         elif scale != own and parent is not None and scale in parent:
             there = parent[scale]
             if (
@@ -575,7 +575,7 @@ def _scales_of(
                 or there.shape != each.values.shape
                 or not are_labels(labels(h5py, there, len(there)), each.values)
             ):
-                reason = "since the file has something else of this name"
+                reason = "since the file has another object of this name"
         if reason:
             lost.append(f"coordinate {scale!r}, {reason}")
         else:
@@ -681,29 +681,29 @@ def _remake(dataset: Any, new: tuple[int, ...], replace: bool) -> str:
     where, name = dataset.file.filename, dataset.name
     if dataset.is_scale:
         raise ArgumentError(
-            f"the dataset {name!r} of {where!r} is the scale of others and cannot grow: "
-            "extarray.to_hdf5 writes the array into another file, or under another name"
+            f"the dataset {name!r} of {where!r} is a dimension scale and cannot grow; write the "
+            "array to another file, or under another name, with extarray.to_hdf5"
         )
     with of_library(where, _TITLE):
         found = holders(h5py, dataset)
-    text = f"made {name!r} anew to grow from {dataset.shape} to {new}"
+    text = f"recreated {name!r} to grow from {dataset.shape} to {new}"
     if not found:
         return text
     kept = "; ".join(found)
     if not replace:
         raise ArgumentError(
-            f"the dataset {name!r} of {where!r} has a fixed size, and another that takes its name "
-            f"would leave this one to {kept}: write_back(replace=True) does so, extarray.to_hdf5 "
-            "writes the array under another name"
+            f"the dataset {name!r} of {where!r} has a fixed size, and replacing it would leave "
+            f"the old one to {kept}; allow that with write_back(replace=True), or write the array "
+            "under another name with extarray.to_hdf5"
         )
-    return f"{text}; the one before stays with {kept}"
+    return f"{text}; the old one stays with {kept}"
 
 
 def _labels_that_stay(dataset: Any, moved: tuple[int, ...]) -> list[str]:
     """Return, in words, which scales label other elements where the first one has moved."""
     return [
-        f"the labels of axis {j} beside their elements: the scale {scale.name!r} begins with the "
-        f"first one, which has moved by {n}"
+        f"the labels of axis {j} at their elements: the scale {scale.name!r} begins with the "
+        f"former first element, which has moved by {n}"
         for j, n in enumerate(moved)
         if n
         for scale in scales_of(dataset.dims[j])

@@ -118,8 +118,8 @@ def stored_as(dtype: np.dtype[Any]) -> Stored:
             base = entry[0].base
             if base.kind in "UMm" or base.isbuiltin == 2:
                 raise DTypeError(
-                    f"the field {name!r} is of {base}, which HDF5 does not have in a record; use "
-                    "byte strings ('S20') for text, int64 for dates"
+                    f"the field {name!r} has type {base}, which HDF5 does not support in a "
+                    "record; use byte strings ('S20') for text, int64 for dates"
                 )
         return Stored(dtype)
     if dtype.kind == "U":
@@ -170,7 +170,7 @@ def dtype_of(dataset: Any, where: str) -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = dataset.dtype
     except TypeError as error:
-        raise DTypeError(f"{where} has elements of a type that h5py does not read: {error}") from (
+        raise DTypeError(f"{where} has elements of a type that h5py cannot read: {error}") from (
             error
         )
     return dtype
@@ -187,22 +187,23 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dt
     if dtype.kind == "O":
         if h5py.check_string_dtype(dtype) is not None:
             raise DTypeError(
-                f"{where} has texts of variable length; give text='U' for texts as long as the "
-                "longest, text='U20' for a length, 'S' for bytes"
+                f"{where} has strings of variable length; give text='U' for the longest length, "
+                "text='U20' for a fixed length, or 'S' for bytes"
             )
         if h5py.check_ref_dtype(dtype) is not None:
             raise DTypeError(
-                f"{where} has references to other objects of its file, which mean nothing elsewhere"
+                f"{where} has references to other objects in its file, which are meaningless "
+                "elsewhere"
             )
         raise DTypeError(
             f"{where} has sequences of variable length; pad them to one length, in a dataset with "
-            "an axis more"
+            "one more axis"
         )
     if dtype.hasobject:
         names = [n for n, e in (dtype.fields or {}).items() if e[0].hasobject]
         raise DTypeError(
             f"{where} has records with fields of variable length or references: {names}; read the "
-            "other ones by h5py, dataset.fields([...]), and give them to extarray.from_array"
+            "other fields with h5py, dataset.fields([...]), and pass them to extarray.from_array"
         )
     if dtype.names is None and dtype.metadata:
         return np.dtype(dtype.str)
@@ -258,7 +259,9 @@ def text_dtype(elements: Any, text: Any) -> np.dtype[Any]:
     """
     wanted: np.dtype[Any] = np.dtype(text)
     if wanted.kind not in "US":
-        raise DTypeError(f"text={text!r} is no type of texts; use 'U' or 'S', with a length or not")
+        raise DTypeError(
+            f"text={text!r} is not a string type; use 'U' or 'S', with or without a length"
+        )
     if wanted.itemsize:
         return wanted
     longest = 1
@@ -273,8 +276,8 @@ def fixed_text(values: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArra
     room = dtype.itemsize // (4 if dtype.kind == "U" else 1)
     if longest > room:
         raise CastingError(
-            f"{where} has a text of length {longest}, more than the {room} of {dtype}; give text='"
-            f"{dtype.kind}' for texts as long as the longest"
+            f"{where} has a string of length {longest}, but {dtype} holds {room}; give "
+            f"text='{dtype.kind}' for the longest length"
         )
     return values.astype(dtype)
 
@@ -331,13 +334,13 @@ def write_attrs(h5py: Any, target: Any, attrs: Mapping[str, Any], lost: list[str
 def _attr(h5py: Any, value: Any) -> Any:
     """Return an attribute as h5py takes it."""
     if value is None or isinstance(value, dict):
-        raise TypeError(f"HDF5 has no attribute that is a {type(value).__name__}")
+        raise TypeError(f"HDF5 attributes cannot hold a {type(value).__name__}")
     if isinstance(value, (list, tuple)):
         if all(isinstance(v, str) for v in value) and value:
             return np.array(value, h5py.string_dtype())
         given = np.array(value)
         if given.dtype.kind not in "biufc":
-            raise TypeError("HDF5 has no attribute that is a list of several kinds")
+            raise TypeError("HDF5 attributes cannot hold a list of mixed types")
         return given
     array = np.asarray(value)
     if array.dtype.kind == "U":

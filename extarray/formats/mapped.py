@@ -94,7 +94,7 @@ class MappedArray(ExtArray):
         >>> m.append([3])
         >>> _ = m.write_back()
         >>> m.report
-        ("made '/level' anew to grow from (2,) to (3,)",)
+        ("recreated '/level' to grow from (2,) to (3,)",)
         """
         return self._binding.report
 

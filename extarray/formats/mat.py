@@ -195,7 +195,7 @@ def _variables(where: str) -> list[tuple[str, str]]:
     with open(where, "rb") as stream:
         head = stream.read(_HEAD)
     if head[126:] not in (b"IM", b"MI") or not any(head[:4]):
-        raise FormatError("it is no file of MATLAB's version 5 or 7.3")
+        raise FormatError("it is not a MATLAB file of version 5 or 7.3")
     return [(name, said) for name, _, said in io.whosmat(where, appendmat=False)]
 
 
@@ -236,8 +236,8 @@ def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
 
 def _no_numbers(name: str, what: str) -> DTypeError:
     return DTypeError(
-        f"the variable {name!r} is {what}, and no matrix of numbers: save what is in it as a "
-        "variable of its own"
+        f"the variable {name!r} is {what}, not a matrix of numbers; save the numbers in it as a "
+        "separate variable"
     )
 
 
@@ -249,8 +249,7 @@ def _sink_5(
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     if given.nbytes > _MOST:
         raise LimitError(
-            f"{given.nbytes} bytes are more than a file of version 5 holds in a variable; give "
-            "version='7.3'"
+            f"{given.nbytes} bytes exceed the limit for a variable in version 5; give version='7.3'"
         )
     values = np.empty(given.shape, kind, "F")
 
@@ -281,8 +280,7 @@ def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
         order = {b"IM": "<", b"MI": ">"}[stream.read(_HEAD)[126:]]
         if order != {"little": "<", "big": ">"}[sys.byteorder]:
             raise FormatError(
-                "it has the byte order of another machine, which SciPy does not write: write into "
-                "another file"
+                "it has non-native byte order, which SciPy cannot write; write to another file"
             )
         parts, size = [(0, _HEAD)], os.fstat(stream.fileno()).st_size
         while (place := parts[-1][1]) < size:
@@ -291,8 +289,8 @@ def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
             parts.append((place, place + 8 + nbytes))
     if name in names and _WORKSPACE in names[names.index(name) :]:
         raise FormatError(
-            f"objects of MATLAB behind {name!r} have places in the file, which would move: write "
-            "into another file"
+            f"MATLAB objects after {name!r} depend on their place in the file, which would "
+            "change; write to another file"
         )
     return [part for part, each in zip(parts, [None, *names], strict=True) if each != name]
 
@@ -327,8 +325,8 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
                 raise _no_numbers(name, "a sparse matrix")
             if not isinstance(dataset, h5py.Dataset) or said not in _DTYPES:
                 is_plain = not said and isinstance(dataset, h5py.Dataset)
-                words = f"of MATLAB's class {said!r}" if said else "a struct"
-                raise _no_numbers(name, "of no class of MATLAB's" if is_plain else words)
+                words = f"of MATLAB class {said!r}" if said else "a struct"
+                raise _no_numbers(name, "without a MATLAB class" if is_plain else words)
             kind = dataset.dtype
             if kind.names == ("real", "imag"):
                 kind = np.result_type(kind["real"], np.complex64)
@@ -476,13 +474,13 @@ def _sink(
     if not isinstance(name, str):
         raise ArgumentTypeError(f"the name of the variable must be a str, not {name!r}")
     if not re.fullmatch(r"[A-Za-z]\w{0,62}", name, re.ASCII):
-        raise ArgumentError(f"{name!r} is no name of a variable in MATLAB")
+        raise ArgumentError(f"{name!r} is not a valid MATLAB variable name")
     kind = given.dtype.newbyteorder("=")
     known = {*_NAMES, "b1", "c8", "c16"}
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in known:
         raise DTypeError(
-            f"MATLAB has no elements of {given.dtype}; it has integers, and real and complex "
-            "numbers of single and double precision: a.astype makes them"
+            f"MATLAB does not support elements of {given.dtype}; convert them to integers, or "
+            "real or complex numbers of single or double precision, with a.astype"
         )
     is_large = given.nbytes > _MOST - (1 << 16)
     if os.path.lexists(where):
@@ -505,7 +503,9 @@ def _refuse(where: str, name: str, there: list[str], overwrite: bool) -> None:
     """Refuse the name of a variable that is taken."""
     if name in there and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has a variable {name!r}; overwrite=True replaces it", where
+            errno.EEXIST,
+            f"it already has a variable {name!r}; replace it with overwrite=True",
+            where,
         )
 
 

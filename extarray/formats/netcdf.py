@@ -237,7 +237,7 @@ def to_netcdf(
     """
     if isinstance(a, Group):
         if variable is not None:
-            raise ArgumentError("a group is written whole, into a file of its own; give no name")
+            raise ArgumentError("a group is written whole, into its own file; leave out name")
         whole = _whole_sink(file, overwrite, unlimited, format, options)
         save_whole(_TITLE, a, file, whole, selection=selection, progress=progress)
         return
@@ -310,7 +310,7 @@ def find(dataset: Any, name: Any, file: Any) -> Any:
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     if isinstance(dataset, nc.Variable):
         if name is not None:
-            raise ArgumentError(f"give the variable {dataset.name!r}, or a file with a name")
+            raise ArgumentError(f"give either the variable {dataset.name!r}, or a file and a name")
         return dataset
     if name is not None:
         *path, last = str(name).strip("/").split("/")
@@ -369,12 +369,12 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
         if kind is not str:
             raise DTypeError(
                 f"{where} has sequences of variable length; pad them to one length, in a variable "
-                "with a dimension more"
+                "with one more dimension"
             )
         if text is None:
             raise DTypeError(
-                f"{where} has texts of variable length; give text='U' for texts as long as the "
-                "longest, text='U20' for a length, 'S' for bytes"
+                f"{where} has strings of variable length; give text='U' for the longest length, "
+                "text='U20' for a fixed length, or 'S' for bytes"
             )
         is_bytes = np.dtype(text).kind == "S"
 
@@ -535,7 +535,7 @@ def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:
     wanted = (asked,) if isinstance(asked, str) else tuple(asked)
     unknown = [d for d in wanted if d not in names]
     if unknown:
-        raise ArgumentError(f"unlimited names {unknown}; the array has the axes {names}")
+        raise ArgumentError(f"unlimited names {unknown}, but the array has axes {names}")
     return wanted
 
 
@@ -548,7 +548,9 @@ def _check_place(where: str, name: str, given: Description, overwrite: bool) -> 
             return False
         if not overwrite:
             raise ExistsError(
-                errno.EEXIST, f"it has a variable {name!r}; overwrite=True replaces it", where
+                errno.EEXIST,
+                f"it already has a variable {name!r}; replace it with overwrite=True",
+                where,
             )
         variable = group.variables[last]
         own = {name.strip("/"), *given.coords, *variable.dimensions}
@@ -557,8 +559,8 @@ def _check_place(where: str, name: str, given: Description, overwrite: bool) -> 
             return True
         raise ExistsError(
             errno.EEXIST,
-            f"it has {name!r} beside other variables, and netCDF removes none: write into another "
-            "file, or under another name",
+            f"it has {name!r} among other variables, and netCDF cannot remove variables; write to "
+            "another file, or under another name",
             where,
         )
 
@@ -578,7 +580,7 @@ def _variable_sink(
     group = dataset
     for part in path:
         if not model == "NETCDF4":
-            raise ArgumentError(f"a file of {model} has no groups")
+            raise ArgumentError(f"a {model} file has no groups")
         group = group.groups[part] if part in group.groups else group.createGroup(part)
     stored = stored_as(given.dtype, model)
     room.need(2 * sum(each.values.nbytes for each in given.coords.values()), len(given.coords))
@@ -707,17 +709,15 @@ def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict
         growth = Growth(n, move, sharing, needs_file)
         problem = ""
         if n < extent:
-            problem = f"does not get shorter, to {n}"
+            problem = f"cannot shrink to {n}"
         elif move < 0 and sharing:
-            problem = (
-                f"is that of {', '.join(map(repr, sharing))} too, and was cut off at its start"
-            )
+            problem = f"is shared with {', '.join(map(repr, sharing))}, and was cut at its start"
         elif found.setdefault(key, growth) != growth:
-            problem = "stands for two axes of the variable, which have grown apart"
+            problem = "is used for two axes of the variable, which now differ"
         if problem:
             raise ArgumentError(
-                f"the dimension {dim!r} of {extent} elements {problem}: extarray.to_netcdf writes "
-                "the array into another file"
+                f"the dimension {dim!r} of {extent} elements {problem}; write the array to "
+                "another file with extarray.to_netcdf"
             )
         if n != extent or move:
             changed.add(key)
@@ -728,7 +728,7 @@ def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict
 def _remade(fresh: str, where: str, variable: Any, growth: dict[Dim, Growth]) -> Iterator[Edit]:
     """Open a variable in a copy of its file that has other dimensions."""
     root = _root_of(variable)
-    said = [f"made the file {where!r} anew", *(each.said(dim) for (_, dim), each in growth.items())]
+    said = [f"recreated the file {where!r}", *(each.said(dim) for (_, dim), each in growth.items())]
     with _written(fresh, where, "w", root.data_model) as (target, room):
         with of_library(where, _TITLE):
             copy_group(root, target, growth, path_of(variable), room)
@@ -751,12 +751,14 @@ def _remade_here(
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     root, where = _root_of(variable), _root_of(variable).filepath()
     if not os.path.isfile(where):
-        raise ArgumentError(f"{where!r} is no file that could be made anew: write it by to_netcdf")
+        raise ArgumentError(
+            f"{where!r} is not a regular file and cannot be recreated; use to_netcdf"
+        )
     if not replace:
         dims = ", ".join(repr(dim) for _, dim in growth)
         raise ArgumentError(
-            f"the file {where!r} must be made anew for its dimensions {dims} to grow, and is open: "
-            "map it by its name, or let write_back(replace=True) close it and open the new one"
+            f"the file {where!r} must be recreated for its dimensions {dims} to grow, but it is "
+            "open; map it by name, or let write_back(replace=True) close it and open the new one"
         )
     with of_library(where, _TITLE):
         root.sync()
@@ -811,7 +813,7 @@ def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[s
             variable.delncattr(name)
     new = {k: v for k, v in new.items() if k not in (ENUM, UNLIMITED, CHARACTERS)}
     if "_FillValue" in new:
-        lost.append("attribute '_FillValue', which is set when a variable is made")
+        lost.append("attribute '_FillValue', which can only be set when a variable is created")
         del new["_FillValue"]
     variable.setncatts(attrs_that_fit(new, _root_of(variable).data_model, lost))
 
@@ -871,7 +873,7 @@ def _whole_sink(
             with of_library(where, _TITLE):
                 group = outer
                 if name and model != "NETCDF4":
-                    raise ArgumentError(f"a file of {model} has no groups")
+                    raise ArgumentError(f"a {model} file has no groups")
                 if name:
                     group = outer.createGroup(name)
                 group.setncatts(attrs_that_fit(attrs, model, lost))

@@ -140,8 +140,8 @@ def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
     if dtype.names is not None and model == "NETCDF4":
         _check_fields(dtype)
         return Stored(dtype)
-    other = "" if model == "NETCDF4" else "; a file of format='NETCDF4' has more types"
-    raise DTypeError(f"netCDF has no elements of {dtype} in a file of {model}{other}")
+    other = "" if model == "NETCDF4" else "; format='NETCDF4' supports more types"
+    raise DTypeError(f"netCDF does not support elements of {dtype} in a {model} file{other}")
 
 
 def _check_fields(dtype: np.dtype[Any]) -> None:
@@ -158,8 +158,8 @@ def _check_fields(dtype: np.dtype[Any]) -> None:
             _check_fields(base)
         elif base.str[1:] not in _PLAIN or not base.isnative:
             raise DTypeError(
-                f"the field {name!r} is of {entry[0]}, which netCDF does not have in a record; "
-                "use numbers in this machine's byte order, and arrays of 'S1' for text"
+                f"the field {name!r} has type {entry[0]}, which netCDF does not support in a "
+                "record; use numbers in native byte order, and arrays of 'S1' for text"
             )
 
 
@@ -327,7 +327,9 @@ def _attr(value: Any, model: str) -> Any:
         small = array.astype(np.int32)
         if np.array_equal(small, array):
             return small
-    raise TypeError(f"a file of {model} has no attribute of {array.dtype} in {array.ndim} axes")
+    raise TypeError(
+        f"a {model} file cannot hold an attribute of {array.dtype} with {array.ndim} axes"
+    )
 
 
 def attrs_that_fit(attrs: Mapping[str, Any], model: str, lost: list[str]) -> dict[str, Any]:
@@ -501,7 +503,7 @@ def fill_for(given: Description, stored: Any, attrs: dict[str, Any], lost: list[
         value = np.asarray(own)
         if value.size == 1 and np.can_cast(value.dtype, stored.dtype, "same_kind"):
             return value.reshape(())[()]
-        lost.append("attribute '_FillValue', which is no element")
+        lost.append("attribute '_FillValue', which is not an element")
     return given.fill_value if given.fills else given.missing
 
 
@@ -528,7 +530,7 @@ def make(
     try:
         variable = group.createVariable(name, kind, dims, fill_value=fill, **settings)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"netCDF4 cannot make such a variable: {error}") from error
+        raise ArgumentError(f"netCDF4 cannot create such a variable: {error}") from error
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     _without_cache(variable)
@@ -557,14 +559,12 @@ def make_dims(
             there = dimension(group, d)
         if there is None:
             if n == 0 and d not in growing and not group.data_model.startswith("NETCDF4"):
-                raise ArgumentError(
-                    f"netCDF 3 has no dimension of length 0; let {d!r} be unlimited"
-                )
+                raise ArgumentError(f"netCDF 3 has no dimensions of length 0; make {d!r} unlimited")
             group.createDimension(d, None if d in growing or n == 0 else n)
         elif len(there) != n and not (there.isunlimited() and len(there) <= n):
             raise ArgumentError(
-                f"the file has a dimension {d!r} of {len(there)} elements, the array one of {n}: "
-                "rename it (a.dims), or write into another file"
+                f"the dimension {d!r} has {len(there)} elements in the file, but {n} in the "
+                "array; rename it (a.dims), or write to another file"
             )
     return tuple(dims)
 
@@ -578,7 +578,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
         values = each.values
         there = _variable(group, name)
         if name == own or "/" in name:
-            lost.append(f"coordinate {name!r}, which has the name of the variable")
+            lost.append(f"coordinate {name!r}, which has the same name as the variable")
             continue
         try:
             stored = labels_as(values, model)
@@ -587,7 +587,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
             continue
         if there is None:
             if not _has_dims(group, each):
-                lost.append(f"coordinate {name!r}, an axis of which has other elements in the file")
+                lost.append(f"coordinate {name!r}, one axis of which has other labels in the file")
                 continue
             notes = dict(each.attrs)
             told: list[str] = []
@@ -598,7 +598,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
             inner = (slice(None),) * (values.ndim + len(stored.inner))
             variable[inner or ...] = values if stored.encode is None else stored.encode(values)
         elif there.dimensions[: values.ndim] != each.dims or not _has(there, values, stored):
-            lost.append(f"coordinate {name!r}, since the file has something else of this name")
+            lost.append(f"coordinate {name!r}, since the file has another object of this name")
             continue
         if each.dims != (name,) and name not in named:
             extra.append(name)
@@ -654,10 +654,10 @@ class Growth(NamedTuple):
         """Return the growth in words."""
         text = f"the dimension {dim!r} has {self.extent} elements"
         if self.moved:
-            text += f", {self.moved} of them before the first that it had"
+            text += f", {self.moved} of them before the former first element"
         if self.sharing:
             names = ", ".join(map(repr, self.sharing))
-            text += f"; in the new ones {names} have their fill values"
+            text += f"; {names} have fill values in the new ones"
         return text
 
 
@@ -766,7 +766,7 @@ def _copy_all_attrs(old: Any, new: Any) -> None:
     lost: list[str] = []
     attrs = read_attrs(old, lost)
     if lost:
-        raise ArgumentError(f"the file cannot be made anew: {old.name!r} has the {lost[0]}")
+        raise ArgumentError(f"the file cannot be recreated: {old.name!r} has the {lost[0]}")
     attrs.pop("_FillValue", None)
     new.setncatts(attrs)
 
@@ -791,7 +791,7 @@ def _made_like(variable: Any, group: Any) -> Any:
     if group.data_model.startswith("NETCDF4"):
         if variable.quantization() is not None:
             raise ArgumentError(
-                f"the file cannot be made anew: the variable {variable.name!r} is quantized"
+                f"the file cannot be recreated: the variable {variable.name!r} is quantized"
             )
         if isinstance(kind, np.dtype):
             settings["endian"] = variable.endian()

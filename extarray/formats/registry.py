@@ -66,7 +66,7 @@ def file_formats() -> Mapping[str, Format]:
         problem = _taken_up(found, point)
         if problem:
             warnings.warn(
-                f"the format {point.name!r} of {point.value!r} is left out: {problem}",
+                f"the format {point.name!r} of {point.value!r} is ignored: {problem}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -80,9 +80,9 @@ def _taken_up(found: dict[str, Format], point: Any) -> str:
     except Exception as error:  # noqa: BLE001 -- of a stranger's module, which may raise anything
         return f"{type(error).__name__}: {error}"
     if not isinstance(each, Format):
-        return f"it is a {type(each).__name__}, no extarray.formats.Format"
+        return f"it is a {type(each).__name__}, not an extarray.formats.Format"
     if each.name in found:
-        return "there is another one of this name"
+        return "another format has this name"
     found[each.name] = each
     return ""
 
@@ -117,6 +117,6 @@ def format_of(file: Any) -> Format:
         if name.endswith(suffix):
             return there[suffix]
     raise ArgumentError(
-        f"the name {os.fsdecode(file)!r} does not tell a format; the suffixes are "
+        f"cannot infer a format from the name {os.fsdecode(file)!r}; the suffixes are "
         f"{', '.join(sorted(there))}"
     )

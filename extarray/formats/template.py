@@ -311,14 +311,14 @@ def load_whole(
     `load`.
     """
     if chunks is not None:
-        raise ArgumentError("chunks are those of one array: name it, or leave chunks out")
+        raise ArgumentError("chunks apply to a single array; name it, or leave out chunks")
     check_flag(overwrite, "overwrite")
     target = Path(os.path.abspath(os.fsdecode(path)))
     if overwrite and target.is_dir():
         open_group(target, "r").close()
     elif os.path.lexists(target):
         raise ExistsError(
-            errno.EEXIST, "it exists; overwrite=True replaces a group", os.fspath(target)
+            errno.EEXIST, "it already exists; replace it with overwrite=True", os.fspath(target)
         )
     claims = Claims(file)
     with family("cannot make the folder '{}'", target.parent):
@@ -417,7 +417,7 @@ def save_whole(
 ) -> None:
     """Write a group into a fresh file.  `options` are those of `save`."""
     if options.pop("selection", None) is not None:
-        raise ArgumentError("a group is written whole: leave selection out, or name an array")
+        raise ArgumentError("a group is written whole; leave out selection, or name an array")
     guard = partial(of_library, file, title)
     items = dict(group.walk())
     arrays = {name: item for name, item in items.items() if isinstance(item, ExtArray)}

@@ -835,7 +835,7 @@ class Format:
             Of the format.
         """
         if self.sink is None:
-            raise ArgumentError(f"{self.title} is read here, and not written")
+            raise ArgumentError(f"{self.title} can only be read, not written")
         guard = partial(of_library, file, self.title)
         sink = partial(self.sink, file, name, overwrite=overwrite, **options)
         what = line_of("to", self.title, file, name)
