@@ -72,8 +72,8 @@ class Described:
             )
         if array.order not in ("C", "F"):
             raise ArgumentError(
-                f"cannot show {self.name} as Zarr: no codec of Zarr has the order {array.order!r} "
-                "of the elements in a chunk; a.copy(order='C') makes an array that can be shown"
+                f"cannot show {self.name} as Zarr: no Zarr codec supports the element order "
+                f"{array.order!r} within chunks; copy it with a.copy(order='C')"
             )
         self.chunks = array.chunks
         self.first = tuple(map(operator.neg, array.origin))
@@ -82,8 +82,8 @@ class Described:
             if f % c:
                 raise ArgumentError(
                     f"cannot show {self.name} as Zarr: its first element along axis {axis} is "
-                    f"number {f % c} of a chunk of {c}, and chunks of Zarr begin with the array; "
-                    "a.copy() makes an array that can be shown"
+                    f"number {f % c} in a chunk of {c}, but Zarr chunks begin with the array; "
+                    "copy it with a.copy()"
                 )
 
     def __eq__(self, other: object) -> bool:
@@ -109,8 +109,8 @@ class Described:
                 break
         if tuple(map(operator.neg, origin)) != self.first:
             raise ArgumentError(
-                f"{self.name} has grown or shrunk at the start of an axis since it was shown as "
-                "Zarr, whose indices cannot shift: call as_zarr_store again"
+                f"{self.name} has grown or shrunk at the start of an axis since as_zarr_store, "
+                "and Zarr cannot shift indices; call as_zarr_store again"
             )
         return shape
 
@@ -226,8 +226,7 @@ class Described:
         """Raise where the array has gained an axis."""
         if self.array.ndim != len(self.chunks):
             raise ShapeError(
-                f"{self.name} has gained an axis since it was shown as Zarr: call as_zarr_store "
-                "again"
+                f"{self.name} has gained an axis since as_zarr_store; call as_zarr_store again"
             )
 
 
@@ -272,13 +271,13 @@ def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
             found, text, known = _of_zarr(dtype)
         except (TypeError, ValueError, KeyError) as error:
             raise DTypeError(
-                f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"
+                f"cannot show {name} as Zarr, which does not support {dtype}: {error}"
             ) from error
         if known == dtype:
             return found, text
     raise DTypeError(
-        f"cannot show {name} as Zarr: records of Zarr have little-endian fields and no gaps, "
-        f"which is not so of {dtype}; a.astype makes an array that can be shown"
+        f"cannot show {name} as Zarr: records in Zarr have little-endian fields without gaps, "
+        f"unlike {dtype}; convert it with a.astype"
     )
 
 
@@ -310,12 +309,13 @@ def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
         lost = [f"{each!r} of {only.name}" for each in only.attributes(3)[1]]
     else:
         raise ArgumentTypeError(
-            f"cannot show an object of type {type(source).__name__} as Zarr: give an array or a "
-            "group, such as extarray.open or open_group returns; a view is copied before"
+            f"cannot show a {type(source).__name__} as Zarr; give an array or a group, as "
+            "returned by extarray.open or open_group, and copy a view first"
         )
     if lost:
         warnings.warn(
-            f"JSON, and so Zarr, does not have the attributes {', '.join(lost)}; they are left out",
+            f"JSON, and so Zarr, cannot represent the attributes {', '.join(lost)}; they are left "
+            "out",
             LossyWarning,
             stacklevel=4,
         )
@@ -335,7 +335,7 @@ def _steps(name: str | None) -> list[str]:
         raise ArgumentTypeError(f"name must be a str, not {type(name).__name__}")
     steps = name.strip("/").split("/")
     if any(step in ("", ".", "..", "zarr.json") for step in steps):
-        raise ArgumentError(f"{name!r} is no path in a group; give one such as 'run/level'")
+        raise ArgumentError(f"{name!r} is not a path in a group; give one such as 'run/level'")
     return steps
 
 

@@ -24,7 +24,7 @@ __all__ = ["references"]
 def references(source: Any, name: str | None = None, zarr_format: int = 2) -> dict[str, Any]:
     """Return the manifest of an array or a group; see `ExtArray.to_kerchunk`."""
     if zarr_format not in (2, 3):
-        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
     refs: dict[str, Any] = {}
     for path, node in nodes_of(source, name).items():
         prefix = f"{path}/" if path else ""
@@ -59,7 +59,9 @@ def _chunks(
     """Yield the key of each chunk, and where it lies."""
     array = node.array
     if array.path is None:
-        raise ArgumentError("an array in memory has no file to refer to; a.copy(path) writes one")
+        raise ArgumentError(
+            "an array in memory has no file to refer to; write one with a.copy(path)"
+        )
     file, start = _file_and_start(array.path)
     lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
     grid = [range(-(-n // c)) for n, c in zip(shape, node.chunks, strict=True)]

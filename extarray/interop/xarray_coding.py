@@ -180,9 +180,9 @@ class Coding:
             return  # the dtype was asked for, and the values are looked at
         rule: Any = "same_kind" if self.casting is None else self.casting
         if not np.can_cast(given, self.dtype, rule):
-            by = "" if self.casting is None else f" by the rule {self.casting!r}"
+            by = "" if self.casting is None else f" under the rule {self.casting!r}"
             raise CastingError(
-                f"cannot write {self.name!r}: {given} to an array of {self._how}{by}; "
+                f"cannot write {self.name!r}: {given} cannot be cast to {self._how}{by}; "
                 + self._way_out(given)
             )
 
@@ -228,9 +228,9 @@ class Coding:
                 first, read = wrong
                 inside = map(int, np.unravel_index(low + first, values.shape))
                 raise CastingError(
-                    f"cannot write {self.name!r}: its values of {values.dtype} do not fit into "
-                    f"{self._how} without loss: {_shown(flat[low + first])} at index "
-                    f"{tuple(map(operator.add, place, inside))} would read as {_shown(read)}; "
+                    f"cannot write {self.name!r}: its values of {values.dtype} cannot be stored "
+                    f"as {self._how} without loss: {_shown(flat[low + first])} at index "
+                    f"{tuple(map(operator.add, place, inside))} would become {_shown(read)}; "
                     + self._way_out(values.dtype)
                 )
         return raw.reshape(values.shape)
@@ -245,7 +245,7 @@ class Coding:
             decoded = self._decoded(raw, values.dtype.kind == "m")
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise CastingError(
-                f"cannot write {self.name!r}: its values of {values.dtype} do not fit into "
+                f"cannot write {self.name!r}: its values of {values.dtype} cannot be stored as "
                 f"{self._how}: {error}; {self._way_out(values.dtype)}"
             ) from error
         differing = self._differing(values, decoded, raw)
@@ -412,20 +412,22 @@ class Coding:
             return f"give another encoding={{{self.name!r}: {{...}}}}"
         if self._has_times(given.kind):
             return (
-                "write the stored times anew first, in an encoding that holds all: with mode='a' "
-                f"('w' for a single array) and encoding={{{self.name!r}: {{'units': 'seconds "
-                "since ...', 'dtype': 'int64'}}"
+                "rewrite the stored times first, in an encoding that can represent all: with "
+                f"mode='a' ('w' for a single array) and encoding={{{self.name!r}: {{'units': "
+                "'seconds since ...', 'dtype': 'int64'}}"
             )
         if self._has_dates:
             return "give dates, or numbers with the attributes 'units' and 'calendar'"
         if not self.is_plain(given):
             return (
-                "write the stored values anew first, in a packing that holds all: with mode='a' "
-                f"('w' for a single array) and encoding={{{self.name!r}: {{...}}}}; or give "
-                "casting='unsafe' to store what this packing makes of them"
+                "rewrite the stored values first, in a packing that can represent all: with "
+                f"mode='a' ('w' for a single array) and encoding={{{self.name!r}: {{...}}}}; or "
+                "give casting='unsafe' to round them to this packing"
             )
         rule = "same_kind" if np.can_cast(given, self.dtype, "same_kind") else "unsafe"
-        return f"give casting={rule!r} to lose what the dtype cannot hold, or rechunk(dtype=...) it"
+        return (
+            f"give casting={rule!r} to accept the loss, or change the dtype with rechunk(dtype=...)"
+        )
 
 
 class Coded:

@@ -143,7 +143,7 @@ def with_encoding(variables: dict[Any, Any], encoding: Mapping[Any, Any] | None)
     given = dict(encoding or {})
     unknown = sorted(map(repr, set(given) - set(variables)))
     if unknown:
-        raise VariableError(f"encoding names variables that are not there: {', '.join(unknown)}")
+        raise VariableError(f"encoding names unknown variables: {', '.join(unknown)}")
     for name, each in given.items():
         variables[name].encoding = each
     return set(given)

@@ -51,9 +51,9 @@ def check_known(store: FolderStore, what: str) -> None:
     """Refuse a folder whose arrays do not tell what belongs together."""
     if store.unknown:
         raise ArgumentError(
-            f"cannot {what} to '{store.folder}': where its arrays begin along "
-            f"{', '.join(map(repr, sorted(store.unknown)))} is not known; write the dataset "
-            "anew, into another folder"
+            f"cannot {what} to '{store.folder}': it does not record where its arrays begin along "
+            f"{', '.join(map(repr, sorted(store.unknown)))}; write the dataset again, into "
+            "another folder"
         )
 
 
@@ -63,8 +63,8 @@ def check_extents(entry: Entry, store: FolderStore, dim: str) -> None:
         n, own = store.sizes[d], entry.sizes[d]
         if start + n > own if d == dim else n != own:
             raise ShapeError(
-                f"cannot append {entry.name!r} along {dim!r}: its elements along {d!r} are not "
-                f"those of the other arrays: it has {own}, and all have {n}"
+                f"cannot append {entry.name!r} along {dim!r}: it has {own} elements along {d!r}, "
+                f"but the other arrays have {n}"
             )
 
 
@@ -77,9 +77,9 @@ def check_attrs(
     for key in _MEANINGS:
         if key in new and key in stored and not _equal(new[key], stored[key]):
             raise ArgumentError(
-                f"cannot write {name!r}: its attribute {key!r} is {new[key]!r}, and the array has "
-                f"{stored[key]!r}; convert the values, or give combine_attrs='override' to write "
-                "them as they are"
+                f"cannot write {name!r}: its attribute {key!r} is {new[key]!r}, but that of the "
+                f"array is {stored[key]!r}; convert the values, or give combine_attrs='override' "
+                "to write them unchanged"
             )
 
 
@@ -114,13 +114,13 @@ def check_labels(dim: str, new: Any, stored: Any, coding: Coding) -> None:
         there = stored[box].to_numpy()
         there = there[np.isin(there, raw)]
         if there.size:
-            raise _repeated(dim, labels[np.isin(raw, there)][0], "is there already")
+            raise _repeated(dim, labels[np.isin(raw, there)][0], "already exists")
 
 
 def _repeated(dim: str, label: Any, how: str) -> ArgumentError:
     return ArgumentError(
-        f"cannot append along {dim!r}: the label {label} {how}; leave it out, write over it with "
-        "region='auto', or give verify_integrity=False to have it twice"
+        f"cannot append along {dim!r}: the label {label} {how}; leave it out, overwrite it with "
+        "region='auto', or give verify_integrity=False to append it again"
     )
 
 
@@ -138,7 +138,7 @@ def aligned(
     """
     if set(new.dims) != set(stored.dims):
         raise ShapeError(
-            f"cannot write {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
+            f"cannot write {name!r}: it has dimensions {new.dims}, but the array has {stored.dims}"
         )
     new = new.transpose(*stored.dims)
     for d in stored.dims:
@@ -149,7 +149,7 @@ def aligned(
             )
     if not set(free) & set(stored.dims) and coding.differs(new, stored):
         why = f"has no dimension {' or '.join(map(repr, free))}" if free else "is an attribute"
-        raise ArgumentError(f"{name!r} differs from what is stored; it {why}")
+        raise ArgumentError(f"{name!r} differs from the stored one; it {why}")
     return new
 
 

@@ -98,12 +98,12 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
             lows = tuple(map(operator.add, self._first, a.origin))
             if a.ndim != len(self.shape) or any(map(operator.gt, self.shape, a.shape)):
                 raise BoundsError(
-                    f"'{a.path}' had the shape {self.shape}, and has {a.shape} now: open it again"
+                    f"'{a.path}' had shape {self.shape}, but has {a.shape} now; open it again"
                 )
             for low, n, extent in zip(lows, self.shape, a.shape, strict=True):
                 if n and not 0 <= low <= extent - n:
                     raise BoundsError(
-                        f"'{a.path}' had elements that were cut off since: open it again"
+                        f"'{a.path}' has lost elements since it was opened; open it again"
                     )
             yield a, lows
 

@@ -181,28 +181,28 @@ class Entry(NamedTuple):
                 if d not in origin:
                     if d not in sizes:
                         continue
-                    _warn(f"{where} labels {d!r}, which is an axis of other arrays: it is left out")
+                    _warn(f"{where} labels {d!r}, which is an axis of other arrays; it is left out")
                     break
                 if first is None:
                     _warn(
                         f"{where} does not say which elements of {d!r} it labels, as its 'origin' "
-                        "is not known: it is left out.  Set it again, without 'origin'"
+                        "is invalid; it is left out.  Set it again, without 'origin'"
                     )
                     break
                 n, there = sizes[d], variable.sizes[d]
                 low = first + starts[d] if n else 0
                 if low < 0:
                     _warn(
-                        f"{where} has no values for the first {min(-low, n)} of {n} elements: it "
+                        f"{where} has no values for the first {min(-low, n)} of {n} elements; it "
                         "is left out"
                     )
                     break
                 if low + n != there:
-                    what = f"{where} has {max(0, there - low)} values for {n} elements: "
+                    what = f"{where} has {max(0, there - low)} values for {n} elements; "
                     if low + n > there:
                         _warn(f"{what}it is left out")
                         break
-                    _warn(f"{what}the first ones count")
+                    _warn(f"{what}the surplus is ignored")
                 labels[d] = slice(low, low + n)
             else:
                 yield name, variable.isel(labels)
@@ -245,7 +245,7 @@ def coordinate(form: Mapping[str, Any], where: str) -> Any:
         x = coordinate_values(form)
         return xr.Variable(form["dims"], x, _known_attrs(form.get("attrs", {})))
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        raise ArgumentError(f"{where} is none ({error!r}): {form!r:.200}") from None
+        raise ArgumentError(f"{where} is not valid ({error!r}): {form!r:.200}") from None
 
 
 def _known_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -342,8 +342,8 @@ class ArrayStore(_Store):
         for name, variable in entry.coordinates(starts, entry.sizes):
             if name in variables:
                 raise ArgumentError(
-                    f"'{entry.path}' has the name of its coordinate {name!r}; give it another, as "
-                    "the attribute 'name'"
+                    f"'{entry.path}' has the same name as its coordinate {name!r}; set another as "
+                    "attribute 'name'"
                 )
             variables[name] = variable
         return variables
@@ -383,7 +383,7 @@ class FolderStore(_Store):
         self.entries = []
         paths = arrays_in(self.folder)
         if not (paths or is_empty or (self.folder / DATASET).exists()):
-            raise MissingError(errno.ENOENT, "no arrays are in the folder", os.fspath(folder))
+            raise MissingError(errno.ENOENT, "no arrays in this folder", os.fspath(folder))
         with OnError(self.close):
             for path in paths:
                 self.entries.append(Entry.open(path, f"{path.stem}_"))
@@ -402,9 +402,9 @@ class FolderStore(_Store):
         if len(shifts) > 1 and any(entry.dataset_origin is None for entry in entries):
             _warn(
                 f"the arrays of '{self.folder}' have grown or shrunk at the start of {dim!r} by "
-                f"different amounts, and not all have the attribute '{DATASET_ORIGIN}', which says "
-                f"what belongs together: its coordinates are left out, and the first "
-                f"{self.sizes[dim]} elements of each count"
+                f"different amounts, and not all have the attribute '{DATASET_ORIGIN}', which "
+                f"aligns them: its coordinates are left out, and the first {self.sizes[dim]} "
+                "elements of each are used"
             )
             return
         low = self.lows[dim] = -min(shifts)
@@ -412,13 +412,13 @@ class FolderStore(_Store):
             high = min(entry.sizes[dim] - entry.shift(dim) for entry in entries)
             self.sizes[dim] = max(0, high - low)
             _warn(
-                f"the arrays of '{self.folder}' disagree about where {dim!r} begins: the "
-                f"{self.sizes[dim]} elements that all have count"
+                f"the arrays of '{self.folder}' disagree about where {dim!r} begins; the "
+                f"{self.sizes[dim]} elements that all have are used"
             )
         elif len(extents) > 1:
             _warn(
-                f"the arrays of '{self.folder}' disagree about the extent of {dim!r}: the "
-                f"smallest, {self.sizes[dim]}, counts"
+                f"the arrays of '{self.folder}' disagree about the extent of {dim!r}; the "
+                f"smallest, {self.sizes[dim]}, is used"
             )
 
     def starts(self, entry: Entry) -> dict[str, int]:
@@ -441,7 +441,8 @@ class FolderStore(_Store):
                     variable
                 ):
                     raise ArgumentError(
-                        f"coordinate {name!r} of '{entry.path}' is not that of the other arrays"
+                        f"coordinate {name!r} of '{entry.path}' differs from that of the other "
+                        "arrays"
                     )
         unknown = self.unknown
         if unknown:

@@ -87,8 +87,8 @@ class _Target:
             array.refresh()
             if array.attrs.get(BEING_FILLED) != self._token:
                 raise ArgumentError(
-                    f"elements {key} of {array.path} are not written: the append that was to write "
-                    "them has ended, or was taken back"
+                    f"elements {key} of {array.path} were not written: their append has ended or "
+                    "was rolled back"
                 )
         # Where it is opened in another process, the array may have moved at its start.  What a
         # write that failed has added is gone, and an index before the start would count from the
@@ -99,7 +99,7 @@ class _Target:
             if not 0 <= s.start <= s.stop <= extent:
                 raise BoundsError(
                     f"elements {place} are no longer in {array.path}, which has shape "
-                    f"{array.shape}: what was to have them has been taken back"
+                    f"{array.shape}: their append was rolled back"
                 )
         array[place] = values
         if own_host() != self._host:

@@ -92,7 +92,7 @@ def _nothing_there(what: str, path: Path, options: Options) -> MissingError:
     option = "append_dim" if options.region is None else "region"
     return MissingError(
         errno.ENOENT,
-        f"there is no {what} to {aim}{along}; write the first part of it without {option}",
+        f"no {what} to {aim}{along}; write its first part without {option}",
         os.fspath(path),
     )
 
@@ -257,7 +257,7 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
         variables[entry.name] = variables.pop(name)
         check_names(set(variables), stored, dim, f"'{path}'")
         if dim not in entry.dims:
-            raise ArgumentError(f"cannot append along {dim!r}: '{path}' has the axes {entry.dims}")
+            raise ArgumentError(f"cannot append along {dim!r}: '{path}' has axes {entry.dims}")
         sizes = {d: n for d, n in entry.sizes.items() if d != dim}
         given, how = _fitting(variables, stored, {entry.name: a.dtype}, sizes, dim, options)
         main = how[entry.name].of_variable(given.pop(entry.name))
@@ -297,7 +297,8 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
         for name in store.coords:
             if name in stored and dim in stored[name].dims:
                 raise ArgumentError(
-                    f"cannot append {name!r}: it is an attribute; keep it as an array of the folder"
+                    f"cannot append {name!r}: it is stored as an attribute; store it as an array "
+                    "of the folder"
                 )
         growths = []
         growing = [entry for entry in store.entries if dim in entry.dims]
@@ -322,7 +323,7 @@ def _write_region(
     """Write variables to a region of those that are there; what is late and is not written."""
     stored = store.get_variables()
     for name in sorted(map(str, set(variables) - set(stored))):
-        raise VariableError(f"cannot write {name!r} to a region: it is not in {where}")
+        raise VariableError(f"cannot write {name!r} to a region: {where} does not have it")
     variables = decoded(variables)
     how = codings(stored, {entry.name: entry.dtype for entry in store.entries}, options.casting)
     region, known = _region(options.region, variables, stored, how, where)
@@ -390,17 +391,17 @@ def _region(
         asked = {d: "auto" for d in own if d in variables and d in stored}
         if not asked:
             raise ArgumentError(
-                "region='auto' finds the region by coordinates of dimensions, and there are none "
-                "both in what is given and in what is stored; give a dict of slices"
+                "region='auto' requires dimension coordinates in both the given and the stored "
+                "data; give a dict of slices"
             )
     region, known = {}, set()
     for d, place in asked.items():
         if d not in own:
             raise ArgumentError(
-                f"region names {d!r}, which is no dimension of what is given: {tuple(own)}"
+                f"region names {d!r}, which is not a dimension of the given data: {tuple(own)}"
             )
         if d not in extents:
-            raise ArgumentError(f"region names {d!r}, which is no dimension of {where}")
+            raise ArgumentError(f"region names {d!r}, which is not a dimension of {where}")
         if place == "auto":
             region[d] = _found(d, variables, stored, how, where)
             known.add(d)
@@ -409,8 +410,8 @@ def _region(
             region[d] = slice(start, max(start, stop))
         if (n := region[d].stop - region[d].start) != own[d]:
             raise ShapeError(
-                f"the region has {n} elements along {d!r} of {extents[d]} that are there, and what "
-                f"is given has {own[d]}"
+                f"the region selects {n} of {extents[d]} elements along {d!r}, but the given data "
+                f"have {own[d]}"
             )
     return region, known
 
@@ -420,8 +421,8 @@ def _indices(place: slice, dim: str) -> slice:
         ends = [None if i is None else operator.index(i) for i in (place.start, place.stop)]
     except TypeError:
         raise ArgumentError(
-            f"region along {dim!r} has to be a slice of indices, not of labels: {place!r}; 'auto' "
-            "finds labels"
+            f"region along {dim!r} must be a slice of indices, not of labels: {place!r}; use "
+            "'auto' to match labels"
         ) from None
     return slice(*ends)
 
@@ -435,10 +436,10 @@ def _found(
 ) -> slice:
     """Return where the labels of a dimension stand among those that are stored."""
     if dim not in variables or dim not in stored:
-        missing = "what is given" if dim not in variables else where
+        missing = "the given data" if dim not in variables else where
         raise ArgumentError(
-            f"region along {dim!r} is 'auto', and {missing} has no coordinate of this name; give a "
-            "slice"
+            f"region along {dim!r} is 'auto', but {missing} has no coordinate of this name; give "
+            "a slice"
         )
     labels = how[dim].decoded(stored[dim], variables[dim]).to_index()
     new = variables[dim].to_index()
@@ -447,12 +448,11 @@ def _found(
     at = labels.get_indexer(new)
     if (at < 0).any():
         raise ArgumentError(
-            f"no label {new[at < 0][0]!r} is along {dim!r} in {where}; append_dim appends"
+            f"no label {new[at < 0][0]!r} along {dim!r} in {where}; use append_dim to append it"
         )
     start = int(at[0]) if at.size else 0
     if at.tolist() != list(range(start, start + at.size)):
         raise ArgumentError(
-            f"labels along {dim!r} are not one after the other in {where}; write them by several "
-            "calls"
+            f"labels along {dim!r} are not contiguous in {where}; write them in several calls"
         )
     return slice(start, start + at.size)

@@ -74,8 +74,8 @@ class New(NamedTuple):
         unknown = set(variable.encoding) - {"chunks", "source", "preferred_chunks", "_FillValue"}
         if checked and unknown:
             raise ArgumentError(
-                f"unexpected encoding for '{path}': {sorted(unknown)}; possible are those of the "
-                "CF conventions, and 'chunks'"
+                f"unexpected encoding for '{path}': {sorted(unknown)}; use those of the CF "
+                "conventions, or 'chunks'"
             )
         new = cls(path, variable, attrs, _chunk_shape(variable, chunks))
         create(
@@ -123,8 +123,7 @@ def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[st
     for key in RESERVED:
         if key in variable.attrs:
             raise ArgumentError(
-                f"attribute {key!r} of the variable for {where} has a meaning of its own for "
-                "arrays; rename it"
+                f"attribute {key!r} of the variable for {where} is reserved for arrays; rename it"
             )
     return {**fixed_attrs(variable.attrs), **extra}
 
@@ -144,7 +143,7 @@ def _check_chunks(chunks: Any, dims: Iterable[Any]) -> None:
     if isinstance(chunks, Mapping):
         unknown = sorted(map(str, set(chunks) - set(dims)))
         if unknown:
-            raise ArgumentError(f"chunks names dimensions that are not there: {unknown}")
+            raise ArgumentError(f"chunks names unknown dimensions: {unknown}")
 
 
 # -- one array -----------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ def write_array(array: Any, path: str | os.PathLike[str], options: Options) -> A
     variables = {name: c.variable.copy(deep=False) for name, c in array.coords.items()}
     if array.name in variables and not variables.pop(array.name).equals(array.variable):
         raise ArgumentError(
-            f"the array has the name of its coordinate {array.name!r}: rename one of them"
+            f"the array has the same name as its coordinate {array.name!r}; rename one of them"
         )
     for name in variables:
         check_name(name)
@@ -267,16 +266,16 @@ def check_name(name: Any) -> None:
     """Refuse what cannot be the name of a variable and of its files."""
     if not isinstance(name, str):
         raise ArgumentTypeError(
-            f"{name!r} is no name for a variable: it has to be a string or None"
+            f"{name!r} is not a valid variable name: it must be a string or None"
         )
     if not name:
         raise ArgumentError(
-            f"{name!r} is no name for a variable: a string must be length 1 or more"
+            f"{name!r} is not a valid variable name: a string must be length 1 or more"
         )
     if "/" in name or "\0" in name or name.endswith((".xmd", ".xta")):
         raise ArgumentError(
-            f"{name!r} cannot be the name of a file: a variable has no '/' in its name, nor '.xmd' "
-            "or '.xta' at its end"
+            f"{name!r} cannot be a file name: the name of a variable must not contain '/' or end "
+            "in '.xmd' or '.xta'"
         )
 
 
@@ -292,14 +291,15 @@ def _what_is_there(
     if mode == "w-" and (there or is_dataset):
         raise ExistsError(
             errno.EEXIST,
-            "it has arrays; give mode='a' to add variables, append_dim= to append to them, or "
-            "mode='w' to replace them",
+            "it already has arrays; give mode='a' to add variables, append_dim= to append to "
+            "them, or mode='w' to replace them",
             os.fspath(folder),
         )
     if mode == "w" and there and not is_dataset:
         raise ExistsError(
             errno.EEXIST,
-            f"it has arrays but no {DATASET}, so it was not written as a dataset: not replaced",
+            f"it has arrays but no {DATASET}, so it was not written as a dataset, and is not "
+            "replaced",
             os.fspath(folder),
         )
     if not (there or is_dataset):
@@ -330,7 +330,9 @@ def _places(
         owner = owners.get(path, name)
         if owner != name:
             raise ExistsError(
-                errno.EEXIST, f"it is the variable {owner!r}; {name!r} cannot be there", str(path)
+                errno.EEXIST,
+                f"it is the variable {owner!r}, so it cannot also be {name!r}",
+                str(path),
             )
     return places
 
@@ -349,13 +351,15 @@ def write_tree(
     check_choice(mode, "mode", ("w-", "w"))
     target = Path(folder)
     if mode == "w-" and os.path.lexists(target):
-        raise ExistsError(errno.EEXIST, "it exists; give mode='w' to replace it", os.fspath(folder))
+        raise ExistsError(
+            errno.EEXIST, "it already exists; give mode='w' to replace it", os.fspath(folder)
+        )
     nodes = {f"/{node.relative_to(tree)}".removesuffix("."): node for node in tree.subtree}
     given = dict(encoding or {})
     unknown = sorted(set(given) - set(nodes))
     if unknown:
         raise ArgumentError(
-            f"encoding names groups that are not there: {unknown}; there are {sorted(nodes)}"
+            f"encoding names unknown groups: {unknown}; the groups are {sorted(nodes)}"
         )
     _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
     with family("cannot make the folder '{}'", target.parent):

@@ -220,9 +220,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise ReadOnlyError(
-            "a store of Zarr that shows an array cannot be written to; write to the array"
-        )
+        raise ReadOnlyError("the Zarr store of an array is read-only; write to the array")
 
 
 def _buffer(found: np.ndarray[Any, Any], prototype: Any, byte_range: Any) -> Any:

@@ -119,7 +119,7 @@ def test_without_xarray_what_is_stored_alike_grows(group, days, tmp_path, monkey
 
 
 REFUSED = {
-    "a label that is there": (("2024-01-01", 0.01, 280.0), {}, "is there already"),
+    "a label that is there": (("2024-01-01", 0.01, 280.0), {}, "already exists"),
     "a packing that cannot hold it": (("2024-01-02", 1.0, 0.0), {}, None),
     "units": (("2024-01-02", 0.01, 280.0), {"rain": "inch"}, "'inch'"),
     "other arrays": (("2024-01-02", 0.01, 280.0), {}, "has no data for it"),
@@ -134,7 +134,7 @@ def test_what_differs_is_refused(group, tmp_path, capsys, case, units, words):
     if words is None:
         with netcdf4.Dataset(more, "a") as file:
             file["t2m"][0, 0] = 20_000
-        words = "20000.0 at index (0, 0) would read as"
+        words = "20000.0 at index (0, 0) would become"
     if words == "has no data for it":
         with netcdf4.Dataset(more, "a") as file:
             file.renameVariable("rain", "snow")

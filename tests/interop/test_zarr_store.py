@@ -170,7 +170,7 @@ def test_arguments_and_closed_arrays():
     a = filled(None)
     with pytest.raises(xa.errors.ArgumentTypeError, match="str, not int"):
         a.as_zarr_store(3)
-    with pytest.raises(xa.errors.ArgumentError, match="no path"):
+    with pytest.raises(xa.errors.ArgumentError, match="not a path"):
         a.as_zarr_store("a/../b")
     with pytest.raises(xa.errors.ArgumentTypeError):
         a.as_zarr_store(follow="no")
