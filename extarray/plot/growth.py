@@ -105,8 +105,8 @@ def growth_map(
     axial = getattr(a, "axial", a)
     if not hasattr(axial, "grid"):
         raise ArgumentTypeError(
-            f"a {type(a).__name__} has no chunks of its own to draw; give an array, which is the "
-            "base of a view, or its axial"
+            f"a {type(a).__name__} has no chunks of its own; give the array (the base of a view) "
+            "or its axial"
         )
     titles = axis_titles(getattr(a, "dims", None) if names is None else names, len(axial.grid))
     history = segments(axial)
@@ -174,7 +174,7 @@ def map_cells(
             "hold axes at one chunk index with at={axis: index}"
         )
     if 0 in grid:
-        raise ArgumentError(f"cannot draw the grid {grid}: it has no chunk; grow the array first")
+        raise ArgumentError(f"cannot draw the grid {grid}: it has no chunks; grow the array first")
 
     across_axis = panel_axis(_number(axis, dims), free, len(grid))
     panels = panels_of(axial, grid, held, free, across_axis, list(names))
@@ -188,7 +188,7 @@ def map_cells(
     else:
         axes, across = list(np.ravel(np.asarray(ax, dtype=object))), 1
         if len(axes) < len(panels):
-            raise ArgumentError(f"ax has {len(axes)} axes, and there are {len(panels)} panels")
+            raise ArgumentError(f"ax has {len(axes)} axes, but there are {len(panels)} panels")
         figure = axes[0].figure.figure  # of a subfigure: the figure that it lies in
     bounds = grid_bounds(a)
     seen = []

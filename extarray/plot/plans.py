@@ -64,9 +64,9 @@ def rechunk_passes(
     """
     figures: Any = require("matplotlib.figure", "plot", "a plan")
     if not plan.passes:
-        raise ArgumentError("the plan has no pass: there is nothing to do, and nothing to draw")
+        raise ArgumentError("the plan has no passes, so there is nothing to draw")
     if len(plan.shape) < 2:
-        raise ArgumentError("a plan is drawn along its last two axes, and this one has fewer")
+        raise ArgumentError("a plan is drawn along its last two axes, but this one has fewer")
     titles = axis_titles(names, len(plan.shape))
     count = len(plan.passes)
     if ax is None:
@@ -77,7 +77,7 @@ def rechunk_passes(
     else:
         panels = list(np.ravel(np.asarray(ax, dtype=object)))
         if len(panels) < 2 * count:
-            raise ArgumentError(f"ax has {len(panels)} axes, and {count} passes take {2 * count}")
+            raise ArgumentError(f"ax has {len(panels)} axes, but {count} passes need {2 * count}")
         figure = panels[0].figure.figure
     for number, one in enumerate(plan.passes):
         _draw_whole(panels[number], one, number + 1, titles)

@@ -78,14 +78,16 @@ def zones_text(
 def _grid(a: Any, axis: Any, at: Any, width: int, classes: Any, values: Any) -> str:
     """Return the planes of a grid: a value for each chunk, and lines between classes."""
     if 0 in a.grid or not a.ndim:
-        raise ArgumentError(f"cannot draw the grid {a.grid}: it has no chunk; grow the array first")
+        raise ArgumentError(
+            f"cannot draw the grid {a.grid}: it has no chunks; grow the array first"
+        )
     names = axis_titles(a.dims, a.ndim)
     dims = list(a.dims or ())
 
     def number(one: Any) -> int:
         if isinstance(one, str):
             if one not in dims:
-                raise ArgumentError(f"there is no axis {one!r}")
+                raise ArgumentError(f"no axis {one!r}")
             return dims.index(one)
         return int(one)
 
@@ -193,7 +195,7 @@ def slice_text(
     """
     shown, index = plane_of(a, (0,) if a.ndim == 1 else axes, at or {})
     if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"elements of {a.dtype} are no numbers; draw a view of one field")
+        raise ArgumentError(f"elements of {a.dtype} are not numbers; draw a view of one field")
     key = list(index)
     step = max(1, -(-a.shape[shown[-1]] // width))
     for j in shown:

@@ -638,7 +638,7 @@ class TestClasses:
             assert found.confusion.sum() == known.sum()
 
     def test_accuracy_of_nothing(self):
-        with pytest.raises(ArgumentError, match="labels no pixel"):
+        with pytest.raises(ArgumentError, match="no labelled pixel"):
             hs.accuracy([[1, 2]], [[0, 0]])
         with pytest.raises(ShapeError):
             hs.accuracy([[1, 2]], [[1], [2]])
@@ -649,7 +649,7 @@ class TestClasses:
         shuffled = made.endmembers[[2, 0, 3, 1]] * 3
         found = hs.match(shuffled, made.endmembers)
         assert found.order.tolist() == [1, 3, 0, 2] and found.angles.max() < 1e-7
-        with pytest.raises(ArgumentError, match="cannot be paired"):
+        with pytest.raises(ArgumentError, match="cannot pair"):
             hs.match(made.endmembers[:2], made.endmembers)
 
 
