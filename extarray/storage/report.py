@@ -41,7 +41,7 @@ class Problem:
     >>> import extarray as xa
     >>> problem = xa.check("no such array").problems[0]
     >>> problem.severity, problem.remedy
-    ('error', 'put the two files of the array side by side')
+    ('error', 'put both files of the array in the same folder')
     """
 
     kind: str

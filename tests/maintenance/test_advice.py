@@ -176,7 +176,7 @@ def test_large_arrays():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"access": []}, xa.ArgumentError, "no request"),
+        ({"access": []}, xa.ArgumentError, "is empty"),
         ({"access": [((1, 2), 0)]}, xa.ArgumentError, "weights"),
         ({"access": [((1, 2), -1), ((1, 1), 2)]}, xa.ArgumentError, "weights"),
         ({"access": [((1, 2, 3), 1)]}, xa.ShapeError, "3 extents for 2 axes"),

@@ -196,7 +196,7 @@ def test_the_files_stay_as_they_are_but_for_the_elements(path):
 
 def test_arguments(path):
     xa.zeros((4, 4), path=path).close()
-    with pytest.raises(xa.ArgumentError, match="share='elements' writes by calls"):
+    with pytest.raises(xa.ArgumentError, match="share='elements' cannot use a memory map"):
         elements(path, engine="mmap")
     with pytest.raises(xa.ArgumentError, match="share='elements' is for writers"):
         xa.open(path, share="elements")
