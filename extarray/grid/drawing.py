@@ -77,7 +77,7 @@ def axis_titles(names: Sequence[str] | None, ndim: int) -> list[str]:
     if names is None:
         return [f"axis {j}" for j in range(ndim)]
     if len(names) != ndim:
-        raise ArgumentError(f"names has {len(names)} entries, and the array has {ndim} axes")
+        raise ArgumentError(f"names has {len(names)} entries, but the array has {ndim} axes")
     return [printable(str(name)) for name in names]
 
 
@@ -339,10 +339,10 @@ def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, 
     held: dict[int, int] = {}
     for axis, index in (at or {}).items():
         if not -len(grid) <= axis < len(grid):
-            raise ArgumentError(f"at names axis {axis}, and the array has {len(grid)} axes")
+            raise ArgumentError(f"at names axis {axis}, but the array has {len(grid)} axes")
         j = axis % len(grid)
         if not -grid[j] <= index < grid[j]:
-            raise ArgumentError(f"at asks for chunk index {index} of axis {j}, which has {grid[j]}")
+            raise ArgumentError(f"at gives chunk index {index} for axis {j}, which has {grid[j]}")
         held[j] = index % grid[j]
     return held
 
@@ -373,15 +373,15 @@ def panels_of(
     count = 1 if across is None else grid[across]
     if count > _MOST_PANELS:
         raise ArgumentError(
-            f"axis {across} has {count} chunk indices, and {_MOST_PANELS} panels is the most; "
-            f"choose another axis, or one index with at={{{across}: index}}"
+            f"axis {across} has {count} chunk indices, but at most {_MOST_PANELS} panels are "
+            f"drawn; choose another axis, or one index with at={{{across}: index}}"
         )
     height = grid[plane[0]] if len(plane) == 2 else 1
     width = grid[plane[-1]]
     if height * width > _MOST_CHUNKS:
         raise ArgumentError(
-            f"cannot draw {height} x {width} chunks of the grid {grid}: {_MOST_CHUNKS} is the most "
-            "that could be seen; hold an axis at one chunk index with at={axis: index}"
+            f"cannot draw {height} x {width} chunks of the grid {grid}: at most {_MOST_CHUNKS} "
+            "are drawn; hold an axis at one chunk index with at={axis: index}"
         )
     panels = []
     for number in range(count):

@@ -202,8 +202,8 @@ def test_refusals(factory):
         (lambda: array.add_axis(0.0), xa.ArgumentTypeError, "position must be an int"),
         (lambda: array.add_axis(chunk=0), xa.ChunksError, "at least 1"),
         (lambda: array.add_axis(chunk=True), xa.ArgumentTypeError, "chunk must be an int"),
-        (lambda: array.add_axis(chunk=2), xa.ChunksError, "chunks stay where they are"),
-        (lambda: array.add_axis(name="t"), xa.ArgumentError, "have no names"),
+        (lambda: array.add_axis(chunk=2), xa.ChunksError, "chunks do not move"),
+        (lambda: array.add_axis(name="t"), xa.ArgumentError, "are unnamed"),
     ]:
         with pytest.raises(error, match=text):
             call()
@@ -342,7 +342,7 @@ def test_an_index_or_a_value_that_adds_an_axis(factory):
             array.add_axis()
 
     array = factory.create((3, 4), chunks=(2, 3))
-    with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+    with pytest.raises(xa.ArgumentError, match="during an append"):
         array.append(Source())
     assert array.shape == (3, 4)
     array.close()
@@ -838,7 +838,7 @@ def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
                 assert_same(fresh[...], array[0])
                 array.shrink(5, 1)
                 for stale in (reader, fresh):
-                    with pytest.raises(xa.ShapeError, match="cut off since; refresh"):
+                    with pytest.raises(xa.ShapeError, match="then lost elements; refresh"):
                         stale[...]
                     stale.refresh()
                     assert_same(stale[...], array[...])
@@ -879,7 +879,7 @@ def test_readers_of_a_pair_that_was_overwritten(path, engine, looks, cut):
             array.shrink(2, 1)
     with reader, xa.create(path, (2, 3), engine=engine, overwrite=True):
         if cut:
-            with pytest.raises(xa.ShapeError, match="cut off; open it again"):
+            with pytest.raises(xa.ShapeError, match="lost elements; open it again"):
                 reader[...]
         else:
             assert (reader[...] == 3).all()
@@ -908,7 +908,7 @@ def test_a_copy_of_metadata_that_have_passed_on_the_number(disk, tmp_path):
         copy.add_axis()
         assert (reader[:4] == 3).all()
         copy.shrink(1, 1)
-        with pytest.raises(xa.ShapeError, match="cut off since"):
+        with pytest.raises(xa.ShapeError, match="then lost elements"):
             reader[...]
 
 

@@ -165,7 +165,7 @@ def test_folders_in_which_no_file_can_be_made():
 
 @pytest.mark.parametrize("text", ["x.npy", b"x", Path("x.npy")])
 def test_from_array_of_a_name(text):
-    with pytest.raises(xa.ArgumentTypeError, match="what the library for it opens"):
+    with pytest.raises(xa.ArgumentTypeError, match="open a file with its library first"):
         xa.from_array(text)
 
 

@@ -205,9 +205,9 @@ def test_chunks_of_a_selection_as_h5py_gives_them(memory, tmp_path):
         (np.s_[0, -4], xa.BoundsError, "index -4 is out of bounds for axis 1 with size 3"),
         (np.s_[0, 0, 0], xa.BoundsError, "too many indices for array: array is 2-dimensional"),
         (np.s_[..., ...], xa.SelectionError, "single ellipsis"),
-        (np.s_[None, 0], xa.SelectionError, "None selects no region"),
-        ("grid", xa.SelectionError, "'grid' selects no region"),
-        (np.s_[[0, 1], None], xa.SelectionError, r"\[0, 1\] selects no region"),
+        (np.s_[None, 0], xa.SelectionError, "None does not select a region"),
+        ("grid", xa.SelectionError, "'grid' does not select a region"),
+        (np.s_[[0, 1], None], xa.SelectionError, r"\[0, 1\] does not select a region"),
     ],
 )
 def test_what_is_no_region(memory, selection, error, message):

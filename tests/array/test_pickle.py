@@ -139,7 +139,7 @@ def test_files_that_are_gone(path):
     with pytest.raises(FileNotFoundError):
         pickle.loads(data)
     xa.ones(3, path=path).close()
-    with pytest.raises(xa.MissingError, match="another one has taken its place") as caught:
+    with pytest.raises(xa.MissingError, match="another array has replaced it") as caught:
         pickle.loads(data)
     assert caught.value.filename == str(path)
 

@@ -227,7 +227,7 @@ def test_what_is_not_possible(cube, tmp_path):
     a, _ = cube
     with pytest.raises(xa.ExistsError):
         xa.rechunk(a, a.path)
-    with pytest.raises(xa.ArgumentError, match="no path"):
+    with pytest.raises(xa.ArgumentError, match="leave out the path"):
         xa.rechunk(a, tmp_path / "new", in_place=True)
     with pytest.raises(xa.ArgumentTypeError, match="src must be .* not ndarray; .*from_array"):
         xa.rechunk(np.zeros(3))
