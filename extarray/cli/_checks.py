@@ -1,6 +1,6 @@
-"""The checks that the two processes of the demo make, each for itself.
+"""The checks that both processes of the demo make.
 
-A check raises `CheckError`; nothing is only counted or only printed.
+Every failed check raises `CheckError`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["CheckError", "Checker", "grid_addresses"]
 
 
 class CheckError(ExtArrayError):
-    """The demo found something that must not be."""
+    """A check of the demo failed."""
 
 
 class Checker:
-    """A comparison of an array with the scene, which remembers what must not change.
+    """Compares an array with the scene, and remembers addresses that must not change.
 
     The scene has the shape (rows, columns, bands); `rng` chooses the boxes of `random_box`.
     """
@@ -90,7 +90,7 @@ def grid_addresses(axial: Any) -> NDArray[np.int64]:
 
 
 def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of each element: NaN equals itself, and 0.0 is not -0.0."""
+    """Return the bytes of each element, so that NaN equals itself and 0.0 differs from -0.0."""
     flat = np.ascontiguousarray(values).reshape(-1, 1)
     return flat.view(np.uint8)
 

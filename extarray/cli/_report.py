@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Growth(NamedTuple):
-    """The cost of one growth."""
+    """Cost of one growth step."""
 
     axis: int
     nbytes: int  # of the new data
@@ -59,7 +59,7 @@ def print_start(
 
 
 def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
-    """Print what was compared, and by whom."""
+    """Print what each process has compared."""
     print_text("\nVerified against the scene")
     print_text(
         f"  writer: each piece, a random box after it, and everything at the end: {writer.boxes} "
@@ -73,7 +73,7 @@ def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
 
 
 def print_history(a: Any) -> None:
-    """Print the growth history, a line a segment."""
+    """Print the growth history, one line per segment."""
     from extarray.plot import segments
 
     print_text("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
@@ -87,7 +87,7 @@ def print_history(a: Any) -> None:
 
 
 def print_storage(info: dict[str, Any]) -> None:
-    """Print what the array takes on disk."""
+    """Print the disk space of the array."""
     print_text("\nStorage")
     logical, allocated, metadata, files = (
         format_bytes(info[f"{name}_bytes"]) for name in ("logical", "allocated", "metadata", "file")
@@ -110,7 +110,7 @@ def print_unmixing(found: Unmixing) -> None:
 
 
 def print_times(growths: Sequence[Growth]) -> None:
-    """Print what growing cost, by axis and in all, against rewriting."""
+    """Print the time of growth by axis and in total, compared with rewriting."""
     print_text(
         "\nTime to grow, compared with rewriting a .npy file each time (same data, no fsync)"
     )
@@ -134,7 +134,7 @@ def print_times(growths: Sequence[Growth]) -> None:
         )
     print_text(table(rows, left=(0,), indent="  "))
     if timed:
-        # Beside the sums, in which a single interruption by other work can weigh much.
+        # Besides the sums, since one interruption by other work can dominate those.
         ours = float(np.median([growth.ours for growth in timed]))
         rewriting = float(np.median([growth.rewriting or 0.0 for growth in timed]))
         print_text(f"  median growth: {ours * 1e3:.2f} ms, against {rewriting * 1e3:.2f} ms")
@@ -146,5 +146,5 @@ def print_times(growths: Sequence[Growth]) -> None:
 
 
 def by(values: Sequence[int], between: str = " x ") -> str:
-    """Join numbers with something between them: ``145 x 145 x 200``."""
+    """Join numbers with a separator: ``145 x 145 x 200``."""
     return between.join(map(str, values))

@@ -1,4 +1,4 @@
-"""Making arrays, and changing them: growth, elements, attributes."""
+"""Create arrays; change their extent, elements and attributes."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def opened_for_writing(path: str, timeout: float) -> Any:
     OVERWRITE,
 )
 def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **given: Any) -> None:
-    """Make an array."""
+    """Create an array."""
     import extarray as xa
 
     with wrong_calls():
         dtype = _dtype(given["dtype"])
         fill = given["fill"]
-        # What is not given depends on the file system.
+        # Leave out sparse=False: the default depends on the file system.
         holes: dict[str, Any] = {"sparse": True} if given["sparse"] else {}
         xa.create(
             path,
@@ -102,7 +102,7 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
 
 
 def _dtype(text: str) -> np.dtype[Any]:
-    """Return the data type of this name; of records, ``name:type`` with commas between them."""
+    """Parse a data type; records are written ``name:type``, separated by commas."""
     try:
         if ":" in text:
             return np.dtype([_field(part) for part in text.split(",")])
@@ -131,7 +131,7 @@ def _field(text: str) -> tuple[str, str]:
     "together, in one commit.",
 )
 def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
-    """Extend an array, or those of a group."""
+    """Extend an array, or the arrays of a group."""
     if is_folder(path):
         if not isinstance(axis, str):
             raise usage_error("arrays in a folder grow along a named axis; give its name")
@@ -170,7 +170,7 @@ def shrink(path: str, axis: int | str, by: int, side: Any, timeout: float) -> No
     TIMEOUT,
     details="VALUE is a number, a string, a list such as '[1, 2]', or - to read a .npy file from "
     "standard input.  It is broadcast over the selection as in NumPy.",
-    context_settings={"ignore_unknown_options": True},  # -5 is a value
+    context_settings={"ignore_unknown_options": True},  # allow values such as -5
 )
 def set_(path: str, selection: str, value: str, timeout: float) -> None:
     """Assign to a selection."""
@@ -240,13 +240,13 @@ def _change(attributes: Any, changes: dict[str, Any], delete: tuple[str, ...]) -
     if missing:
         raise WrongCall(f"no attribute {missing[0]!r} to delete")
     if changes:
-        attributes.update(changes)  # one commit
+        attributes.update(changes)  # in one commit
     for name in delete:
         del attributes[name]
 
 
 def _text(value: Any) -> str:
-    """Return a value as it is given to the command."""
+    """Return a value in the syntax of the command."""
     value = plain(value)
     if isinstance(value, str) and value.isprintable() and parse_value(value) == value:
         return value

@@ -1,4 +1,4 @@
-"""``extarray check PATH``: whether the files of arrays are whole, and their repair."""
+"""``extarray check PATH``: check the files of arrays, and repair them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
 
     if force and not repair:
         raise usage_error("--force requires --repair")
-    # Where nobody looks, the report is all there is on stdout.
+    # Without a terminal, print nothing but the report.
     progress = _Bars() if sys.stderr.isatty() else False
 
     def look(path: Any) -> Any:
@@ -60,7 +60,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
     with wrong_calls():
         report = look(path)
     if [problem.kind for problem in report.problems] == ["file", "file"]:
-        xa.open(path).close()  # neither file is there: the error says what is
+        xa.open(path).close()  # both files are missing: the error of `open` says so
     if as_json:
         print_json(_told(report))
     else:
@@ -69,7 +69,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
 
 
 def _told(report: Any) -> dict[str, Any]:
-    """Return a report as JSON has it."""
+    """Convert a report for JSON."""
     return {"ok": report.ok, **dataclasses.asdict(report)}
 
 
@@ -78,12 +78,12 @@ def _is_fine(report: Any) -> bool:
 
 
 def _is_array(path: str) -> bool:
-    """Tell whether files beside a folder have its name."""
+    """Tell whether an array has the name of this folder."""
     return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
 
 
 def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_json: bool) -> int:
-    """Check all arrays in a folder and in those below; links to folders are not followed."""
+    """Check all arrays in a folder and below, without following links to folders."""
     found, left = set(), left_folders(os.fspath(folder))
     for where, folders, names in walk_folders(folder, onerror=_raise_unless_gone):
         left += left_folders(folder=where)
@@ -105,7 +105,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
     for path in sorted(found):
         try:
             report = look(path)
-        except (ExtArrayError, OSError) as error:  # the others are looked at all the same
+        except (ExtArrayError, OSError) as error:  # go on with the other arrays
             what = " ".join(str(error).split())
             told.append({"path": path, "ok": False, "error": what})
             if not as_json:
@@ -128,7 +128,7 @@ def _raise_unless_gone(error: OSError) -> None:
 
 
 class _Bars:
-    """A bar of progress for each time that the chunks are gone through."""
+    """Shows a progress bar for each pass over the chunks."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None

@@ -1,10 +1,9 @@
-"""``extarray demo``: a real scene arrives in pieces, the array grows, another process reads it.
+"""``extarray demo``: a real scene arrives in pieces; one process grows an array, another reads it.
 
-The scene is cut into swaths of rows, swaths of columns and blocks of bands, which arrive in a
-random order.  What arrives along one axis comes for all that has arrived along the others: new
-rows, say, for the columns and bands that are there.  So each arrival is one `append` of real data
-along one axis.  The array holds the pieces in the order of their arrival; its attributes say which
-part of the scene each one is.
+The scene is cut into swaths of rows, swaths of columns and blocks of bands, which arrive in random
+order.  A piece along one axis has everything that has arrived along the others (new rows, for
+instance, come for the present columns and bands), so each arrival is one `append` of real data.
+The array holds the pieces in order of arrival; its attributes map each piece to the scene.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from extarray.common.terminal import print_text
 __all__ = ["demo"]
 
 _MADE_BY = "extarray demo"
-_PIECES = (24, 24, 20)  # about how many pieces an axis is cut into
-_GRID = (10, 10, 8)  # the largest grid of chunks: a growth map that can still be read
-_LAG = 8  # the reader must see something new at least once in so many arrivals
+_PIECES = (24, 24, 20)  # approximate number of pieces along each axis
+_GRID = (10, 10, 8)  # largest grid of chunks that is legible as a growth map
+_LAG = 8  # the reader must see a new state at least once in this many arrivals
 
 
 def _seconds(text: str) -> float:
@@ -105,7 +104,7 @@ def _seconds(text: str) -> float:
     "abundance in every pixel.",
 )
 def demo(**options: Any) -> None:
-    """Run the demo; an `ExtArrayError` tells what went wrong."""
+    """Run the demo; raise `ExtArrayError` if a check fails."""
     _run(SimpleNamespace(**options))
 
 
@@ -113,7 +112,7 @@ def _run(args: SimpleNamespace) -> None:
     import extarray as xa
 
     began = time.perf_counter()
-    # Before any work: without the pictures the demo would fail at its end.
+    # Check for matplotlib first, so that the demo does not fail at its end.
     require("matplotlib", "demo", "extarray demo")
     scene = load(args.scene, args.variable)
     bands = _choose_bands(args.bands, scene)
@@ -122,7 +121,7 @@ def _run(args: SimpleNamespace) -> None:
     path = args.out / "scene"
     overwrite = _is_ours(path)
 
-    # One stream of random numbers a purpose: the order is the same with other checks.
+    # Separate random streams, so that the order does not depend on the checks.
     for_order, *for_checks = np.random.SeedSequence(args.seed).spawn(3)
     arrivals = schedule(scene.data.shape, _PIECES, np.random.default_rng(for_order))
     _report.print_start(scene, path, chunks, arrivals, args.seed)
@@ -163,9 +162,9 @@ def _take_in(
     seeds: Sequence[np.random.SeedSequence],
     args: SimpleNamespace,
 ) -> tuple[Checker, dict[str, Any], list[_report.Growth]]:
-    """Let the array grow with each arrival while the reader reads, and check it.
+    """Append each arrival while the reader reads, and check the array.
 
-    Returns the writer's checks, the reader's report, and what each growth cost.
+    Returns the checks of the writer, the report of the reader, and the cost of each growth.
     """
     deadline = time.monotonic() + args.limit
     writer = Checker(scene.data, np.random.default_rng(seeds[0]))
@@ -206,9 +205,9 @@ def _take_in(
 class _Conventional:
     """The same array in a conventional file, which is rewritten at each growth.
 
-    The array so far stays in memory, so nothing has to be read back: what is timed is the least
-    that a program must do to have the grown array in a .npy file.  After so many seconds as the
-    budget has, no more growth is tried.  The file is removed at the end.
+    The current array stays in memory, so the time is the least that a program needs to update the
+    .npy file.  No growth is tried once the budget of seconds is spent.  The file is removed at the
+    end.
     """
 
     def __init__(self, path: Path, budget: float) -> None:
@@ -216,12 +215,12 @@ class _Conventional:
         self._data: NDArray[Any] = np.empty(0)
 
     def start(self, data: NDArray[Any]) -> None:
-        """Begin with these data."""
+        """Write the first data."""
         self._data = data
         np.save(self._path, data)
 
     def grow(self, data: NDArray[Any], axis: int) -> float | None:
-        """Adjoin `data` along `axis` and rewrite the file; return the seconds that it took."""
+        """Append `data` along `axis` and rewrite the file; return the seconds."""
         if self._left < 0:
             return None
         began = time.perf_counter()
@@ -230,7 +229,7 @@ class _Conventional:
         took = time.perf_counter() - began
         self._left -= took
         if self._left < 0:
-            self._data = np.empty(0)  # not needed any more, and it may be large
+            self._data = np.empty(0)  # free memory
         return took
 
     def __enter__(self) -> _Conventional:
@@ -251,7 +250,7 @@ def _append(a: Any, data: NDArray[Any], axis: int) -> None:
 def _grow(
     a: Any, arrival: Arrival, mosaic: Mosaic, scene: Scene, writer: Checker, other: _Conventional
 ) -> _report.Growth:
-    """Take in one piece of the scene, and check the array."""
+    """Append one piece of the scene, and check the array."""
     axis, before = arrival.axis, a.shape
     mosaic.add(arrival)
     part = tuple(
@@ -260,7 +259,7 @@ def _grow(
     data = mosaic.expected(scene.data, part)
 
     began = time.perf_counter()
-    # What comes is told before it comes: whoever sees the growth knows what it is.
+    # Announce the piece before appending it, so that every reader of the growth can identify it.
     a.attrs["pieces"] = mosaic.pieces
     _append(a, data, axis)
     ours = time.perf_counter() - began
@@ -275,10 +274,10 @@ def _grow(
 
 
 def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
-    """Read the closed file anew, put it into the scene's order, and compare it with the scene.
+    """Read the closed file, reorder it, and compare it with the scene.
 
-    Returns the array as it is stored.  The way is another one than that of the other checks:
-    there the scene is cut as the array is stored.
+    Returns the array as stored.  The other checks work the other way round: they reorder the scene
+    like the array.
     """
     mosaic = Mosaic(a.attrs["pieces"])
     stored: NDArray[Any] = a[...]
@@ -300,7 +299,7 @@ def _in_order(stored: NDArray[Any], mosaic: Mosaic) -> NDArray[Any]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether an array at this path is from an earlier demo; any other is left alone."""
+    """Tell whether the array at this path was made by an earlier demo, and may be replaced."""
     import extarray as xa
 
     if not any(path.with_name(path.name + suffix).exists() for suffix in (".xmd", ".xta")):
@@ -329,7 +328,7 @@ def _choose_chunks(given: Sequence[int] | None, shape: Sequence[int]) -> tuple[i
 
 
 def _choose_bands(given: Sequence[int] | None, scene: Scene) -> tuple[Sequence[int], str]:
-    """Return the bands of the composite, and what to call it."""
+    """Return the bands of the composite, and their description."""
     if given is None:
         return scene.composite, scene.composite_title
     count = scene.data.shape[2]
@@ -347,7 +346,7 @@ def _draw(
     bands: tuple[Sequence[int], str],
     out: Path,
 ) -> list[Path]:
-    """Draw the composite, as stored and as it is, and the growth map."""
+    """Draw the composite, as stored and in the order of the scene, and the growth map."""
     from extarray.plot import growth_map
 
     pictures = [out / "composite.png", out / "growth-map.png"]
@@ -362,7 +361,7 @@ def _draw(
 
 
 def _unmix(path: Path, pieces: Any, scene: Scene, args: SimpleNamespace) -> list[Path]:
-    """Unmix the scene as it is stored, and draw its materials, where it can be unmixed."""
+    """Unmix the stored scene if possible, and draw its materials."""
     pictures = [args.out / "endmembers.png", args.out / "abundances.png"]
     try:
         found = unmix(path, args.ranks, args.limit)
@@ -370,7 +369,7 @@ def _unmix(path: Path, pieces: Any, scene: Scene, args: SimpleNamespace) -> list
         if args.ranks is not None and "ranks need" in str(error):
             raise
         print_text(f"Unmixed  skipped: {error}")
-        for picture in pictures:  # of an earlier scene
+        for picture in pictures:  # left by an earlier scene
             picture.unlink(missing_ok=True)
         return []
     _report.print_unmixing(found)

@@ -1,4 +1,4 @@
-"""Files of other formats: ``import`` and ``export``, by the suffix, and pipes."""
+"""Import and export other formats, chosen by suffix; pipes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _OPTIONS = option(
 
 
 def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
-    """Return format, file and the name in it of ``FILE`` or ``FILE:/NAME``."""
+    """Split ``FILE`` or ``FILE:/NAME`` into format, file and name."""
     file, part = text, None
     before, colon, behind = text.rpartition(":")
     if colon and not os.path.exists(text):
@@ -70,7 +70,7 @@ def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
 
 
 def _only_part(found: Format, file: str, part: str | None) -> str | None:
-    """Return the name of the array in a file: what was given, or the only one that there is."""
+    """Return the given name of an array in a file, or that of the only one."""
     if part is not None or found.names is None or not os.path.exists(file):
         return part
     names = found.names(file)
@@ -78,7 +78,7 @@ def _only_part(found: Format, file: str, part: str | None) -> str | None:
 
 
 def _settings(options: tuple[str, ...]) -> dict[str, Any]:
-    """Return the options of a format."""
+    """Parse options of a format."""
     settings = {}
     for text in options:
         name, found, value = text.partition("=")
@@ -94,7 +94,7 @@ def _settings(options: tuple[str, ...]) -> dict[str, Any]:
 
 
 class Found(NamedTuple):
-    """Elements of a file, of another array, or of the standard input, and what is said of them.
+    """Elements of a file, of another array, or of standard input, with their description.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Found(NamedTuple):
         An object with shape, dtype and slicing, of which any box can be read.
     description : Description
     beside : callable
-        Gives a context manager, which has what is found beside, by its name.
+        Takes the name of a neighbouring array, and returns a context manager that opens it.
     """
 
     values: Any
@@ -112,7 +112,7 @@ class Found(NamedTuple):
 
 @contextlib.contextmanager
 def found_in(text: str) -> Iterator[Found]:
-    """Give what is in a file, in another array, or comes from the standard input."""
+    """Open the elements of a file, another array, or standard input."""
     if any(os.path.exists(text + suffix) for suffix in (".xmd", ".xta")) or text.endswith(
         (".xmd", ".xta")
     ):
@@ -153,13 +153,13 @@ def _nothing_beside(name: str) -> AbstractContextManager[Found]:
 
 @contextlib.contextmanager
 def elements_in(text: str) -> Iterator[Any]:
-    """Give the elements of what is found, of which any box can be read."""
+    """Open elements of which any box can be read."""
     with found_in(text) as found:
         yield found.values
 
 
 class _Boxes:
-    """Elements of a file, read by boxes."""
+    """Reads elements of a file box by box."""
 
     def __init__(self, source: Source, file: str, title: str) -> None:
         self.shape = tuple(source.description.shape)
@@ -174,7 +174,7 @@ class _Boxes:
 
 @contextlib.contextmanager
 def _spooled(source: Source, title: str, claims: Claims | None = None) -> Iterator[Any]:
-    """Yield an array of elements that can only be read from start to end; it goes afterwards."""
+    """Yield a temporary array with the elements of a sequential source."""
     with (
         tempfile.TemporaryDirectory(prefix="extarray-") as folder,
         load(
@@ -185,7 +185,7 @@ def _spooled(source: Source, title: str, claims: Claims | None = None) -> Iterat
 
 
 def _piped() -> Source:
-    """Return the ``.npy`` file on the standard input as a source."""
+    """Return the ``.npy`` file on standard input as a source."""
     if sys.stdin is None:
         raise WrongCall(f"{_STDIN} is closed")
     stream = sys.stdin.buffer
@@ -250,7 +250,7 @@ def import_(
     options: tuple[str, ...],
     overwrite: bool,
 ) -> None:
-    """Make an array of a file, or of elements that come through a pipe."""
+    """Make an array from a file or a pipe."""
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
     settings = _settings(options)
     if max_result is not None:
@@ -261,7 +261,7 @@ def import_(
                 "--all takes a file, and its arrays keep their chunks; leave out - and --chunks"
             )
         found, file, part = _located(source, format_name)
-        if sparse is not None:  # formats of other packages may not know it
+        if sparse is not None:  # formats of other packages may lack this argument
             settings["sparse"] = sparse
         with wrong_calls(), _known_options(found):
             _whole(found, found.load_group)(
@@ -297,7 +297,7 @@ def import_(
 
 
 def _whole(found: Format, function: Any) -> Any:
-    """Return the function of a format that reads or writes whole files, if there is one."""
+    """Return the function of a format that reads or writes whole files, or None."""
     if function is None:
         there = ", ".join(f.name for f in file_formats().values() if f.load_group is not None)
         raise WrongCall(f"{found.title} has no groups; these formats do: {there}")
@@ -306,7 +306,7 @@ def _whole(found: Format, function: Any) -> Any:
 
 @contextlib.contextmanager
 def _known_options(found: Format) -> Iterator[None]:
-    """Report an argument that a function lacks, or does not take, as a wrong call."""
+    """Report a missing or unknown argument of a function as a wrong call."""
     try:
         yield
     except TypeError as error:
@@ -339,7 +339,7 @@ def export(
     options: tuple[str, ...],
     overwrite: bool,
 ) -> None:
-    """Write an array into a file, or into a pipe."""
+    """Write an array to a file or a pipe."""
     index = None if selection is None else parse_selection(selection)
     if is_group(path):
         if target == "-" or index is not None:

@@ -1,4 +1,4 @@
-"""Pairs of files, folders of them, and packed files: listed, copied, moved, removed, packed."""
+"""List, copy, move, remove and pack arrays and folders of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SUFFIXES = (".xmd", ".xta")
 
 
 class _Entry(NamedTuple):
-    """An array or a folder in a folder; of an array that does not open the error is all."""
+    """An array or a folder in a folder; if an array cannot be opened, only its error."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class _Entry(NamedTuple):
     error: str | None = None
 
     def told(self) -> dict[str, Any]:
-        """Return the entry as JSON has it."""
+        """Convert the entry for JSON."""
         if self.is_folder:
             return {"name": self.name, "kind": "folder"}
         if self.error is not None:
@@ -69,7 +69,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(folder: str) -> list[_Entry]:
-    """Return the arrays of a folder and the folders in it, by name."""
+    """Return the arrays and folders in a folder, sorted by name."""
     stems, folders = set(), []
     with os.scandir(folder) as found:
         for entry in found:
@@ -93,7 +93,7 @@ def _array(name: str, path: str) -> _Entry:
 
 
 def _listed(path: str) -> list[_Entry]:
-    """Return the entries at a path: of a folder or of a packed group, or one array."""
+    """Return the entries of a folder or packed group, or of one array."""
     if is_folder(path):
         return _entries(path)
     try:
@@ -179,7 +179,7 @@ def tree(path: str, as_json: bool) -> int:
 
 
 def _rows(path: str) -> Iterator[tuple[int, _Entry]]:
-    """Yield the entries of a tree with their depths: folders before what is in them."""
+    """Yield the entries of a tree with their depths, each folder before its members."""
     entries = _listed(path)
     if any(entry.is_folder and not entry.path for entry in entries):
         with opened_group(path) as group:
@@ -196,12 +196,12 @@ def _rows(path: str) -> Iterator[tuple[int, _Entry]]:
         depth, entry = left.pop()
         yield depth, entry
         if entry.is_folder and not os.path.islink(entry.path):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                 left += [(depth + 1, inner) for inner in reversed(_entries(entry.path))]
 
 
 def _without_empty_folders(rows: Iterable[tuple[int, _Entry]]) -> list[tuple[int, _Entry]]:
-    """Return the rows of a tree without folders that have no array at any depth."""
+    """Return the rows of a tree without folders that have no arrays below."""
     found: list[tuple[int, _Entry]] = []
     for depth, entry in reversed(list(rows)):
         if not entry.is_folder or (found and found[-1][0] > depth):
@@ -210,9 +210,9 @@ def _without_empty_folders(rows: Iterable[tuple[int, _Entry]]) -> list[tuple[int
 
 
 def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
-    """Return a tree as JSON has it."""
+    """Convert a tree for JSON."""
     top: list[dict[str, Any]] = []
-    lists = [top]  # that of each depth
+    lists = [top]  # the open list at each depth
     for depth, entry in rows:
         told = entry.told()
         lists[depth + 1 :] = []
@@ -254,7 +254,7 @@ def copy(
 
 
 def _target(a: Any, target: str) -> str:
-    """Return the path that an array gets: in a folder, its own name."""
+    """Return the path of the target; in a folder, the array keeps its name."""
     if is_folder(target):
         return os.path.join(target, a.path.name)
     return target
@@ -262,7 +262,7 @@ def _target(a: Any, target: str) -> str:
 
 @contextlib.contextmanager
 def _owned(path: str) -> Iterator[Any]:
-    """Give the store of an array that no other writer has, while Ctrl-C waits."""
+    """Yield the store of an array, locked against other writers, and defer Ctrl-C."""
     with wrong_calls():
         resolved = resolve_path(path)
     store, _ = FileStore.open(resolved, "r+", 0.0, "auto", "flush")
@@ -272,7 +272,7 @@ def _owned(path: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of a block of a few calls to the system."""
+    """Defer Ctrl-C to the end of a block of a few system calls."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -301,7 +301,7 @@ def mv(source: str, target: str, overwrite: bool) -> None:
         path = resolve_path(_target(a, target))
     with contextlib.ExitStack() as stack:
         if overwrite and any(map(os.path.lexists, file_names(path))):
-            stack.enter_context(_owned(str(path)))  # nobody writes to what is replaced
+            stack.enter_context(_owned(str(path)))  # lock the array that is replaced
         stack.enter_context(_owned(source)).move(path, overwrite)
 
 
@@ -337,7 +337,7 @@ def pack(source: str, target: str, overwrite: bool) -> None:
     details="If FILE is -, standard input is read.",
 )
 def unpack(source: str, target: str, overwrite: bool) -> None:
-    """Unpack a file, comparing its sums."""
+    """Unpack a file and verify its checksums."""
     import extarray as xa
 
     with contextlib.ExitStack() as stack, wrong_calls():

@@ -1,4 +1,4 @@
-"""Arrays in pictures: ``plot`` draws them into files or the terminal, ``view`` in the browser."""
+"""Draw arrays: ``plot`` in files or the terminal, ``view`` in the browser."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from extarray.common.terminal import print_text
 __all__ = ["plot", "view"]
 
 _KINDS = ("growth", "slice", "layout", "zones", "plan")
-_WIDTH = 100  # characters, where the output is no terminal
+_WIDTH = 100  # characters, if the output is not a terminal
 
-#: Options that not all pictures have, by their parameters.
+#: Parameters of options that apply to some kinds of pictures only.
 _USED_BY = {
     "axis": ("growth", "zones"),
     "at": ("growth", "zones", "slice"),
@@ -80,7 +80,7 @@ def _axis_at(text: str) -> tuple[int | str, int]:
 def plot(
     path: str, kind: str, output: str | None, text: bool, title: str | None, **given: Any
 ) -> None:
-    """Draw a picture into a file, or print it."""
+    """Draw a picture to a file, or print it."""
     given = {name: value for name, value in given.items() if value not in (None, ())}
     for name in given:
         if kind not in _USED_BY[name]:
@@ -103,7 +103,7 @@ def plot(
             place = sys.stdout.buffer if output == "-" else output
             getattr(a.plot, kind)(**given, title=title, path=place)
         except ValueError as error:
-            if "not supported" in str(error):  # of matplotlib, for the suffix
+            if "not supported" in str(error):  # matplotlib does not know the suffix
                 raise WrongCall(str(error)) from None
             raise
 

@@ -1,4 +1,4 @@
-"""Long work, and advice on it: ``rechunk``, ``advise`` and ``bench``."""
+"""Long work: rechunk, recommend chunk shapes, benchmark."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def rechunk(
 
 
 def _request(text: str) -> tuple[Any, float]:
-    """Read a request: extents with commas, ``:`` for a whole axis; ``*WEIGHT`` behind."""
+    """Parse a request: comma-separated extents or ``:``, and an optional ``*WEIGHT``."""
     extents, _, weight = text.partition("*")
     try:
         parts = [None if part.strip() == ":" else int(part) for part in extents.split(",")]
@@ -193,7 +193,7 @@ def advise(
     "read from the page cache, and removed at the end.",
 )
 def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
-    """Measure in a folder of its own."""
+    """Measure in a temporary folder."""
     with wrong_calls():
         side = max(8, round((parse_bytes(size) / 4) ** (1 / 3)))
     with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=folder) as place:
@@ -221,7 +221,7 @@ def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
 
 
 def _measure(place: str, side: int, repeat: int) -> list[tuple[str, int, float, float | None]]:
-    """Return the operation, its bytes, and the best seconds of ours and of a memory map."""
+    """Return each operation with its bytes, our best time and that of a memory map in seconds."""
     import extarray as xa
 
     def best(action: Callable[..., Any], *given: Any) -> float:
