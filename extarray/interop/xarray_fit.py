@@ -1,6 +1,6 @@
-"""Data of xarray beside arrays that are there: names, extents, labels and attributes have to agree.
+"""Check xarray data against existing arrays: names, extents, labels and attributes.
 
-Values are compared by `xarray_coding`.
+`xarray_coding` compares values.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
 xr: Any = require("xarray", "xarray", "the xarray backend")
 duck_arrays: Any = require("xarray.core.duck_array_ops", "xarray")
 
-#: Attributes without which numbers have another meaning.
+#: Attributes that change the meaning of numbers.
 _MEANINGS = ("units", "positive", "flag_values", "flag_masks", "flag_meanings")
 
 
 def check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
-    """Refuse variables that are new, and the lack of one that grows."""
+    """Refuse unknown variables, and missing ones that have to grow."""
     if not any(dim in variable.dims for variable in stored.values()):
         raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
     for name in sorted(map(str, new - set(stored))):
@@ -48,7 +48,7 @@ def check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) 
 
 
 def check_known(store: FolderStore, what: str) -> None:
-    """Refuse a folder whose arrays do not tell what belongs together."""
+    """Refuse a folder whose arrays cannot be aligned with each other."""
     if store.unknown:
         raise ArgumentError(
             f"cannot {what} to '{store.folder}': it does not record where its arrays begin along "
@@ -71,7 +71,7 @@ def check_extents(entry: Entry, store: FolderStore, dim: str) -> None:
 def check_attrs(
     name: Any, new: Mapping[str, Any], stored: Mapping[str, Any], combine: str | None
 ) -> None:
-    """Refuse numbers whose attributes give them another meaning than that of the stored ones."""
+    """Refuse numbers whose attributes give them another meaning than the stored ones have."""
     if combine == "override":
         return
     for key in _MEANINGS:
@@ -88,17 +88,17 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def check_labels(dim: str, new: Any, stored: Any, coding: Coding) -> None:
-    """Refuse labels of a dimension that are there, or that are given twice.
+    """Refuse labels of a dimension that already exist, or are given twice.
 
     Parameters
     ----------
     dim : str
     new : Variable
-        Labels that are appended, decoded.
+        Appended labels, decoded.
     stored : Variable
-        Those that are there, not decoded.
+        Existing labels, undecoded.
     coding : Coding
-        How they are stored.
+        Coding of the labels.
     """
     if new.dims != (dim,):
         return
@@ -132,9 +132,10 @@ def aligned(
     free: Collection[str],
     coding: Coding,
 ) -> Any:
-    """Return a variable with the dimensions in the order of the stored one.
+    """Transpose a variable to the order of dimensions of the stored one, and check it.
 
-    Its extents are given; only along the dimensions `free` may it differ from what is stored.
+    `sizes` has its extents; the variable may differ from the stored one only along the dimensions
+    `free`.
     """
     if set(new.dims) != set(stored.dims):
         raise ShapeError(
@@ -154,9 +155,9 @@ def aligned(
 
 
 def joined(name: Any, stored: Any, new: Any, coding: Coding, dim: str, at_start: bool) -> Any:
-    """Return a coordinate that is stored as an attribute, with values appended to it.
+    """Append values to a coordinate that is stored as an attribute.
 
-    Where values are stored as they are, the dtype is one that holds all.
+    Values without coding get a dtype that holds all of them.
     """
     if coding.is_plain(new.dtype):
         dtype = xr.Variable.concat([stored, new], dim).dtype

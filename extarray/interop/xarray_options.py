@@ -1,4 +1,4 @@
-"""Options of the accessors, of which not all are possible together."""
+"""Options of the accessors; refuses those that exclude each other."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CASTINGS", "Options"]
 
-#: NumPy's rules for casts.
+#: NumPy's casting rules.
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `to_extarray`; those that are not possible together are refused.
+    """Options of `to_extarray`; those that exclude each other are refused.
 
     Attributes
     ----------
     modes : tuple of str
-        The possible ones, the default first.
+        Allowed modes, the default first.
     others
         As for `ExtArrayDataset.to_extarray`.
     """
@@ -80,7 +80,7 @@ class Options:
 
     @property
     def updates(self) -> bool:
-        """True if the arrays are there already."""
+        """Whether the arrays already exist."""
         return self.append_dim is not None or self.region is not None
 
     def _check_region(self) -> None:

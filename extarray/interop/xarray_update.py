@@ -1,6 +1,6 @@
-"""Arrays that are there: appended to by data of xarray, and written to in a region.
+"""Append xarray data to existing arrays, or write to a region of them.
 
-Everything is checked first, and then it is written.
+All checks come before the first write.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ["coords_form", "metadata_of", "update_array", "update_dataset"]
 
 
 def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
-    """Append a variable to an array, or write it to a region; the others are its coordinates."""
+    """Append a variable to an array, or write to a region of it; the other variables label it."""
     stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
     if not (path.exists() or metadata_of(stem).exists()):
         raise _nothing_there("array", path, options)
@@ -64,7 +64,7 @@ def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Opti
         return _append_array(name, variables, path, options)
     with ArrayStore(path) as store:
         (entry,) = store.entries
-        # The array is the one of the file, whatever name it was given.
+        # Keep the name of the stored array.
         variables[entry.name] = variables.pop(name)
         delayed = _write_region(variables, store, f"'{path}'", options)
     os.utime(metadata_of(Path(entry.path)))
@@ -72,7 +72,7 @@ def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Opti
 
 
 def update_dataset(variables: dict[Any, Any], folder: Path, options: Options) -> Any:
-    """Append variables to the arrays of a folder, or write them to a region."""
+    """Append variables to the arrays of a folder, or write to a region of them."""
     if not (arrays_in(folder) or (folder / DATASET).exists()):
         raise _nothing_there("dataset", folder, options)
     if options.region is None:
@@ -81,7 +81,7 @@ def update_dataset(variables: dict[Any, Any], folder: Path, options: Options) ->
         with FolderStore(folder) as store:
             check_known(store, "write")
             delayed = _write_region(variables, store, f"'{folder}'", options)
-    # xarray tells dask's tasks apart by the time of what is opened.
+    # dask identifies tasks by the modification time of the opened file.
     os.utime(folder)
     return delayed
 
@@ -98,12 +98,12 @@ def _nothing_there(what: str, path: Path, options: Options) -> MissingError:
 
 
 def metadata_of(path: Path) -> Path:
-    """Return the file without which a pair is not one."""
+    """Return the file that makes a pair of files exist."""
     return path.with_name(f"{path.name}.xmd")
 
 
 def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
-    """Return a coordinate in the form that the attribute ``"coords"`` has."""
+    """Convert a coordinate to the form of the attribute ``"coords"``."""
     if variable.size > limits.coordinate_elements:
         raise ArgumentError(
             f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
@@ -117,14 +117,14 @@ def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
 
 
 class _Growth(NamedTuple):
-    """Elements to be appended to an array, where those of an append that did not end may be.
+    """Elements to append to an array, where those of an unfinished append may already be.
 
     Attributes
     ----------
     array : ExtArray
     axis : int
     edge : int
-        The first index behind the elements that count, or that of the first of these.
+        Index after the last valid element, or of the first one at the start.
     source
         The variable.
     """
@@ -142,7 +142,7 @@ class _Growth(NamedTuple):
 
     @property
     def _there(self) -> int:
-        """Number of elements that are there, and do not count."""
+        """Number of existing elements that are not valid."""
         room = self.edge if self.side == "start" else self.array.shape[self.axis] - self.edge
         return int(min(room, self.source.shape[self.axis]))
 
@@ -150,7 +150,7 @@ class _Growth(NamedTuple):
         """Write the elements."""
         a, axis, there, by = self.array, self.axis, self._there, self.by
         first = self.edge - there if self.side == "start" else self.edge
-        begin = by if self.side == "start" else 0  # of those that are there, in the source
+        begin = by if self.side == "start" else 0  # existing elements come last in the source
         before = (slice(None),) * axis
         for place in a.iter_chunks((*before, slice(first, first + there))):
             own = slice(place[axis].start - first + begin, place[axis].stop - first + begin)
@@ -161,7 +161,7 @@ class _Growth(NamedTuple):
             a.append(source, axis, self.side)
 
     def extend(self) -> Part:
-        """Make room for the elements, which tasks will write."""
+        """Make room for elements that tasks will write."""
         first = self.edge - self._there if self.side == "start" else self.edge
         n = self.source.shape[self.axis]
         self.array.extend(self.axis, self.by, self.side)
@@ -173,7 +173,7 @@ class _Growth(NamedTuple):
 def _append(
     growths: list[_Growth], attrs: Mapping[str, Any], late: bool, token: str | None
 ) -> list[Part]:
-    """Let arrays grow by one commit; returns what tasks are to write.  The first has attributes."""
+    """Grow arrays in one commit, set the attributes of the first, and return parts for tasks."""
     parts = []
     with commit([growth.array for growth in growths]):
         if attrs:
@@ -191,19 +191,19 @@ def _append(
 def _fill(
     parts: list[Part], growths: list[_Growth], gains: list[int], attrs: Mapping[str, Any]
 ) -> None:
-    """Let the workers of dask fill what has grown; on an error the arrays are as before."""
+    """Let dask workers fill the new elements; on an error, restore the arrays."""
     arrays = [growth.array for growth in growths]
     try:
         write_now(parts)
         with commit(arrays):
             _end(parts)
     except BaseException:
-        # Tasks that have not begun find that it is no longer their turn.
+        # Invalidate the token, so that tasks which have not begun do not write.
         with commit(arrays):
             _end(parts)
             for growth, by in zip(growths, gains, strict=True):
                 growth.array.shrink(growth.axis, by, growth.side)
-            # At the origin at which they were read: labels without an origin are of this one.
+            # At the origin at which they were read, since labels without an origin refer to it.
             growths[0].array.attrs.update(attrs)
         raise
 
@@ -219,7 +219,7 @@ def _grow(
     after: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> list[Part]:
-    """Append to arrays, and return what is to be written later; attributes of the first change."""
+    """Append to arrays, change attributes of the first, and return parts that are written later."""
     late = not options.compute or runs_elsewhere(growth.source for growth in growths)
     gains = [growth.by for growth in growths]
     parts = _append(growths, after, late, new_token() if options.compute else None)
@@ -236,7 +236,7 @@ def _fitting(
     dim: str,
     options: Options,
 ) -> tuple[dict[Any, Any], dict[Any, Coding]]:
-    """Return variables to be appended, not encoded, where they fit; and how all are stored."""
+    """Return the checked, undecoded variables to append, and the coding of all."""
     how = codings(stored, dtypes, options.casting)
     given = {}
     for name, new in decoded(variables).items():
@@ -253,7 +253,7 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
     with creation.open(path, "r+", timeout=options.timeout) as a, ArrayStore(path) as store:
         (entry,) = store.entries
         stored = store.get_variables()
-        # The array is the one of the file, whatever name it was given.
+        # Keep the name of the stored array.
         variables[entry.name] = variables.pop(name)
         check_names(set(variables), stored, dim, f"'{path}'")
         if dim not in entry.dims:
@@ -282,7 +282,7 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
     dim = options.append_dim
     assert dim is not None
     with ExitStack() as stack:
-        # The locks of all, before anything is looked at.
+        # Lock all arrays before looking at any.
         arrays = {
             os.fspath(path): stack.enter_context(creation.open(path, "r+", timeout=options.timeout))
             for path in arrays_in(folder)
@@ -320,7 +320,7 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
 def _write_region(
     variables: dict[Any, Any], store: ArrayStore | FolderStore, where: str, options: Options
 ) -> Any:
-    """Write variables to a region of those that are there; what is late and is not written."""
+    """Write variables to a region of existing ones; return a delayed object for later writes."""
     stored = store.get_variables()
     for name in sorted(map(str, set(variables) - set(stored))):
         raise VariableError(f"cannot write {name!r} to a region: {where} does not have it")
@@ -357,7 +357,7 @@ def _write_region(
             )
             late = is_late(new) and (not options.compute or elsewhere)
             if new is not given[name] and not late:
-                for box in boxes(new):  # all fit, before any is written
+                for box in boxes(new):  # check all before any is written
                     np.asarray(new[box])
             a = stack.enter_context(creation.open(entry.path, "r+", share="elements"))
             (later if late else now).append(Part(a, place, new))
@@ -384,7 +384,7 @@ def _region(
     how: Mapping[Any, Coding],
     where: str,
 ) -> tuple[dict[str, slice], set[Any]]:
-    """Return the indices of a region by dimensions, and the coordinates by which it was found."""
+    """Return the indices of a region by dimension, and the coordinates that located it."""
     extents = {d: n for variable in stored.values() for d, n in variable.sizes.items()}
     own = {d: n for variable in variables.values() for d, n in variable.sizes.items()}
     if asked == "auto":
@@ -434,7 +434,7 @@ def _found(
     how: Mapping[Any, Coding],
     where: str,
 ) -> slice:
-    """Return where the labels of a dimension stand among those that are stored."""
+    """Return the slice of the stored labels that equal the given ones."""
     if dim not in variables or dim not in stored:
         missing = "the given data" if dim not in variables else where
         raise ArgumentError(
