@@ -165,7 +165,7 @@ class _Target(NamedTuple):
 
     @property
     def is_in_group(self) -> bool:
-        """Whether the folder is a group, or has labels of the axis.
+        """True if the folder is a group, or has labels of the axis.
 
         Arrays in other folders may be unrelated.
         """

@@ -1,20 +1,20 @@
-"""Files of other formats: arrays are made of them, and written to them, chunk by chunk.
+"""Files of other formats: read into arrays and written from them, chunk by chunk.
 
-A format is a module with a `Format` in it, which `registry` finds by its name and by the suffixes
-of its files.  A package of somebody else adds one by an entry point of the group
-"extarray.formats".  One of ours needs a module with a `Format` (at least name, title, suffixes and
-`source`; `sink` to write, `names` for several arrays, `edit` to be mapped), which is entered in
-`registry._ours`; ``from_...`` and ``to_...``, made by `template.from_template` and named in
-``extarray/__init__``; and an extra in ``pyproject.toml``, if it needs a library.
+A format is a module with a `Format`, which `registry` finds by name and by suffix.  Other packages
+add one with an entry point in the group "extarray.formats".  A built-in one needs a module with a
+`Format` (at least name, title, suffixes and `source`; `sink` to write, `names` for several arrays,
+`edit` for mapped arrays) that is listed in `registry._ours`; functions ``from_...`` and ``to_...``,
+made by `template.from_template` and exported by ``extarray/__init__``; and an extra in
+``pyproject.toml``, if it needs a library.
 
 From the top down; each module uses some of those below it, and none above:
 
 ``registry``
-    The formats that there are, by name and by suffix.
+    Look up formats by name and by suffix.
 ``mapped``
     Arrays that are mapped from a dataset of another format, extended, and written back.
 ``hdf5``
-    HDF5: data sets, through h5py.
+    HDF5 datasets, through h5py.
 ``netcdf``
     netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
 ``zarr``
@@ -22,25 +22,24 @@ From the top down; each module uses some of those below it, and none above:
 ``geotiff``
     GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
 ``mat``
-    MATLAB: matrices in .mat files, of version 5 through SciPy, of version 7.3 through h5py.
+    MATLAB matrices in .mat files: version 5 through SciPy, version 7.3 through h5py.
 ``fits``
-    FITS: images, with the cards of their headers, through astropy.
+    FITS images with the cards of their headers, through astropy.
 ``envi``
     ENVI: raw elements beside a header of text, as the hyperspectral world has them.
 ``netcdf_parts``
-    Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
+    Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``hdf5_parts``
-    Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them.
+    Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
 ``flat``
-    Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
+    Contiguous elements: ``.npy`` files, several of them in a ``.npz``, and raw files.
 ``template``
-    The same for all formats, said and done once: the template of the public functions, and whole
-    files, of which groups are made.
+    Code that all formats share: the template of public functions, and whole files.
 ``transfer``
-    The streaming copier: from a `Source` into an array, and from an array into a `Sink`; and
-    `Format`, which makes them.
+    The streaming copier between arrays and a `Source` or `Sink`; and `Format`, which creates
+    these.
 ``description``
-    Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
+    Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
 ``files``
     Files of other formats: written beside and renamed, and read with errors of the family.
 

@@ -1,4 +1,4 @@
-"""FITS: images, with the cards of their headers, through astropy."""
+"""FITS images with the cards of their headers, through astropy."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 __all__ = ["FITS", "from_fits", "to_fits"]
 
 _TITLE = "FITS"
-#: A file is made of blocks of so many bytes.
+#: Size of the blocks of a file, in bytes.
 _BLOCK = 2880
-#: The attribute that has the comments of cards, by their keywords.
+#: Attribute with the comments of cards, by keyword.
 _COMMENTS = "card_comments"
 _DTYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
-#: Cards that say what an array says itself, or that hold for one file alone.
+#: Cards that an array implies itself, or that apply to one file only.
 _STRUCTURE = frozenset(
     ["SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "END"]
     + ["CHECKSUM", "DATASUM"]
@@ -66,25 +66,24 @@ def from_fits(
     Parameters
     ----------
     hdu : int or str, optional
-        Of the image: its number, from 0, or the name that it has as ``EXTNAME``.  None: the first
-        that has elements.
+        Number of the image, from 0, or its name (``EXTNAME``).  None: the first with elements.
     mask_and_scale : bool
-        Unpack numbers by ``BSCALE`` and ``BZERO``; those that are ``BLANK`` become NaN.  False:
-        elements and cards are taken as they are.
+        Unpack numbers by ``BSCALE`` and ``BZERO``; ``BLANK`` becomes NaN. False: keep elements and
+        cards unchanged.
 
     Returns
     -------
     ExtArray
-        Its elements are big-endian, as the file's.  Unsigned integers, which FITS has as signed
-        ones with a ``BZERO``, are unsigned.  The cards of the header are its attributes, those of
-        the world coordinate system among them, and comments of cards are in ``card_comments``.
-        ``BLANK`` is the fill value, too.  Beside unsigned integers it is the element that it
-        stands for: ``BLANK - 32768`` in the file is ``BLANK`` here.
+        Its elements are big-endian, as in the file.  Unsigned integers, which FITS stores as signed
+        ones with a ``BZERO``, are unsigned.  The cards of the header, including the world
+        coordinate system, become attributes, and their comments ``card_comments``.  ``BLANK`` is
+        also the fill value.  For unsigned integers it is given as an element: ``BLANK - 32768`` in
+        the file becomes ``BLANK``.
 
     Raises
     ------
     VariableError
-        A KeyError: no such image; the message has those that there are.
+        A KeyError: no such image; the message lists the images.
 
     Notes
     -----
@@ -118,20 +117,20 @@ def to_fits(
     Parameters
     ----------
     name : str, optional
-        ``EXTNAME`` of an extension, which comes behind what is in the file.  None: the image is the
-        file's first, and only one.
+        ``EXTNAME`` of an extension, which is appended to the file.  None: the image is the only one
+        in the file.
     overwrite : bool
         Replace an existing file, or the extension of this name.
 
     Raises
     ------
     DTypeError
-        A TypeError: FITS has integers and real numbers of 4 and 8 bytes alone.
+        A TypeError: FITS only supports integers, and floats of 4 and 8 bytes.
 
     Notes
     -----
-    Attributes become cards; what is in ``card_comments`` becomes their comments.  The file has its
-    name when it is complete.  Elements are big-endian in the file, whatever the array has.
+    Attributes become cards, with the comments in ``card_comments``.  The file appears when it is
+    complete.  Its elements are always big-endian.
 
     Examples
     --------
@@ -148,10 +147,10 @@ def to_fits(
 
 @contextlib.contextmanager
 def _opened(where: str) -> Iterator[Any]:
-    """Give the list of what a file has; nothing in it is scaled."""
+    """Open the list of HDUs in a file, without scaling."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     with of_library(where, _TITLE):
-        os.stat(where)  # the system's own words
+        os.stat(where)  # raises the error of the system
         there = fits.open(where, memmap=False, do_not_scale_image_data=True, uint=False)
         len(there)  # reads all headers
     try:
@@ -161,7 +160,7 @@ def _opened(where: str) -> Iterator[Any]:
 
 
 def _images(there: Any) -> dict[int, str]:
-    """Return the numbers of what has elements, and the names; a name that occurs again is empty."""
+    """Return numbers and names of HDUs with elements; repeated names are empty."""
     result: dict[int, str] = {}
     for j, each in enumerate(there):
         if each.is_image and len(each.shape or ()):
@@ -171,7 +170,7 @@ def _images(there: Any) -> dict[int, str]:
 
 
 def _names(file: Any) -> list[str]:
-    """Return the names of the images in a file, or their numbers where they have no names."""
+    """Return the names of the images in a file, or the numbers of unnamed ones."""
     with _opened(file_name(file, _TITLE)) as there, of_library(file, _TITLE):
         return [name or str(j) for j, name in _images(there).items()]
 
@@ -200,7 +199,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _source_of(image: Any, where: str) -> Source:
-    """Return an image of astropy as a source."""
+    """Return a source for an image of astropy."""
     lost: list[str] = []
     header = image.header
     attrs = _read_cards(header, lost)
@@ -210,7 +209,7 @@ def _source_of(image: Any, where: str) -> Source:
     blank: Any = attrs.get("BLANK")
     is_blank = isinstance(blank, int) and as_element(blank, stored) is not None
     if kind is not None:
-        for each in ("BZERO", "BSCALE"):  # what the dtype says
+        for each in ("BZERO", "BSCALE"):  # the dtype implies them
             attrs.pop(each, None)
             attrs.get(_COMMENTS, {}).pop(each, None)
         if not attrs.get(_COMMENTS, True):
@@ -251,12 +250,12 @@ def _is_plain(where: str) -> bool:
 
 
 def _zero_of(kind: np.dtype[Any]) -> int:
-    """Return the ``BZERO`` of integers that FITS has with their sign turned round."""
+    """Return the ``BZERO`` of integers that FITS stores with the other sign."""
     return -128 if kind.kind == "i" else 1 << (8 * kind.itemsize - 1)
 
 
 def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | None:
-    """Return the dtype of what is stored with its sign turned round; None: it is not."""
+    """Return the dtype of integers that are stored with the other sign, or None."""
     zero = attrs.get("BZERO")
     if zero is None or attrs.get("BSCALE", 1) != 1 or stored.kind not in "iu":
         return None
@@ -265,7 +264,7 @@ def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | N
 
 
 def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
-    """Turn the signs of integers round, from what a file has to elements of a dtype or back."""
+    """Flip the sign bit of integers, to or from the stored form."""
     if kind is None:
         return values
     bits = np.dtype(kind.str.replace("i", "u"))
@@ -275,7 +274,7 @@ def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
 
 
 def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
-    """Return the cards of a header as attributes."""
+    """Convert the cards of a header to attributes."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     attrs: dict[str, Any] = {}
     comments: dict[str, str] = {}
@@ -308,7 +307,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) -> Iterator[Sink]:
-    """Make a file, or a copy of one with an extension more."""
+    """Create a file, or a copy of one with an additional extension."""
     require("astropy.io.fits", "fits", _TITLE)
     where = file_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
@@ -326,7 +325,7 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     else:
         head = _primary()
     with of_library(where, _TITLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of comments that are cut, as `lost` says
+        warnings.simplefilter("ignore")  # truncated comments are reported in `lost`
         head += _head(given, stored, name, lost)
     tail = b"\0" * (-given.nbytes % _BLOCK)
     turn = np.dtype(stored.str.replace("u", "i")) if stored.kind == "u" else stored
@@ -334,7 +333,8 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
 
         def put(box: Box, values: NDArray[Any], first: int) -> None:
-            if values.dtype == stored.newbyteorder("=") != stored:  # in place: it is not kept
+            # in place, since the values are not kept
+            if values.dtype == stored.newbyteorder("=") != stored:
                 values = values.byteswap(inplace=True).view(stored)
             values = values.astype(stored, copy=False)
             write(_turned(values, turn) if is_turned else values, first * stored.itemsize)
@@ -348,7 +348,7 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     Raises
     ------
     DTypeError
-        A TypeError: FITS has no such elements.
+        A TypeError: FITS does not support the dtype.
     """
     if (
         dtype.names is None
@@ -363,12 +363,12 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _is_turned(stored: np.dtype[Any]) -> bool:
-    """Tell whether FITS has such integers with their sign turned round."""
+    """Tell whether FITS stores such integers with the other sign."""
     return (stored.kind == "u" and stored.itemsize > 1) or stored.str[1:] == "i1"
 
 
 def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
-    """Return the bytes of a file but those of the extension of a name, or refuse the name."""
+    """Return the byte ranges of a file without an extension, or refuse its name."""
     with _opened(where) as there, of_library(where, _TITLE):
         if not _is_plain(where):
             raise FormatError("it is compressed as a whole")
@@ -389,7 +389,7 @@ def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
 
 
 def _primary() -> bytes:
-    """Return what a file begins with that has extensions alone."""
+    """Return the beginning of a file that only has extensions."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", True)])
     return bytes(head.tostring(), "ascii")
@@ -440,7 +440,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
 
 
 def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) -> None:
-    """Add an attribute to a header, as a card."""
+    """Add an attribute to a header as a card."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     if isinstance(value, np.generic):
         value = value.item()
@@ -463,7 +463,7 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             head[name] = (value, comment) if isinstance(comment, str) else value
-            head.cards[-1].image  # noqa: B018 -- astropy looks at the value now
+            head.cards[-1].image  # noqa: B018 -- makes astropy check the value
         if said:
             lost.append(f"the end of the comment of {key!r}")
     except (fits.VerifyError, ValueError, TypeError, AttributeError) as error:

@@ -1,6 +1,6 @@
-"""HDF5: data sets, through h5py.
+"""HDF5 datasets, through h5py.
 
-More than 600 lines, as whole files need what single data sets need.
+More than 600 lines, as whole files need what single datasets need.
 """
 
 from __future__ import annotations
@@ -105,35 +105,35 @@ def from_hdf5(
     text: Any = None,
     **options: Unpack[IntoValues],
 ) -> Any:
-    """Make an array of a dataset in an HDF5 file, or a group of all of it, in bounded memory.
+    """Make an array of a dataset, or a group of a whole HDF5 file, in bounded memory.
 
     Parameters
     ----------
     file : str, PathLike, h5py.File, h5py.Group or h5py.Dataset
     name : str, optional
-        Of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.  None, with a path: all that
-        is in the file, or in the ``h5py.Group``, becomes a group in the folder `path`.
+        Name of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.  None, with a path: the
+        whole file, or the ``h5py.Group``, becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Of the pair of files, or of the folder; None: in memory.
+        Path of the pair of files, or of the folder; None: in memory.
     text : {"U", "S"} or dtype_like, optional
-        For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
-        such a dataset is refused.
+        Dtype for texts of variable length: "U20", for example, or "U" for the longest length.
+        None: refuse such datasets.
 
     Returns
     -------
     ExtArray or Group
-        With the dataset's fill value and attributes; labels of its axes, or the names of their
-        scales, are its `dims`, and the scales its coordinates.  In a group the scales beside it
-        are arrays, and no coordinates of its own.  A group is open in mode "r+".
+        With the fill value and attributes of the dataset.  Labels of axes, or the names of their
+        scales, become `dims`, and scales become coordinates; in a group, scales become arrays
+        instead.  A group is open in mode "r+".
 
     Raises
     ------
     VariableError
-        A KeyError: no dataset of this name; the message has those that there are.
+        A KeyError: no dataset of this name; the message lists the names.
     DTypeError
         A TypeError: texts of variable length, references, sequences.
     FormatError
-        A ValueError: no such file, one that is damaged, or a filter that is not installed.
+        A ValueError: not an HDF5 file, a damaged one, or a filter that is not installed.
 
     Examples
     --------
@@ -163,18 +163,18 @@ def to_hdf5(
     progress: Reported = True,
     **options: Any,
 ) -> None:
-    """Write an array into an HDF5 file, beside what is in it, or a group, in bounded memory.
+    """Add an array to an HDF5 file, or write a group to a new one, in bounded memory.
 
     Parameters
     ----------
     a : ExtArray, LazyView or Group
-        A group becomes a file of its own.
+        A group becomes a whole file.
     file : str, PathLike, h5py.File or h5py.Group
-        A file that does not exist is made.
+        A missing file is created.
     name : str
-        Of the dataset: ``"/group/name"``; groups are made.  A group has none.
+        Name of the dataset: ``"/group/name"``; groups are created.  Not for a group.
     overwrite : bool
-        Replace a dataset that has this name; for a group, the file.
+        Replace a dataset of this name; for a group, the file.
     **options
         As for ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``, ``chunks``,
         ``maxshape``.  By default chunks are those of the array, and every axis may grow.
@@ -184,19 +184,18 @@ def to_hdf5(
     ExistsError
         A FileExistsError: the file has an object of this name.
     DTypeError
-        A TypeError: HDF5 does not have such elements.
+        A TypeError: HDF5 does not support the dtype.
 
     Notes
     -----
-    The file has its name when it is complete; one that exists is copied and replaced, in one step:
-    whatever happens meanwhile, it is as it was.  That takes the time of a copy, and room for one,
-    where the file system has no copies that share their bytes (as Btrfs and XFS have).  Into a file
-    that is given open, or that this process has open by h5py, the dataset is written in place: the
-    space for it is taken first, and it has its name when it is complete; but if the process is
-    killed meanwhile, HDF5 may find the file damaged.
+    A new file appears when it is complete; an existing one is copied and replaced in one step, so
+    it is never half written.  This takes the time and the space of a copy, unless the file system
+    has reflinks (as Btrfs and XFS do).  In a file that is given open, or that this process has open
+    with h5py, the dataset is written in place: its space is allocated first, and it appears when it
+    is complete; but if the process is killed, the file may be damaged.
 
-    Coordinates along one axis become dimension scales beside the dataset.  Texts ("U") are stored
-    as UTF-8 of fixed length, dates as h5py's opaque data.
+    Coordinates along one axis become dimension scales in the same group.  Texts ("U") are stored as
+    UTF-8 of fixed length, dates as h5py's opaque data.
 
     Examples
     --------
@@ -219,7 +218,7 @@ def to_hdf5(
 
 @contextlib.contextmanager
 def opened(file: Any, mode: str) -> Iterator[Any]:
-    """Give a group of h5py: the file's, or what the user has open."""
+    """Open a group of h5py, or yield the one that the user has open."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     if isinstance(file, (h5py.Group, h5py.Dataset)):
         if not file:
@@ -229,7 +228,7 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
     where = file_name(file, _TITLE)
     with of_library(where, _TITLE):
         if not os.path.exists(where):
-            os.stat(where)  # the system's own words
+            os.stat(where)  # raises the error of the system
         group = h5py.File(where, mode)
     try:
         yield group
@@ -242,7 +241,7 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
 
 
 def _names(file: Any) -> list[str]:
-    """Return the names of the datasets in a file, or in a group of it."""
+    """Return the names of the datasets in a file or group."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     names: list[str] = []
     with opened(file, "r") as group, of_library(file, _TITLE):
@@ -258,7 +257,7 @@ def find(group: Any, name: Any, file: Any) -> Any:
     Raises
     ------
     VariableError
-        A KeyError: there is none.
+        A KeyError: no such dataset.
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
     if isinstance(group, h5py.Dataset):
@@ -287,7 +286,7 @@ def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source
 
 
 def source_of(dataset: Any, text: Any = None) -> Source:
-    """Return a dataset of h5py as a source."""
+    """Return a source for a dataset of h5py."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
     where = f"the dataset {dataset.name!r}"
@@ -353,13 +352,13 @@ def source_of(dataset: Any, text: Any = None) -> Source:
 def _sink(
     file: Any, name: Any, given: Description, *, overwrite: bool = False, **options: Any
 ) -> Iterator[Sink]:
-    """Make a dataset: in a file of its own beside the name, or under another name in the file."""
+    """Create a dataset in a new file, or under a temporary name in an existing file."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     check_flag(overwrite, "overwrite")
     if name is None or not str(name).strip("/"):
         raise ArgumentTypeError("name the dataset: 'group/name', for example")
     name = os.fsdecode(name)
-    stored_as(given.dtype)  # refused before a file is copied
+    stored_as(given.dtype)  # refuse before a file is copied
     if isinstance(file, h5py.Group):
         changing = _open_in_place(file)
     else:
@@ -379,7 +378,7 @@ def _sink(
 
 @contextlib.contextmanager
 def _written(fresh: str, where: str, mode: str, **options: Any) -> Iterator[tuple[Any, Room]]:
-    """Open a file that nobody else has, for writing: with the space that it will need."""
+    """Open a private file for writing, and allocate its space."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     with written(
         fresh,
@@ -394,13 +393,13 @@ def _written(fresh: str, where: str, mode: str, **options: Any) -> Iterator[tupl
 
 @contextlib.contextmanager
 def _changed(where: str, check: Callable[[Any], object]) -> Iterator[tuple[Any, Room]]:
-    """Give a file for change: a new one, or a copy that replaces one; or one that is open here.
+    """Open a file for change: a new one, a copy that replaces it, or one that is open here.
 
     Parameters
     ----------
     where : str
     check : callable
-        Is given a file that exists, and refuses what cannot be done, before the file is copied.
+        Takes an existing file, and refuses an impossible change before the file is copied.
     """
     with contextlib.ExitStack() as stack:
         here = _open_here(where)
@@ -418,7 +417,7 @@ def _changed(where: str, check: Callable[[Any], object]) -> Iterator[tuple[Any, 
 
 
 def _open_here(where: str) -> Any:
-    """Return a file that this process has open for writing, by h5py; None: it has not."""
+    """Return a file that this process has open for writing with h5py, or None."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     with contextlib.suppress(OSError):
         about = os.stat(where)
@@ -432,7 +431,7 @@ def _open_here(where: str) -> Any:
 
 @contextlib.contextmanager
 def _open_in_place(group: Any) -> Iterator[tuple[Any, Room]]:
-    """Give what the user has open for change, with the space that its file will need."""
+    """Yield an object that the user has open for change, with the space of its file."""
     with opened(group, "r+"):
         file = group.file
         if file.mode == "r":
@@ -448,7 +447,7 @@ def _open_in_place(group: Any) -> Iterator[tuple[Any, Room]]:
                 file.flush()
         finally:
             with contextlib.suppress(OSError, RuntimeError):
-                file.flush()  # into the space that is taken
+                file.flush()  # into the allocated space
             room.close()
 
 
@@ -460,7 +459,7 @@ class Made(Sink):
     ----------
     dataset : h5py.Dataset
     scales : list of (str, int, Coordinate)
-        Coordinates that it shall have beside it: name, axis, labels.
+        Coordinates to store as scales: name, axis, labels.
     """
 
     dataset: Any = None
@@ -468,7 +467,7 @@ class Made(Sink):
 
 
 def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
-    """Refuse a name that is taken, or cannot be."""
+    """Refuse a name that exists or is not possible."""
     with of_library(group.file.filename, _TITLE):
         there = group.get(name, getlink=False) if name in group else None
         path = name.strip("/").split("/")
@@ -496,7 +495,7 @@ def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
 def made(
     group: Any, name: str, given: Description, options: dict[str, Any], room: Room
 ) -> Iterator[Made]:
-    """Make a dataset under a name of its own; it is gone where the block fails."""
+    """Create a dataset under a temporary name; remove it if the block fails."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     stored = stored_as(given.dtype)
     lost: list[str] = []
@@ -521,7 +520,7 @@ def made(
         settings.setdefault("chunks", tuple(own))
     if given.fills:
         fill = np.asarray(given.fill_value, given.dtype)
-        # As an array: a scalar has lost the tag by which h5py stores dates.
+        # As an array, since a scalar loses the tag by which h5py stores dates.
         settings.setdefault("fillvalue", stored.encode(fill) if stored.encode else fill)
     try:
         with of_library(room.shown, _TITLE):
@@ -549,7 +548,7 @@ def made(
 
 
 def _parent(group: Any, name: str) -> Any:
-    """Return the group that a dataset comes to lie in; None: it will be made."""
+    """Return the group in which a dataset will lie, or None if it does not exist yet."""
     outer = name.rstrip("/").rpartition("/")[0]
     if not outer:
         return group.file if name.startswith("/") else group
@@ -559,7 +558,7 @@ def _parent(group: Any, name: str) -> Any:
 def _scales_of(
     given: Description, parent: Any, name: str, lost: list[str]
 ) -> Iterator[tuple[str, int, Coordinate]]:
-    """Yield the coordinates that scales can hold: name, axis, labels."""
+    """Yield name, axis and labels of the coordinates that scales can hold."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     own = name.rpartition("/")[2]
     for scale, each in given.coords.items():
@@ -591,10 +590,10 @@ def _edit(
     moved: tuple[int, ...],
     replace: bool,
 ) -> Iterator[Edit]:
-    """Open a dataset for change: it is resized, or made anew where it may not be.
+    """Open a dataset for change: resize it, or recreate it if its size is fixed.
 
-    That is done in a copy of the file, which replaces it; and in place where the user has the file
-    open, or the elements are in other files.
+    Changes are made in a copy that replaces the file, or in place if the user has the file open or
+    the elements are in other files.
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
 
@@ -610,7 +609,7 @@ def _edit(
         else:
             with opened(file, "r") as group:
                 dataset, _ = plan(group)
-                where, name = dataset.file.filename, dataset.name  # behind an external link
+                where, name = dataset.file.filename, dataset.name  # the target of an external link
                 is_here = dataset.is_virtual or bool(dataset.external)
             if is_here and _open_here(where) is None:
                 changing = _open_in_place(stack.enter_context(opened(where, "r+")))
@@ -644,14 +643,14 @@ def _edit(
 
 
 class _Plan(NamedTuple):
-    """How a dataset gets another shape, in words; whether it is resized for that."""
+    """A plan to reshape a dataset: its description, and whether it only resizes."""
 
     said: list[str]
     resizes: bool
 
 
 def _planned(dataset: Any, new: tuple[int, ...], replace: bool) -> _Plan:
-    """Plan how a dataset gets a shape, or refuse to."""
+    """Plan the reshaping of a dataset, or refuse it."""
     if tuple(dataset.shape) == new:
         return _Plan([], False)
     most = zip(new, dataset.maxshape, strict=True)
@@ -662,7 +661,7 @@ def _planned(dataset: Any, new: tuple[int, ...], replace: bool) -> _Plan:
 
 @contextlib.contextmanager
 def _resized(dataset: Any, new: tuple[int, ...], room: Room) -> Iterator[None]:
-    """Resize a dataset; it has its old shape again where the block fails."""
+    """Resize a dataset; restore its shape if the block fails."""
     old, where = dataset.shape, dataset.file.filename
     room.need(0, math.prod(-(-n // c) for n, c in zip(new, dataset.chunks, strict=True)))
     with of_library(where, _TITLE):
@@ -676,7 +675,7 @@ def _resized(dataset: Any, new: tuple[int, ...], room: Room) -> Iterator[None]:
 
 
 def _remake(dataset: Any, new: tuple[int, ...], replace: bool) -> str:
-    """Return, in words, that a dataset is made anew, and what it leaves behind; or refuse to."""
+    """Describe how a dataset is recreated and what keeps the old one; or refuse."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where, name = dataset.file.filename, dataset.name
     if dataset.is_scale:
@@ -700,7 +699,7 @@ def _remake(dataset: Any, new: tuple[int, ...], replace: bool) -> str:
 
 
 def _labels_that_stay(dataset: Any, moved: tuple[int, ...]) -> list[str]:
-    """Return, in words, which scales label other elements where the first one has moved."""
+    """Describe which scales label other elements after the first one has moved."""
     return [
         f"the labels of axis {j} at their elements: the scale {scale.name!r} begins with the "
         f"former first element, which has moved by {n}"
@@ -713,9 +712,9 @@ def _labels_that_stay(dataset: Any, moved: tuple[int, ...]) -> list[str]:
 
 @contextlib.contextmanager
 def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-    """Make a dataset of another shape under a name of its own; it is gone where the block fails.
+    """Create a dataset of another shape under a temporary name; remove it if the block fails.
 
-    It has the type, the filters, the fill value and the attributes of another, and may grow.
+    It has the type, filters, fill value and attributes of `dataset`, and may grow.
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where = dataset.file.filename
@@ -745,9 +744,9 @@ def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _taking_place(fresh: Any, place: str) -> Iterator[None]:
-    """Give a dataset a name, and remove what has it; if the block fails, that has it still.
+    """Give a dataset a name, and remove the former holder; undo both if the block fails.
 
-    Either is whole in the file at any moment.
+    At any moment, the file has one of them complete.
     """
     file, temporary, aside = fresh.file, fresh.name, f"/.{uuid4().hex}.old"
     file.flush()
@@ -770,7 +769,7 @@ def _taking_place(fresh: Any, place: str) -> Iterator[None]:
 
 
 def take_place(fresh: Any, dataset: Any) -> None:
-    """Give a dataset the name of another, which is removed."""
+    """Give a dataset the name of another one, which is removed."""
     with _taking_place(fresh, dataset.name):
         for j in range(len(dataset.shape)):
             for scale in list(dataset.dims[j].values()):
@@ -778,10 +777,10 @@ def take_place(fresh: Any, dataset: Any) -> None:
 
 
 def put(group: Any, fresh: Any, name: str, scales: list[Any], room: Room, lost: list[str]) -> None:
-    """Give a dataset its name, and its scales beside it; `lost` takes what these cannot have."""
+    """Give a dataset its name and scales; collect in `lost` what scales cannot hold."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     place = name if name.startswith("/") else f"{group.name.rstrip('/')}/{name}"
-    is_held = bool(scales) and "CLASS" in fresh.attrs  # HDF5 takes it for that of a scale
+    is_held = bool(scales) and "CLASS" in fresh.attrs  # HDF5 takes it for the attribute of a scale
     made: list[str] = []
     told: list[str] = []
     for _, _, each in scales:
@@ -810,7 +809,7 @@ def put(group: Any, fresh: Any, name: str, scales: list[Any], room: Room, lost: 
 
 
 def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[str]:
-    """Make the dataset of a coordinate; return, in words, what of its attributes is lost."""
+    """Create the dataset of a coordinate; describe its lost attributes."""
     stored = stored_as(each.values.dtype)
     text = each.values.dtype.kind == "U"
     values = each.values if stored.encode is None or text else stored.encode(each.values)
@@ -831,7 +830,7 @@ def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[st
 
 @contextlib.contextmanager
 def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
-    """Open a file, or a group in it, with all that a group takes from it."""
+    """Open a file or a group in it with everything that a group needs."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
     with opened(file, "r") as outer:
@@ -880,7 +879,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
 
 @contextlib.contextmanager
 def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator[WholeSink]:
-    """Make a file for a group."""
+    """Create a file for a group."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where = file_name(file, _TITLE)
     with (

@@ -1,6 +1,6 @@
-"""MATLAB: matrices in .mat files, of version 5 through SciPy, of version 7.3 through h5py.
+"""MATLAB matrices in .mat files: version 5 through SciPy, version 7.3 through h5py.
 
-SciPy has a whole matrix in memory; a file of version 7.3 is one of HDF5, and goes piece by piece.
+SciPy holds a whole matrix in memory; files of version 7.3 are HDF5, and are copied piece by piece.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["MAT", "from_mat", "to_mat"]
 
 _TITLE = "MATLAB .mat"
-#: Words for the classes of matrices that have no numbers.
+#: Descriptions of classes that have no numbers.
 _OTHERS = {
     "cell": "cells",
     "struct": "a struct",
@@ -67,7 +67,7 @@ _OTHERS = {
     "function": "a function",
     "opaque": "an object",
 }
-#: Names of classes by their dtypes.
+#: Class names by dtype.
 _NAMES = {
     "f8": "double",
     "f4": "single",
@@ -80,11 +80,11 @@ _NAMES = {
     "u4": "uint32",
     "u8": "uint64",
 }
-#: Data types by the names of the classes.
+#: Dtypes by class name.
 _DTYPES = {name: np.dtype(kind) for kind, name in _NAMES.items()} | {"logical": np.dtype(bool)}
-#: Bytes of a variable in a file of version 5 at most.
+#: Largest variable in a file of version 5, in bytes.
 _MOST = (1 << 32) - (1 << 12)
-#: Bytes before the first variable, and SciPy's name for the data of MATLAB's objects.
+#: Bytes before the first variable, and SciPy's name for the data of MATLAB objects.
 _HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 
@@ -97,33 +97,32 @@ def from_mat(
     mat_dtype: bool = False,
     **options: Unpack[Into],
 ) -> ExtArray:
-    """Make an array of a matrix in a .mat file of MATLAB.
+    """Make an array of a matrix in a MATLAB .mat file.
 
     Parameters
     ----------
     variable : str, optional
-        Its name; None: the file has one only.
+        Name of the variable; None: the only one.
     mat_dtype : bool
-        Give elements the type that the matrix has in MATLAB.  False: that in which the file has
-        them, as `scipy.io.loadmat` does: MATLAB stores numbers that are whole and small as integers
-        in version 5.
+        Give elements the type of the matrix in MATLAB. False: the stored type, as in
+        `scipy.io.loadmat`; in version 5, MATLAB stores small whole numbers as integers.
 
     Returns
     -------
     ExtArray
-        With the axes as MATLAB has them.  Logical values are truth values.
+        With the axes in MATLAB's order.  Logical values become booleans.
 
     Raises
     ------
     VariableError
-        A KeyError: no variable of this name; the message has those that there are.
+        A KeyError: no variable of this name; the message lists the names.
     DTypeError
         A TypeError: text, cells, a struct, a sparse matrix.
 
     Notes
     -----
-    Files of version 7.3 are read in bounded memory.  In version 5, where a variable has at most
-    4 GiB, SciPy has the whole matrix in memory.  Files of version 4 are refused: MATLAB has not
+    Files of version 7.3 are read in bounded memory.  For version 5, where a variable has at most 4
+    GiB, SciPy holds the whole matrix in memory.  Files of version 4 are refused: MATLAB has not
     written them by default since 1996.
 
     Examples
@@ -147,32 +146,32 @@ def to_mat(
     version: Literal["5", "7.3"] | None = None,
     **options: Unpack[Out],
 ) -> None:
-    """Write an array as a matrix into a .mat file of MATLAB, beside those that are in it.
+    """Add an array as a matrix to a MATLAB .mat file.
 
     Parameters
     ----------
     variable : str
-        Its name: a letter, and letters, digits and "_", 63 at most.
+        Name of the variable: a letter followed by letters, digits and "_", at most 63 characters.
     version : {"5", "7.3"}, optional
-        Of a new file.  None: "5", or "7.3" for more than 4 GiB.
+        Version of a new file.  None: "5", or "7.3" for more than 4 GiB.
     overwrite : bool
-        Replace a variable that has this name.
+        Replace a variable of this name.
 
     Raises
     ------
     DTypeError
-        A TypeError: MATLAB has no such elements.
+        A TypeError: MATLAB does not support the dtype.
     LimitError
         An OverflowError: more than 4 GiB for version 5.
     FormatError
-        A ValueError: a file of version 5 to which nothing can be added, as it is damaged, has the
-        other byte order, or has objects of MATLAB behind a variable that is replaced.
+        A ValueError: nothing can be added to a file of version 5, because it is damaged, has the
+        other byte order, or has MATLAB objects after the replaced variable.
 
     Notes
     -----
-    The file has its name when it is complete.  MATLAB has no arrays of less than 2 axes: a vector
-    becomes a row.  Version 7.3 is written in bounded memory; for version 5 SciPy has the whole
-    matrix in memory, twice.
+    The file appears when it is complete.  MATLAB arrays have at least 2 axes: a vector becomes a
+    row.  Version 7.3 is written in bounded memory; for version 5, SciPy holds the matrix in memory
+    twice.
 
     Examples
     --------
@@ -190,7 +189,7 @@ def to_mat(
 
 
 def _variables(where: str) -> list[tuple[str, str]]:
-    """Return the names of the variables in a file of version 5, and their classes."""
+    """Return names and classes of the variables in a file of version 5."""
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     with open(where, "rb") as stream:
         head = stream.read(_HEAD)
@@ -200,7 +199,7 @@ def _variables(where: str) -> list[tuple[str, str]]:
 
 
 def _chosen(where: str, name: Any, names: list[str]) -> str:
-    """Return the name of a variable that is there."""
+    """Return the name of an existing variable: the given one, or the only one."""
     if name is None and len(names) == 1:
         return names[0]
     if name not in names:
@@ -210,7 +209,7 @@ def _chosen(where: str, name: Any, names: list[str]) -> str:
 
 @contextlib.contextmanager
 def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
-    """Give a matrix of a file of version 5, which SciPy has read."""
+    """Read a matrix of a file of version 5 with SciPy."""
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     with of_library(where, _TITLE):
         there = _variables(where)
@@ -219,9 +218,9 @@ def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
         if said not in _DTYPES:
             raise _no_numbers(name, _OTHERS.get(said, "something unknown"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a matrix that is damaged is a text then
+            warnings.simplefilter("ignore")  # SciPy returns a text for a damaged matrix
             values = io.loadmat(where, appendmat=False, variable_names=[name])[name]
-        if hasattr(values, "tocsc"):  # a logical one
+        if hasattr(values, "tocsc"):  # a logical matrix
             raise _no_numbers(name, _OTHERS["sparse"])
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biufc":
             raise FormatError(f"the matrix {name!r} is damaged: {values}")
@@ -245,7 +244,7 @@ def _no_numbers(name: str, what: str) -> DTypeError:
 def _sink_5(
     where: str, name: str, given: Description, kind: np.dtype[Any], overwrite: bool
 ) -> Iterator[Sink]:
-    """Take a matrix, and let SciPy add it to a copy of a file of version 5."""
+    """Collect a matrix, and let SciPy append it to a copy of a file of version 5."""
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     if given.nbytes > _MOST:
         raise LimitError(
@@ -273,7 +272,7 @@ def _sink_5(
 
 
 def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
-    """Return the bytes of a file but those of a variable, or refuse to add it."""
+    """Return the byte ranges of a file without a variable, or refuse to add the variable."""
     names = [each for each, _ in _variables(where)]
     _refuse(where, name, names, overwrite)
     with open(where, "rb") as stream:
@@ -299,21 +298,21 @@ def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
 
 
 def _is_hdf5(where: str) -> bool:
-    """Tell whether a file is one of HDF5."""
+    """Tell whether a file is HDF5."""
     with open(where, "rb") as stream:
         head = stream.read(_USERBLOCK + 8)
     return head[_USERBLOCK:] == b"\x89HDF\r\n\x1a\n" or head[:8] == b"\x89HDF\r\n\x1a\n"
 
 
 def _said_class(dataset: Any) -> str:
-    """Return the class of a variable, as MATLAB says it."""
+    """Return MATLAB's class of a variable."""
     found = dataset.attrs.get("MATLAB_class", b"")
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
 @contextlib.contextmanager
 def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
-    """Open a matrix in a file of version 7.3, which has it with its axes turned round."""
+    """Open a matrix in a file of version 7.3, which stores it with reversed axes."""
     h5py: Any = require("h5py", "mat", f"{_TITLE}, version 7.3,")
     with contextlib.ExitStack() as stack:
         with of_library(where, _TITLE):
@@ -336,7 +335,7 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
                 kind = np.dtype(bool)
             is_empty = "MATLAB_empty" in dataset.attrs
             if is_empty or (mat_dtype and kind.kind != "c"):
-                kind = _DTYPES[said]  # an empty one has its extents for elements
+                kind = _DTYPES[said]  # the elements of an empty one are its extents
             elif mat_dtype:
                 kind = np.result_type(_DTYPES[said], np.complex64)
             shape = tuple(map(int, dataset[()])) if is_empty else dataset.shape[::-1]
@@ -354,7 +353,7 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
 
 
 def _names_73(file: Any) -> list[str]:
-    """Return the names of the variables; what begins with "#" is MATLAB's own."""
+    """Return the names of the variables; names that begin with "#" belong to MATLAB."""
     return [name for name in file if not name.startswith("#")]
 
 
@@ -362,7 +361,7 @@ def _names_73(file: Any) -> list[str]:
 def _sink_73(
     where: str, name: str, given: Description, kind: np.dtype[Any], overwrite: bool
 ) -> Iterator[Sink]:
-    """Add a matrix to a file of version 7.3: to a copy of it, which replaces it."""
+    """Add a matrix to a copy of a file of version 7.3, which then replaces the file."""
     h5py: Any = require("h5py", "mat", f"{_TITLE}, version 7.3,")
     part = np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
     stored = np.dtype("u1") if kind.kind == "b" else part
@@ -425,7 +424,7 @@ def _sink_73(
 
 @contextlib.contextmanager
 def _headed(fresh: str, where: str) -> Iterator[None]:
-    """Give a file of HDF5 the head of MATLAB's at the end of the block."""
+    """Give an HDF5 file MATLAB's header at the end of the block."""
     yield
     head = b"MATLAB 7.3 MAT-file, written by extarray".ljust(124)
     with of_library(where, _TITLE), open(fresh, "r+b") as stream:
@@ -466,7 +465,7 @@ def _sink(
     overwrite: bool = False,
     version: str | None = None,
 ) -> Iterator[Sink]:
-    """Make a matrix."""
+    """Create a matrix."""
     where = file_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
     if version is not None:
@@ -495,12 +494,12 @@ def _sink(
 
 
 def _two(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape of 2 axes or more."""
+    """Return a shape with at least 2 axes."""
     return (1,) * (2 - len(shape)) + shape
 
 
 def _refuse(where: str, name: str, there: list[str], overwrite: bool) -> None:
-    """Refuse the name of a variable that is taken."""
+    """Refuse the name of an existing variable."""
     if name in there and not overwrite:
         raise ExistsError(
             errno.EEXIST,

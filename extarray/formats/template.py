@@ -1,10 +1,10 @@
-"""The same for all formats, said and done once: the template of public functions, and whole files.
+"""Code that all formats share: the template of public functions, and whole files.
 
-A function ``from_X`` or ``to_X`` writes down what is its own: parameters, errors, notes, an
-example.  `from_template` gives it the rest, in its signature and in its docstring.  For checkers of
-types, `Into`, `IntoValues` and `Out` say what ``**options`` takes.
+A function ``from_X`` or ``to_X`` documents only its own parameters, errors, notes and example;
+`from_template` adds the common ones to its signature and docstring.  For type checkers, `Into`,
+`IntoValues` and `Out` declare the content of ``**options``.
 
-Of a whole file `load_whole` makes a group, and `save_whole` writes one, where a format has groups.
+`load_whole` makes a group of a whole file, and `save_whole` writes one, for formats with groups.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Into(TypedDict, total=False):
 
 
 class IntoValues(Into, total=False):
-    """The same, for formats that pack numbers."""
+    """`Into` for formats that pack numbers."""
 
     mask_and_scale: bool
 
 
 class Out(TypedDict, total=False):
-    """Keyword arguments of a function that writes an array into a file."""
+    """Keyword arguments of a function that writes an array to a file."""
 
     selection: Any
     overwrite: bool
@@ -87,7 +87,7 @@ class Out(TypedDict, total=False):
 
 
 _TAKES = {each.__name__: each for each in (Into, IntoValues, Out)}
-#: Parameters that come before those of a format, as users write them; all others come behind.
+#: Parameters that come before those of the format; all others come after them.
 _FIRST = ("path", "chunks", "mask_and_scale", "selection")
 _DEFAULTS = {"mask_and_scale": False, "overwrite": False, "progress": True}
 
@@ -159,7 +159,7 @@ def from_template(library: str = "") -> Callable[[F], F]:
     Parameters
     ----------
     library : str
-        That the format needs; empty: none.
+        Name of the library that the format needs; empty if none.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def from_template(library: str = "") -> Callable[[F], F]:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature with the parameters that ``**options`` stands for."""
+    """Return the signature with the parameters that ``**options`` represents."""
     signature = inspect.signature(function)
     own = list(signature.parameters.values())
     found = re.fullmatch(r"Unpack\[(\w+)\]", str(own[-1].annotation))
@@ -210,7 +210,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _docstring(function: Callable[..., Any], signature: inspect.Signature, library: str) -> str:
-    """Return the docstring with the parts that it does not have itself."""
+    """Return the docstring, completed with the common parts."""
     head, sections = _sections(inspect.cleandoc(function.__doc__ or ""))
     loads = signature.return_annotation != "None"
     known = _entries(_FROM_PARAMETERS if loads else _TO_PARAMETERS)
@@ -236,14 +236,14 @@ def _docstring(function: Callable[..., Any], signature: inspect.Signature, libra
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:
-    """Return what comes before the first section, and the sections by their titles."""
+    """Return the text before the first section, and the sections by title."""
     parts = re.split(r"^([A-Z][A-Za-z ]+)\n-{4,}\n", text, flags=re.MULTILINE)
     pairs = zip(parts[1::2], parts[2::2], strict=True)
     return parts[0].strip(), {title: body.strip("\n") for title, body in pairs}
 
 
 def _entries(text: str) -> dict[str, str]:
-    """Return the entries of a section by their names: each a line, and those indented below it."""
+    """Return the entries of a section by name: a line each, with the indented lines below it."""
     result = {}
     for entry in re.findall(r"^\S.*(?:\n(?: .*|$(?=\n )))*", text, re.MULTILINE):
         result[re.split(r" : |\n", entry)[0]] = entry.rstrip()
@@ -260,13 +260,13 @@ class WholeSource:
     Attributes
     ----------
     groups : dict
-        The attributes of each group, by its path; that of all is "".
+        Attributes of each group by path; the path of the root is "".
     names : list of str
         Paths of the arrays.
     source : callable
-        Given such a path, makes the context that has the `Source`.
+        Takes such a path, and returns a context manager that yields the `Source`.
     lost : list of str
-        For the warning: what of the groups cannot be kept.
+        Descriptions of what the groups cannot keep, for the warning.
     """
 
     groups: Mapping[str, Mapping[str, Any]]
@@ -282,11 +282,11 @@ class WholeSink:
     Attributes
     ----------
     sink : callable
-        Given a path and a `Description`, makes the context that has the `Sink`.
+        Takes a path and a `Description`, and returns a context manager that yields the `Sink`.
     put_attrs : callable
-        Makes a group of a path, with attributes; returns what of them is lost.
+        Creates a group with attributes; returns descriptions of those that are lost.
     attaches : bool
-        Labels of an axis are attached to the arrays that have it; else names are enough.
+        Whether labels are attached to the arrays that have the axis; otherwise names suffice.
     """
 
     sink: Callable[[str, Description], AbstractContextManager[Sink]]
@@ -305,10 +305,9 @@ def load_whole(
     max_result: int | str | None = None,
     **options: Any,
 ) -> Group:
-    """Make a group of all that is in a file; its folder has its name when it is complete.
+    """Make a group of a whole file; its folder appears when it is complete.
 
-    Arrays of kinds that no array has are left out, with a `LossyWarning`.  `options` are those of
-    `load`.
+    Arrays of unsupported kinds are left out, with a `LossyWarning`.  `options` are those of `load`.
     """
     if chunks is not None:
         raise ArgumentError("chunks apply to a single array; name it, or leave out chunks")
@@ -367,7 +366,7 @@ def load_whole(
 
 
 def of_group(name: str, lost: list[str]) -> list[str]:
-    """Return what of a group is lost, in words, with its name.
+    """Add the name of a group to descriptions of its losses.
 
     Examples
     --------
@@ -378,9 +377,9 @@ def of_group(name: str, lost: list[str]) -> list[str]:
 
 
 def _drop_labels(name: str, array: ExtArray, group: Group) -> None:
-    """Leave out of the attributes of an array the labels of axes that are arrays beside it.
+    """Remove labels from the attributes of an array if they are arrays of its group.
 
-    Or in a group around that of the array, as netCDF has them.
+    As in netCDF, arrays of an enclosing group count, too.
     """
     coords = array.attrs.get("coords")
     if isinstance(coords, dict):
@@ -399,7 +398,7 @@ def _drop_labels(name: str, array: ExtArray, group: Group) -> None:
 
 
 def _is_around(name: str, other: str, group: Group) -> bool:
-    """Tell whether a member has another one beside it, or a group around it has."""
+    """Tell whether the group of a member, or one around it, has another member."""
     outer = name
     while outer:
         outer = outer.rpartition("/")[0]
@@ -415,7 +414,7 @@ def save_whole(
     whole: AbstractContextManager[WholeSink],
     **options: Any,
 ) -> None:
-    """Write a group into a fresh file.  `options` are those of `save`."""
+    """Write a group to a new file.  `options` are those of `save`."""
     if options.pop("selection", None) is not None:
         raise ArgumentError("a group is written whole; leave out selection, or name an array")
     guard = partial(of_library, file, title)
@@ -426,7 +425,7 @@ def save_whole(
     }
 
     def order(name: str) -> tuple[int, bool, bool]:
-        # What labels others comes first: they find it there.
+        # Write labels before the arrays that refer to them.
         return name.count("/"), not _is_label(name, arrays), name not in labelling
 
     with whole as sink:
@@ -453,9 +452,9 @@ def save_whole(
 def _placed(
     name: str, arrays: Mapping[str, ExtArray], attrs: dict[str, Any], lost: list[str]
 ) -> dict[str, Any]:
-    """Return the attributes of an array, as they are right for those whose grid mapping it is.
+    """Return the attributes of an array, adapted to the arrays whose grid mapping it is.
 
-    Elements of these have had other indices, if they have grown or shrunk at the start since.
+    The indices of these have shifted if they have grown or shrunk at the start.
     """
     if arrays[name].ndim or "GeoTransform" not in attrs:
         return attrs
@@ -473,7 +472,7 @@ def _placed(
 
 
 def _grid_mapping(name: str, array: ExtArray, arrays: Mapping[str, ExtArray]) -> str | None:
-    """Return the path of the grid mapping of an array: beside it, or in a group around it."""
+    """Return the path of an array's grid mapping, in its group or one around it."""
     said = array.attrs.get("grid_mapping")
     if not isinstance(said, str) or not said:
         return None
@@ -487,18 +486,18 @@ def _grid_mapping(name: str, array: ExtArray, arrays: Mapping[str, ExtArray]) ->
 
 
 def _beside(name: str, other: str) -> str:
-    """Return the path of another member of the group that a member is in."""
+    """Return the path of another member in the same group."""
     outer, slash, _ = name.rpartition("/")
     return f"{outer}{slash}{other}"
 
 
 def _is_label(name: str, arrays: Mapping[str, ExtArray]) -> bool:
-    """Tell whether an array labels the axis that has its name."""
+    """Tell whether an array labels the axis of its own name."""
     return arrays[name].dims == (name.rpartition("/")[2],)
 
 
 def _labels(name: str, arrays: Mapping[str, ExtArray]) -> dict[str, Coordinate]:
-    """Return the labels of the axes of an array that are arrays of its group."""
+    """Return the labels of an array's axes that are arrays of its group."""
     array, found = arrays[name], {}
     for dim, extent in zip(array.dims or (), array.shape, strict=False):
         label = _beside(name, dim)

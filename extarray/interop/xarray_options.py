@@ -80,7 +80,7 @@ class Options:
 
     @property
     def updates(self) -> bool:
-        """Whether the arrays already exist."""
+        """True if the arrays already exist."""
         return self.append_dim is not None or self.region is not None
 
     def _check_region(self) -> None:
