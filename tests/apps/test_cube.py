@@ -643,7 +643,7 @@ def test_a_selection_that_means_something_else_is_refused(cube):
         cube.slice(day="2024-02")
     with pytest.raises(ValueError, match=r"use slice"):
         cube.slice(day=["2024-02-03", np.datetime64("2024-02")])
-    with pytest.raises(ValueError, match="no step"):
+    with pytest.raises(ValueError, match="cannot have a step"):
         cube.slice(day=slice("2024-02-03", None, 2))
     with pytest.raises(ValueError, match="must return a bool"):
         cube.slice(day=lambda days: [1, 2])

@@ -514,7 +514,7 @@ class TestAccuracy:
         out = np.arange(test.sum()) % 3 == 0
         found = hs.accuracy(labels[test], truth[test], mask=out)
         self.same(found, labels[test][~out], truth[test][~out])
-        with pytest.raises(ShapeError, match=r"\(600,\), the truth \(30, 20\)"):
+        with pytest.raises(ShapeError, match=r"\(600,\), but the truth has \(30, 20\)"):
             hs.accuracy(labels.reshape(-1), truth)
         with pytest.raises(ShapeError):
             hs.accuracy(labels[None], truth[None])

@@ -125,7 +125,7 @@ def test_thirty_two_axes_are_the_most():
         array.add_axis(n % 3)
     assert array.ndim == 32
     assert array.sum() == 3
-    with pytest.raises(xa.ShapeError, match="it has 32"):
+    with pytest.raises(xa.ShapeError, match="it has the maximum of 32"):
         array.add_axis()
 
 
@@ -221,7 +221,7 @@ def test_names(factory):
     with contextlib.closing(factory.create((2, 2), dims=("y", "dim_1"))) as array:
         array.add_axis(1)
         assert array.dims == ("y", "dim_2", "dim_1")
-        with pytest.raises(xa.ArgumentError, match="twice"):
+        with pytest.raises(xa.ArgumentError, match="duplicate names"):
             array.add_axis(name="y")
         with pytest.raises(xa.ArgumentTypeError):
             array.add_axis(name=3)
@@ -562,7 +562,7 @@ def test_a_second_name_of_the_metadata(tmp_path, engine):
         array[...] = 3
         os.link(tmp_path / "a.xmd", tmp_path / "b.xmd")
         before = array.info()
-        with pytest.raises(xa.StorageError, match=r"hard link.*second name.*copy") as caught:
+        with pytest.raises(xa.StorageError, match=r"second name.*hard link.*copy") as caught:
             array.add_axis(chunk=2)
         assert isinstance(caught.value, OSError)
         assert caught.value.filename == str(tmp_path / "a.xmd")

@@ -274,7 +274,7 @@ def test_a_viewer_becomes_what_replaced_its_array(disk):
         view = reader.lazy[1:]
         writer.close()
         replace(path)
-        with pytest.raises(xa.ArgumentError, match="on_replaced 'yes' is not possible"):
+        with pytest.raises(xa.ArgumentError, match="on_replaced 'yes' is not valid"):
             reader.refresh("yes")
         assert reader.refresh(on_replaced="reopen")
         assert (reader.shape, reader.dtype, reader.fill_value) == ((3, 2), np.dtype("i4"), 0)

@@ -49,7 +49,7 @@ def test_resize_of_one_axis(factory, case, data):
     ("arguments", "error", "message"),
     [
         ((5, 2), xa.AxisError, "axis 2 is out of bounds for array of dimension 2"),
-        (((5, 3), 0), xa.ShapeError, r"cannot resize axis 0 to \(5, 3\): give one extent"),
+        (((5, 3), 0), xa.ShapeError, r"cannot resize axis 0 to \(5, 3\); give a single extent"),
         (("5", 0), xa.ArgumentTypeError, "shape must be an int"),
         ((5, 0.5), xa.ArgumentTypeError, "axis must be an int"),
         ((5,), xa.ShapeError, "the array has 2 axes"),

@@ -674,7 +674,7 @@ def test_a_column_of_texts_is_widened_under_its_name(tmp_path, kind):
     a.attrs["unit"] = "nm"
     longer = np.array(["abc", "abcdefghi"], kind)
     for data in (longer, longer.tolist(), xa.from_array(longer), xa.from_array(longer).lazy[...]):
-        with pytest.raises(xa.CastingError, match="texts of 9 char") as caught:
+        with pytest.raises(xa.CastingError, match="strings of 9 char") as caught:
             a.append(data)
         assert a.shape == (2,)
     call = re.search(r"a = (a\.rechunk\(.*?\))", str(caught.value)).group(1)

@@ -712,8 +712,8 @@ class TestLoad:
     @pytest.mark.parametrize(
         ("array", "message"),
         [
-            (np.zeros((3, 4)), r"has the shape \(3, 4\)"),
-            (np.zeros((3, 0, 4)), r"has the shape \(3, 0, 4\)"),
+            (np.zeros((3, 4)), r"has shape \(3, 4\)"),
+            (np.zeros((3, 0, 4)), r"has shape \(3, 0, 4\)"),
             (np.zeros((3, 4, 5), "c8"), "has data type complex64"),
             (np.zeros((3, 4, 5), "S3"), "has data type"),
         ],
@@ -764,7 +764,7 @@ class TestUsage:
     def test_a_scene_that_is_not_there(self, run):
         status, _, err = run("--scene", "nowhere.npy")
         assert status == 1
-        assert "no scene 'nowhere.npy': no such file" in err
+        assert "cannot open the scene 'nowhere.npy': no such file" in err
 
     def test_without_matplotlib(self, run, monkeypatch):
         for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:

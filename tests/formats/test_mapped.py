@@ -418,7 +418,7 @@ def test_a_dataset_in_memory_is_not_made_anew():
         d.createVariable("v", "i4", ("x",))[:] = [1, 2]
         m = xa.map_netcdf(d, "v")
         m.append([3])
-        with pytest.raises(xa.ArgumentError, match="is no file"):
+        with pytest.raises(xa.ArgumentError, match="is not a regular file"):
             m.write_back(replace=True)
         assert d["v"][...].tolist() == [1, 2]
 

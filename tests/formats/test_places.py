@@ -349,7 +349,9 @@ def test_bands_of_an_image(tmp_path, rasterio, interleave):
     assert not {"bbl", "data gain values"} & set(image.metadata)
     with quiet_georeference(), rasterio.open(tmp_path / "c.img") as f:
         assert f.tags(3)["wavelength"] == "550.0"
-    with pytest.warns(xa.LossyWarning, match=r"'default bands' \(not all these bands are left\)"):
+    with pytest.warns(
+        xa.LossyWarning, match=r"'default bands' \(some of these bands are left out\)"
+    ):
         xa.to_envi(a, tmp_path / "d.hdr", selection=np.s_[..., :3])
 
 

@@ -650,7 +650,7 @@ def test_a_data_file_that_is_too_short(pair, lost):
         # Of the last row of chunks, (4:6, ...), some are left: more are whole without them.
         (problem,) = pair.check().problems
         first, kept, given_up = (6, (6, 6), 2) if lost == 33 else (4, (4, 8), 2)
-        assert f"lost are [4:6, {first}:8]" in problem.what
+        assert f"elements lost: [4:6, {first}:8]" in problem.what
         box = f"[0:{kept[0]}, 0:{kept[1]}], the largest intact bounds"
         assert f"keeps {box}, and discards {given_up} chunks" in problem.remedy
         elements = repaired(pair, lossless=False, shape=kept)
@@ -667,7 +667,7 @@ def test_a_data_file_too_short_for_every_state(pair):
     pair.cut(".xta", 50)
     # Chunks 0 to 2, and two bytes of the next.
     (problem,) = pair.check().problems
-    assert "lost are [2:4, 0:6], [0:4, 6:8], [4:6, 0:8]" in problem.what
+    assert "elements lost: [2:4, 0:6], [0:4, 6:8], [4:6, 0:8]" in problem.what
     assert "repair keeps [0:2, 0:6], the largest intact bounds" in problem.remedy
     elements = repaired(pair, lossless=True, shape=(2, 6))
     np.testing.assert_array_equal(elements, pair.model[:2, :6])

@@ -156,7 +156,7 @@ class TestGrowthMap:
             ((2, 2, 2), {"axis": 3}, r"axis 3 has no panels: choose one of \[0, 1, 2\]"),
             ((2, 2, 2, 2), {"at": {1: 0}, "axis": 1}, r"choose one of \[0, 2, 3\]"),
             ((2, 2), {"at": {2: 0}}, "at names axis 2, but the array has 2 axes"),
-            ((2, 2), {"at": {1: 2}}, "chunk index 2 of axis 1, which has 2"),
+            ((2, 2), {"at": {1: 2}}, "chunk index 2 for axis 1, which has 2"),
             ((2, 2, 99), {}, "axis 2 has 99 chunk indices"),
             ((2, 2), {"names": ["rows"]}, "names has 1 entries, but the array has 2 axes"),
         ],

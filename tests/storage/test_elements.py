@@ -317,7 +317,7 @@ def test_beside_a_writer_that_keeps_checksums(path):
         owner.flush()
         with elements(path) as a:
             assert a[0, 0] == 1
-            with pytest.raises(xa.LockedError, match="keeps checksums"):
+            with pytest.raises(xa.LockedError, match="maintains its checksums"):
                 a[0, 0] = 2
         assert not in_doubt(path)
         with pickle.loads(pickle.dumps(owner)) as a:

@@ -395,7 +395,7 @@ def test_places(tmp_path, monkeypatch):
     assert format_reader.read(str(moved / "two" / "ü b"))[0].shape == (3,)
     (moved / "one").rename(moved / "lost")
     with (
-        pytest.warns(xa.RecoveryWarning, match="is not there"),
+        pytest.warns(xa.RecoveryWarning, match="is missing"),
         xa.open(moved / "two" / "ü b") as b,
     ):
         assert b.shape == (1,)

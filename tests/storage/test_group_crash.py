@@ -365,7 +365,7 @@ def test_a_coordinator_that_is_damaged_is_there(decided, where):
     blocks = [places.superblock(slot) + 4 for slot in range(5)]
     undo = [spoil(path, at) for at in ([60] if where == "header" else blocks)]
     with (
-        pytest.warns(xa.RecoveryWarning, match="'[^']*a', which tells .* is damaged"),
+        pytest.warns(xa.RecoveryWarning, match="'[^']*a', which decides .* is damaged"),
         xa.open(decided / "b") as b,
     ):
         assert b.shape == BEFORE

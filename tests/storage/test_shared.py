@@ -534,7 +534,7 @@ def test_more_writers_than_there_are_slots(path):
     with contextlib.ExitStack() as stack:
         arrays = [stack.enter_context(share(path, "pread")) for _ in range(blocks.WRITER_SLOTS)]
         for timeout in (0, 0.02):
-            with pytest.raises(xa.LockedError, match="63 writers share it"):
+            with pytest.raises(xa.LockedError, match="63 writers already share it"):
                 share(path, timeout=timeout)
         # Who waits keeps nobody from committing, and so from closing.
         thread = threading.Timer(0.02, arrays[7].close)

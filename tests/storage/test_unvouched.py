@@ -89,7 +89,7 @@ def test_only_what_the_writer_has_added_is_in_doubt(path, tmp_path):
         copied(a, tmp_path / "b", ".xmd")
         copied(a, tmp_path / "c", ".xmd", ".xta")
     boxes = ((slice(0, 4), slice(0, 4)), (slice(14, 21), slice(0, 4)))
-    with pytest.warns(RecoveryWarning, match=r"\[0:4, 0:4\], \[14:21, 0:4\]; "):
+    with pytest.warns(RecoveryWarning, match=r"\[0:4, 0:4\], \[14:21, 0:4\] are not verified; "):
         xa.open(tmp_path / "b").close()
     xa.open(tmp_path / "c").close()
     for name in "bc":
@@ -219,7 +219,7 @@ def test_a_place_that_is_not_known(writer, tmp_path):
         assert any(file.read(64))
         file.seek(-64, 1)
         file.write(bytes(64))
-    with pytest.warns(RecoveryWarning, match=r"a copy: .*\[0:15, 0:4\]"):
+    with pytest.warns(RecoveryWarning, match=r"a copy of .*\[0:15, 0:4\]"):
         xa.open(path).close()
 
 

@@ -505,7 +505,7 @@ def test_wrong_settings(path):
     create(path)
     with pytest.raises(ValueError, match="verify 'always' is not valid; use one of never"):
         xa.open(path, verify="always")
-    with pytest.raises(ValueError, match="verify True is not possible"):
+    with pytest.raises(ValueError, match="verify True is not valid"):
         xa.config.set(verify=True)
 
 

@@ -92,8 +92,8 @@ for kind, match, edims, odims in [
     (xa.ArgumentError, "not a valid sequence", (1, 1, 1), (2, 0, -1)),
     (xa.ArgumentError, "negative numbers", (1, -1, 1), (2, 0, 1)),
     (xa.ArgumentError, "at least 0", 1, -1),
-    (xa.ArgumentTypeError, "do not fit", (1, 1, 1), 0),
-    (xa.ArgumentTypeError, "do not fit", 0, (1, 1, 1)),
+    (xa.ArgumentTypeError, "do not match", (1, 1, 1), 0),
+    (xa.ArgumentTypeError, "do not match", 0, (1, 1, 1)),
     (xa.AxisError, "'w'", "w", 1),
     (xa.ArgumentTypeError, "odims must be", (1, 1, 1), (0, 1, 2.5)),
 ]:
