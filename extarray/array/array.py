@@ -123,13 +123,15 @@ class ExtArray(ArrayCore, NumpyMixin):
         durability: str = "flush",
         growth: int = EXACT,
         hidden: bool = False,
+        like: tuple[str, str] | None = None,
     ) -> Self:
         """Make a fresh array, in the files of `path` or (None) in memory.
 
+        Its files have the permissions of those that are `like` them, or of those that they replace.
         Where it is `hidden`, the files have their names when `life.publish` is called.
         """
         store, axial = life.fresh_store(
-            path, shape, header, attrs, engine, overwrite, durability, growth, hidden
+            path, shape, header, attrs, engine, overwrite, durability, growth, hidden, like
         )
         return cls._from_store(store, axial, Alone())
 

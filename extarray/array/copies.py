@@ -187,10 +187,16 @@ class Made:
         self._kind = kind
 
     def create(
-        self, path: Path | None, shape: tuple[int, ...], header: Header, attrs: str, growth: int
+        self,
+        path: Path | None,
+        shape: tuple[int, ...],
+        header: Header,
+        attrs: str,
+        growth: int,
+        like: tuple[str, str] | None = None,
     ) -> Any:
-        """Make an array."""
-        return self._kind._create(path, shape, header, attrs, growth=growth)
+        """Make an array, perhaps with the permissions of other files."""
+        return self._kind._create(path, shape, header, attrs, growth=growth, like=like)
 
     def open(self, path: Path, mode: str) -> Any:
         """Open an array, without waiting for whoever writes to it."""

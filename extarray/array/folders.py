@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, MutableMapping
+from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,6 @@ from extarray.maintenance.group_files import (
     empty_folder_like,
     foreign_file,
     left_folders,
-    like,
     making_folder,
     remove_left_folders,
 )
@@ -249,9 +248,9 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
         finally:
             session.close("", quietly=True)
 
-    with making_folder(os.path.join(name, "members") if stays else name, publish) as fresh:
-        if not stays:
-            like(fresh, name)
+    with making_folder(
+        os.path.join(name, "members") if stays else name, publish, old=name
+    ) as fresh:
         yield fresh
 
 
@@ -311,6 +310,24 @@ def _is_in_use(folder: str) -> bool:
 
 
 # -- groups --------------------------------------------------------------------------------------
+
+
+class _Items(ItemsView[str, Any]):
+    """Those of a group, beside others who remove some."""
+
+    _mapping: Group
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return self._mapping._members()
+
+
+class _Values(ValuesView[Any]):
+    """Those of a group, beside others who remove some."""
+
+    _mapping: Group
+
+    def __iter__(self) -> Iterator[Any]:
+        return (item for _, item in self._mapping._members())
 
 
 class Group(MutableMapping[str, Any]):
@@ -440,6 +457,22 @@ class Group(MutableMapping[str, Any]):
     def __len__(self) -> int:
         self._session.check()
         return len(self._session.place.entries(self._key))
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return a view of the names and the members; what is removed meanwhile is left out."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of the members; what is removed meanwhile is left out."""
+        return _Values(self)
+
+    def _members(self) -> Iterator[tuple[str, ExtArray | Group]]:
+        """Yield the names and the members that are there when their turn comes."""
+        self._session.check()
+        for key, kind in self._session.members(self._key):
+            item = Group(self._session, key) if kind == GROUP else self._session.hold_if_there(key)
+            if item is not None:
+                yield key.rpartition("/")[2], item
 
     def arrays(self) -> Iterator[tuple[str, ExtArray]]:
         """Iterate over the names and the arrays of this group.

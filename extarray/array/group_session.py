@@ -275,11 +275,13 @@ class Session:
         """Move arrays of a folder, and the file of attributes, into the group."""
         for name in new:
             with open_array(Path(fresh, name), "r+") as array:
-                _files(array).move(self.place.path(name), name in old)
+                replaced = _files(old[name]) if name in old else None
+                _files(array).move(self.place.path(name), name in old, replaced)
         for name in set(old) - set(new):
             _files(old[name]).remove()
+        assert isinstance(self.place, InFolder)
         with family("cannot write '{}'", self.place.root):
-            os.replace(os.path.join(fresh, ATTRS_NAME), self.place.root / ATTRS_NAME)
+            self.place.save_attrs("", Path(fresh, ATTRS_NAME).read_bytes())
             shutil.rmtree(fresh)
 
     def move(self, key: str, kind: str, other: str, new: Path) -> None:

@@ -147,6 +147,7 @@ def fresh_store(
     durability: str,
     growth: int,
     hidden: bool,
+    like: tuple[str, str] | None = None,
 ) -> tuple[FileStore | MemoryStore, Axial]:
     """Make the store of a fresh array, in the files of `path` or (None) in memory.
 
@@ -163,7 +164,7 @@ def fresh_store(
         return MemoryStore(header, shape, axial, attrs, growth), axial
     place = _later.resolve_path(path)
     store: FileStore = _later.FileStore.create(
-        place, header, axial, shape, attrs, engine, overwrite, durability, growth, hidden
+        place, header, axial, shape, attrs, engine, overwrite, durability, growth, hidden, like
     )
     return store, axial
 
@@ -605,7 +606,6 @@ def publish(array: Living) -> None:
             f"'{array._store.now.path}' was closed while it was being created, and was removed; "
             "call close_all before or after"
         )
-    files = array._store.files
-    if files is not None:
+    if (files := array._store.files) is not None:
         with OnError(let_go, array):
             files.take_names()

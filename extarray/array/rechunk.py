@@ -217,7 +217,7 @@ def rechunk(
             array._store.group.conclude_members()
         place = resolve_path(path)
         if resume and in_place and _has_done(array, work):
-            work.say_done(place)
+            work.finish(place)
             opened.pop_all()
             return array  # type: ignore[no-any-return]
         if resume and not in_place and work.is_done(place):

@@ -21,6 +21,7 @@ from extarray.maintenance.group_files import (
     told_of,
 )
 from extarray.storage.filesystem import walk_folders
+from extarray.storage.names import is_pass, left_files, remove_left_files, stem_of, told_of_file
 from extarray.storage.report import Report
 
 if TYPE_CHECKING:
@@ -85,18 +86,23 @@ def _is_array(path: str) -> bool:
 def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_json: bool) -> int:
     """Check all arrays in a folder and below, without following links to folders."""
     found, left = set(), left_folders(os.fspath(folder))
+    files = []
     for where, folders, names in walk_folders(folder, onerror=_raise_unless_gone):
         left += left_folders(folder=where)
+        files += left_files(folder=where)
         folders[:] = [name for name in folders if not is_in_the_making(name)]
         for stem, suffix in map(os.path.splitext, names):
-            if suffix in _SUFFIXES:
+            if suffix in _SUFFIXES and not is_pass(stem):
                 found.add(os.path.join(where, stem))
-    if not found and not left:
+    # Those of an array are reported with it, as some may be its own.
+    files = [name for name in files if stem_of(name) not in found]
+    if not found and not left and not files:
         raise MissingError(errno.ENOENT, "no array in this folder", str(folder))
     n_fine = 0
     told: list[Any] = []
-    done = remove_left_folders(left) if repair else []
+    done = [*remove_left_folders(left), *remove_left_files(files)] if repair else []
     rest = [told_of(path) for path in left if os.path.lexists(path)]
+    rest += [told_of_file(path) for path in files if os.path.lexists(path)]
     if done or rest:
         report = Report(folder, rest, done)
         told.append(_told(report))

@@ -300,9 +300,10 @@ def mv(source: str, target: str, overwrite: bool) -> None:
     with opened(source) as a:
         path = resolve_path(_target(a, target))
     with contextlib.ExitStack() as stack:
+        replaced = None
         if overwrite and any(map(os.path.lexists, file_names(path))):
-            stack.enter_context(_owned(str(path)))  # lock the array that is replaced
-        stack.enter_context(_owned(source)).move(path, overwrite)
+            replaced = stack.enter_context(_owned(str(path)))  # lock the array that is replaced
+        stack.enter_context(_owned(source)).move(path, overwrite, replaced)
 
 
 @command(

@@ -18,9 +18,10 @@ from extarray.formats.description import Coordinate, Description, Packing, as_el
 from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source, inverse
+from extarray.storage.filesystem import random_name, replaced_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from os import PathLike
     from typing import Unpack
 
@@ -317,7 +318,7 @@ def _sink(
     check_free(elements, overwrite)
     lost: list[str] = []
     text = _header(given, interleave, lost)
-    with beside(where, overwrite) as fresh:
+    with _header_away(where, elements) as take_away, beside(where, overwrite) as fresh:
         with of_library(where, _TITLE), open(fresh, "wb") as stream:
             stream.write(text.encode("utf-8", "surrogateescape"))
         with flat_file(elements, _TITLE, overwrite, given.nbytes) as write:
@@ -329,6 +330,37 @@ def _sink(
                 parallel=True,
                 lost=lost,
             )
+            with of_library(where, _TITLE):
+                take_away()
+
+
+@contextlib.contextmanager
+def _header_away(where: str, elements: str) -> Iterator[Callable[[], None]]:
+    """Give a function that takes a header away, before its elements are replaced.
+
+    A kill before the new header has the name leaves no header: no reader takes the old one for the
+    new elements.  The old one is back if the block fails while the old elements are there.
+    """
+    aside, real = "", where
+    before = os.stat(elements) if os.path.exists(elements) else None
+
+    def take_away() -> None:
+        nonlocal aside, real
+        if os.path.exists(where):
+            real = replaced_name(where)
+            aside = random_name(real)
+            os.rename(real, aside)
+
+    try:
+        yield take_away
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if before is None or os.path.samestat(before, os.stat(elements)):
+                os.rename(aside, real)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
 
 
 def _header(given: Description, interleave: str, lost: list[str]) -> str:

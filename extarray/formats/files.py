@@ -21,7 +21,6 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 import numpy as np
 
@@ -40,17 +39,9 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.formatting import format_bytes
-from extarray.storage.filesystem import (
-    File,
-    create_beside,
-    family,
-    fresh_name,
-    is_remote,
-    publish,
-    real_name,
-    walk_folders,
-)
+from extarray.storage.filesystem import File, family, is_remote, replaced_name, walk_folders
 from extarray.storage.lock import begin_replacing
+from extarray.storage.names import making_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,6 +69,7 @@ __all__ = [
     "part_of",
     "read_all",
     "successor",
+    "target_name",
     "to_disk",
     "unknown_part",
     "write_all",
@@ -122,6 +114,32 @@ def file_name(file: Any, title: str) -> str:
         raise ArgumentTypeError(
             f"{title}: the file must be given as a str or a path, not as a {type(file).__name__}"
         ) from None
+
+
+def target_name(file: Any, title: str) -> str:
+    """Return the name of a file that a user gives to be made, changed or replaced.
+
+    No library opens what is no regular file: it might wait for the other end of a pipe.
+
+    Parameters
+    ----------
+    file : str or PathLike
+    title : str
+        Of the format.
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: something else.
+    ExistsError
+        A FileExistsError: it is a folder, a pipe or a device.
+    AccessError
+        A PermissionError: it is a link of another user in a folder that all may write to.
+    """
+    where = file_name(file, title)
+    with family(f"{title}: cannot write '{{}}'", where):
+        replaced_name(where)
+    return where
 
 
 @contextlib.contextmanager
@@ -288,7 +306,8 @@ def check_free(name: str, overwrite: bool) -> None:
 def beside(name: str, overwrite: bool) -> Iterator[str]:
     """Give the name of a fresh file, which takes its own name at the end of the block.
 
-    Where the block fails, whatever had the name has it still, and nothing else is left.
+    Where the block fails, whatever had the name has it still, and nothing else is left.  The file
+    has the permissions of the one that it replaces: the block writes into it, and makes no other.
 
     Parameters
     ----------
@@ -309,20 +328,12 @@ def beside(name: str, overwrite: bool) -> Iterator[str]:
     StorageError
     """
     check_free(name, overwrite)
-    if os.path.isdir(name):
-        raise ExistsError(errno.EISDIR, "it is a folder, which no file replaces", name)
-    real = real_name(name)
-    fresh = fresh_name(real, uuid4().bytes)
-    with family("cannot write '{}'", name):
-        create_beside(fresh, real).close()
-    try:
-        yield fresh
+    with contextlib.ExitStack() as stack:
         with family("cannot write '{}'", name):
-            publish(fresh, real, overwrite)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh)
-        raise
+            file = stack.enter_context(making_file(name, overwrite))
+        yield file.name
+        with family("cannot write '{}'", name):
+            stack.close()
 
 
 # -- files that libraries change -----------------------------------------------------------------

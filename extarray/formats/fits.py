@@ -22,6 +22,7 @@ from extarray.formats.files import (
     mapped,
     of_library,
     part_of,
+    target_name,
     unknown_part,
 )
 from extarray.formats.template import from_template
@@ -309,7 +310,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
 def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) -> Iterator[Sink]:
     """Create a file, or a copy of one with an additional extension."""
     require("astropy.io.fits", "fits", _TITLE)
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise ArgumentTypeError(f"the name of the image must be a str, not {name!r}")

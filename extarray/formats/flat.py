@@ -39,6 +39,7 @@ from extarray.formats.files import (
     of_library,
     part_of,
     successor,
+    target_name,
     unknown_part,
 )
 from extarray.formats.template import from_template
@@ -171,7 +172,7 @@ def _flat_sink(
     title: str, file: Any, given: Description, overwrite: bool, order: Any, head: bytes = b""
 ) -> Iterator[Sink]:
     """Create a file with a header followed by elements in a given order."""
-    where = file_name(file, title)
+    where = target_name(file, title)
     with flat_file(where, title, check_flag(overwrite, "overwrite"), given.nbytes, head) as write:
         axes = tuple(range(given.ndim))[:: -1 if order == "F" else 1]
         itemsize = given.dtype.itemsize
@@ -393,7 +394,7 @@ def _npz_sink(
     compressed: bool = False,
 ) -> Iterator[Sink]:
     """Add an array to a copy of the file, which then replaces the file."""
-    where = file_name(file, _NPZ)
+    where = target_name(file, _NPZ)
     if name is None:
         name = "arr_0"
     if not isinstance(name, str):

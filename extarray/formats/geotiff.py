@@ -22,7 +22,16 @@ from extarray.common.errors import ArgumentError, DTypeError, FormatError, Shape
 from extarray.common.extras import require
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import Pieces, beside, file_name, mapped, of_library, part_of, write_all
+from extarray.formats.files import (
+    Pieces,
+    beside,
+    file_name,
+    mapped,
+    of_library,
+    part_of,
+    target_name,
+    write_all,
+)
 from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
 
@@ -591,7 +600,7 @@ def _sink(
 ) -> Iterator[Sink]:
     """Make a file."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
     if given.ndim not in (2, 3) or 0 in given.shape:
         raise ShapeError(
@@ -619,6 +628,8 @@ def _sink(
             if sink is not None:
                 yield replace(sink, lost=[*lost, *told])
                 return
+            with of_library(where, _TITLE):
+                os.truncate(fresh, 0)  # GDAL would remove a raster, and make another file
         dataset = stack.enter_context(_created(fresh, where, settings, given, lost))
         stored = dataset.dtypes[0]
         nodata = np.asarray(settings.get("nodata", 0))

@@ -36,6 +36,7 @@ from extarray.formats.files import (
     file_name,
     of_library,
     successor,
+    target_name,
     unknown_part,
     written,
 )
@@ -363,7 +364,7 @@ def _sink(
         changing = _open_in_place(file)
     else:
         changing = _changed(
-            file_name(file, _TITLE), lambda group: _check_place(h5py, group, name, overwrite)
+            target_name(file, _TITLE), lambda group: _check_place(h5py, group, name, overwrite)
         )
     with changing as (group, room):
         _check_place(h5py, group, name, overwrite)
@@ -881,7 +882,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
 def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator[WholeSink]:
     """Create a file for a group."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     with (
         beside(where, check_flag(overwrite, "overwrite")) as fresh,
         _written(fresh, where, "w") as (outer, room),

@@ -36,6 +36,7 @@ from extarray.formats.files import (
     of_library,
     part_of,
     successor,
+    target_name,
     unknown_part,
     written,
 )
@@ -466,7 +467,7 @@ def _sink(
     version: str | None = None,
 ) -> Iterator[Sink]:
     """Create a matrix."""
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
     if version is not None:
         check_choice(version, "version", ("5", "7.3"))

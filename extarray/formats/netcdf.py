@@ -36,6 +36,7 @@ from extarray.formats.files import (
     file_name,
     of_library,
     successor,
+    target_name,
     to_disk,
     unknown_part,
     written,
@@ -440,7 +441,7 @@ def _sink(
 ) -> Iterator[Sink]:
     """Create a variable in a new file, or in a copy that then replaces the file."""
     require("netCDF4", "netcdf", "netCDF")
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     if not isinstance(name, str) or not name.strip("/"):
         raise ArgumentTypeError("name the variable: 'rain', for example")
     if format is not None:
@@ -650,7 +651,7 @@ def _edit(
         with _open_in_place(root) as room:
             yield from _grown(variable, growth, room, room.need)
         return
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     with contextlib.ExitStack() as stack:
         there = stack.enter_context(successor(where, _TITLE, _INSTEAD))
         with opened(where, "r") as dataset:
@@ -852,7 +853,7 @@ def _whole_sink(
     file: Any, overwrite: bool, unlimited: Any, format: Any, options: dict[str, Any]
 ) -> Iterator[WholeSink]:
     """Create a file for a group."""
-    where = file_name(file, _TITLE)
+    where = target_name(file, _TITLE)
     model = check_choice(format or "NETCDF4", "format", MODELS)
     asked = (unlimited,) if isinstance(unlimited, str) else unlimited
     with (

@@ -15,7 +15,6 @@ import threading
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 import numpy as np
 
@@ -38,8 +37,8 @@ from extarray.formats.template import (
 )
 from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
 from extarray.grid.tiles import tiles
-from extarray.maintenance.group_files import swap_folders
-from extarray.storage.filesystem import File, family
+from extarray.maintenance.group_files import making_folder, swap_folders
+from extarray.storage.filesystem import File, family, followed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -436,8 +435,7 @@ def _sink(
     root = store.root if isinstance(store, zarr.storage.LocalStore) else store
     with contextlib.ExitStack() as stack:
         if _is_path(root):
-            place = os.path.join(os.path.realpath(root), *filter(None, inner.split("/")))
-            fresh = stack.enter_context(_folder(zarr, place, root, inner, overwrite, zarr_format))
+            fresh = stack.enter_context(_folder(zarr, root, inner, overwrite, zarr_format))
             target, inside = fresh, None
         else:
             target, inside = store, inner or None
@@ -525,14 +523,15 @@ def _left_out(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
 
 
 @contextlib.contextmanager
-def _folder(
-    zarr: Any, place: str, root: Any, inner: str, overwrite: bool, zarr_format: int
-) -> Iterator[str]:
+def _folder(zarr: Any, root: Any, inner: str, overwrite: bool, zarr_format: int) -> Iterator[str]:
     """Give a folder that takes the place of an array at the end of the block, in one step.
 
     Groups that are missing around it come with it.
     """
+    steps = [p for p in inner.split("/") if p]
     with of_library(root, _TITLE):
+        store = os.path.realpath(followed_name(os.path.abspath(os.fspath(root))))
+        place = followed_name(os.path.join(store, *steps))
         if not _is_free(place):
             if not overwrite:
                 raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
@@ -542,9 +541,8 @@ def _folder(
                 )
             if not isinstance(zarr.open(place, mode="r"), zarr.Array):
                 raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", place)
-        store = os.path.realpath(root)
         os.stat(os.path.dirname(store))  # no more folders are made
-        top, steps = store, [p for p in inner.split("/") if p]
+        top = store
         while steps and not _is_free(top):
             top = os.path.join(top, steps.pop(0))
         form = _format_of(root, zarr_format)
@@ -579,27 +577,26 @@ def _replaced(place: str) -> Iterator[str]:
 
     Until then it is in no group, where Zarr would find it.
     """
-    parent = outer = os.path.dirname(place)
-    while os.path.dirname(outer) != outer and any(
-        os.path.exists(os.path.join(outer, name)) for name in ("zarr.json", ".zgroup")
-    ):
-        outer = os.path.dirname(outer)
-    if not os.access(outer, os.W_OK) or os.stat(outer).st_dev != os.stat(parent).st_dev:
-        outer = parent
-    fresh = os.path.join(outer, f"{os.path.basename(place)}.{uuid4().hex[:12]}.new")
     with family("cannot write '{}'", place):
-        os.mkdir(fresh)
-    try:
+        place = os.path.realpath(followed_name(place))
+        parent = outer = os.path.dirname(place)
+        while os.path.dirname(outer) != outer and any(
+            os.path.exists(os.path.join(outer, name)) for name in ("zarr.json", ".zgroup")
+        ):
+            outer = os.path.dirname(outer)
+        if not os.access(outer, os.W_OK) or os.stat(outer).st_dev != os.stat(parent).st_dev:
+            outer = parent
+    with making_folder(place, _take_place, within=outer) as fresh:
         yield fresh
-        with family("cannot write '{}'", place):
-            if os.path.lexists(place):
-                swap_folders(fresh, place)
-                shutil.rmtree(fresh, ignore_errors=True)
-            else:
-                os.rename(fresh, place)
-    except BaseException:
+
+
+def _take_place(fresh: str, place: str) -> None:
+    """Give a folder its name; what has it is removed."""
+    if os.path.lexists(place):
+        swap_folders(fresh, place)
         shutil.rmtree(fresh, ignore_errors=True)
-        raise
+    else:
+        os.rename(fresh, place)
 
 
 def _format_of(root: Any, default: int) -> int:
@@ -755,8 +752,8 @@ def _whole_sink(
         raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
     if not _is_path(store):
         raise ArgumentError("a group becomes a folder of Zarr: give the path of one")
-    place = os.path.realpath(store)
     with of_library(store, _TITLE):
+        place = followed_name(os.path.abspath(os.fspath(store)))
         there = os.path.lexists(place)
         if there and not check_flag(overwrite, "overwrite"):
             raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
@@ -766,7 +763,7 @@ def _whole_sink(
             raise ExistsError(errno.EEXIST, "it is nothing of Zarr, which alone is replaced", place)
     with _replaced(place) as fresh:
         with of_library(store, _TITLE):
-            outer = zarr.open_group(fresh, mode="w", zarr_format=zarr_format)
+            outer = zarr.open_group(fresh, mode="a", zarr_format=zarr_format)
 
         def sink(name: str, given: Description) -> AbstractContextManager[Sink]:
             return _sink(fresh, name, given, zarr_format=zarr_format, **options)

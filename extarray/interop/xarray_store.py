@@ -26,7 +26,6 @@ from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     MissingError,
-    storage_error,
 )
 from extarray.common.extras import require
 from extarray.common.on_error import OnError
@@ -44,6 +43,7 @@ from extarray.format.labels import (
 from extarray.format.values import to_json
 from extarray.interop.xarray_lazy import LazyArray
 from extarray.interop.xarray_tasks import BEING_FILLED
+from extarray.maintenance.group_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -525,10 +525,4 @@ def write_dataset_attrs(folder: Path, attrs: Mapping[str, Any]) -> None:
     """Replace the attributes of a dataset atomically."""
     form = {name: to_json(value, repr(name)) for name, value in attrs.items()}
     text = json.dumps({"attrs": form}, ensure_ascii=False, allow_nan=False, indent=1)
-    temporary = folder / f"{DATASET}.{os.getpid()}.new"
-    try:
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, folder / DATASET)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise storage_error(error, "cannot write '{}'", folder / DATASET) from error
+    write_whole(folder / DATASET, f"{text}\n".encode())

@@ -16,7 +16,6 @@ import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.format.archive import ATTRS_NAME, check_member_name
@@ -26,10 +25,12 @@ from extarray.storage.filesystem import (
     exchange,
     family,
     link,
+    random_name,
     sync_folders,
+    take_after,
     walk_folders,
 )
-from extarray.storage.names import Packed
+from extarray.storage.names import Packed, making_file
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ __all__ = [
     "foreign_file",
     "is_in_the_making",
     "left_folders",
-    "like",
     "link_rest",
     "making_folder",
     "packed_names",
@@ -53,11 +53,17 @@ __all__ = [
     "swap_folders",
     "sweep",
     "told_of",
+    "write_whole",
 ]
 
 ARRAY, GROUP = "array", "group"
 
 _ENDINGS = (".xmd", ".xta", ".new")  # of files of arrays, and of those in the making
+# Metadata and chunks of a Zarr store, and each of them while it is written.
+_OF_ZARR = re.compile(
+    r"zarr\.json|\.z(array|attrs|group|metadata)|c?[0-9]*(\.[0-9]+)*|.*\.[0-9a-f]{32}\.partial",
+    re.DOTALL,
+)
 _FRESH = re.compile(r".+\.[0-9a-f]{12}\.new", re.DOTALL)
 # Seconds: an empty folder that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
@@ -104,27 +110,33 @@ class InFolder:
     def load_attrs(self, key: str) -> bytes | None:
         """Return the content of the file of the attributes, or None if there is no such file."""
         with family("cannot read '{}'", self.root / key / ATTRS_NAME):
+            name = os.fspath(self.path(key) / ATTRS_NAME)
             try:
-                return (self.path(key) / ATTRS_NAME).read_bytes()
+                file = File.open(name, os.O_RDONLY | os.O_NONBLOCK)
             except FileNotFoundError:
                 return None
+            with contextlib.closing(file):
+                about = file.stat()
+                if not stat.S_ISREG(about.st_mode):  # a pipe would give nothing, or wait
+                    number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
+                    raise OSError(number, "it is no regular file", name)
+                return file.read(about.st_size, 0)
 
     def save_attrs(self, key: str, data: bytes) -> None:
         """Replace the file of the attributes, in one step, on the disk."""
         name = self.path(key) / ATTRS_NAME
-        fresh = f"{name}.{uuid4().hex[:12]}.new"
-        with family("cannot write '{}'", name):
-            try:
-                with open(fresh, "xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(fresh, name)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
-                raise
-            sync_folders([os.fspath(name)])
+        if not Path(os.path.realpath(name)).is_relative_to(self.root):
+            raise ArgumentError(f"'{name}' is a link that leads out of the group '{self.root}'")
+        write_whole(name, data)
+
+
+def write_whole(name: Path, data: bytes) -> None:
+    """Replace a file, in one step, on the disk."""
+    with family("cannot write '{}'", name):
+        with making_file(os.fspath(name), overwrite=True) as file:
+            file.write(data, 0)
+            file.datasync()
+        sync_folders([os.fspath(name)])
 
 
 class InPacked:
@@ -184,11 +196,15 @@ def packed_names(path: Path) -> list[str] | None:
 
 def foreign_file(folder: str | Path) -> str | None:
     """Return the name of a file, in a folder or below it, that is of no array and no group."""
-    for _, _, files in walk_folders(folder):
+    return next((os.path.basename(name) for name in _foreign_files(folder)), None)
+
+
+def _foreign_files(folder: str | Path) -> Iterator[str]:
+    """Yield the paths of files, in a folder and below it, that are of no array and no group."""
+    for where, _, files in walk_folders(folder):
         for name in files:
             if name != ATTRS_NAME and not name.endswith(_ENDINGS):
-                return name
-    return None
+                yield os.path.join(where, name)
 
 
 # -- folders in the making -----------------------------------------------------------------------
@@ -205,27 +221,49 @@ def is_in_the_making(name: str) -> bool:
     return _FRESH.fullmatch(name) is not None
 
 
-def _fresh(name: str) -> str:
-    return f"{name}.{uuid4().hex[:12]}.new"
-
-
 @contextlib.contextmanager
-def making_folder(name: str, publish: Callable[[str, str], object] = os.rename) -> Iterator[str]:
+def making_folder(
+    name: str,
+    publish: Callable[[str, str], object] = os.rename,
+    *,
+    within: str | None = None,
+    old: str | None = None,
+) -> Iterator[str]:
     """Make a folder for the length of a block; then it takes its name, unless the block raises.
 
-    It does so by `publish`, which is given both names.  What earlier calls for the name have left
-    is removed first.
+    What earlier calls for the name have left is removed first.  The folder, and the files of arrays
+    in it, have the permissions of those that they replace.
+
+    Parameters
+    ----------
+    name : str
+    publish : callable, optional
+        Gives the folder its name; called with both names.
+    within : str, optional
+        Folder in which this one is made; by default that in which it will be.
+    old : str, optional
+        Folder that is replaced; by default the one that has the name, if any.
+
+    Yields
+    ------
+    str
+        Under which it is made.
     """
-    remove_left_folders(left_folders(name))
-    fresh = _fresh(name)
+    stem = name if within is None else os.path.join(within, os.path.basename(name))
+    old = name if old is None else old
+    remove_left_folders(left_folders(stem))
+    fresh = random_name(stem)
+    is_there = os.path.isdir(old)
     with family("cannot make the folder '{}'", name):
-        os.mkdir(fresh)
+        os.mkdir(fresh, 0o700 if is_there else 0o777)
     try:
         with contextlib.ExitStack() as stack:
             with family("cannot make the folder '{}'", name):
                 stack.enter_context(_at_work(fresh))
             yield fresh
             with family("cannot make the folder '{}'", name):
+                if is_there:
+                    _take_after(fresh, old)
                 publish(fresh, name)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -236,21 +274,33 @@ def making_folder(name: str, publish: Callable[[str, str], object] = os.rename) 
 
 def empty_folder_like(name: str) -> str | None:
     """Make an empty folder beside another one, with its permissions; None: it cannot be made."""
-    fresh = _fresh(name)
+    fresh = random_name(name)
     try:
         os.mkdir(fresh, 0o700)
     except OSError:
         return None
-    like(fresh, name)
+    _take_after(fresh, name)
     return fresh
 
 
-def like(fresh: str, name: str) -> None:
-    """Give a folder the owner and the permissions of another one, as far as possible."""
-    old = os.stat(name)
-    with contextlib.suppress(OSError):
-        os.chown(fresh, old.st_uid, old.st_gid)
-    os.chmod(fresh, stat.S_IMODE(old.st_mode))
+def _take_after(fresh: str, name: str) -> None:
+    """Give a folder, and what it has of arrays and groups, the permissions of another one."""
+    for where, _, files in reversed([*walk_folders(fresh)]):  # the outermost comes last
+        other = os.path.normpath(os.path.join(name, os.path.relpath(where, fresh)))
+        if os.path.isdir(other):
+            for file in files:
+                if file == ATTRS_NAME or file.endswith((".xmd", ".xta")):
+                    _take_one_after(os.path.join(where, file), os.path.join(other, file))
+            _take_one_after(where, other)
+
+
+def _take_one_after(fresh: str, name: str) -> None:
+    """Give one file or folder the permissions of another one, if there is such."""
+    file = File.open(fresh, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        take_after(file, name)
+    finally:
+        file.close()
 
 
 def swap_folders(fresh: str, name: str) -> None:
@@ -260,7 +310,7 @@ def swap_folders(fresh: str, name: str) -> None:
     beside it then, under a name that nobody takes for a left-over.
     """
     if not exchange(fresh, name):
-        old = f"{name}.{uuid4().hex[:12]}.old"
+        old = f"{random_name(name).removesuffix('.new')}.old"
         os.rename(name, old)
         try:
             os.rename(fresh, name)
@@ -294,9 +344,10 @@ def link_rest(name: str, fresh: str, gone: Collection[str] = ()) -> None:
         other = os.path.join(fresh, entry.name)
         if entry.is_dir(follow_symlinks=False):
             if not is_in_the_making(entry.name):
-                os.mkdir(other)
-                shutil.copystat(entry.path, other, follow_symlinks=False)
+                os.mkdir(other, 0o700)
                 link_rest(entry.path, other)
+                shutil.copystat(entry.path, other, follow_symlinks=False)
+                _take_one_after(other, entry.path)
         elif entry.name not in gone and not os.path.lexists(other):
             link(entry.path, other)
 
@@ -325,7 +376,7 @@ def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
 def _is_same(one: str, other: str) -> bool:
     try:
         return os.path.samestat(os.lstat(one), os.lstat(other))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -334,7 +385,7 @@ def remove_folder(name: str) -> None:
     with _at_work(name):
         fresh = name
         if not is_in_the_making(os.path.basename(name)):
-            fresh = _fresh(name)
+            fresh = random_name(name)
             os.rename(name, fresh)
         shutil.rmtree(fresh)
 
@@ -396,11 +447,25 @@ def remove_left_folders(folders: list[str]) -> list[str]:
     return done
 
 
+def _is_ours(folder: str) -> bool:
+    """Tell whether a folder has nothing but files of arrays and groups, or those of Zarr.
+
+    What `link_rest` has given a name there is no loss: the folder in its place has it, too.
+    """
+    place = folder.rsplit(".", 2)[0]
+    if all(
+        _is_same(name, os.path.join(place, os.path.relpath(name, folder)))
+        for name in _foreign_files(folder)
+    ):
+        return True
+    return all(_OF_ZARR.fullmatch(name) for _, _, files in walk_folders(folder) for name in files)
+
+
 def _is_abandoned(folder: str) -> bool:
     """Tell whether a folder, whose lock we have, is nobody's, and has nothing but our files."""
     if not os.listdir(folder):
         return time.time() - os.stat(folder).st_mtime >= _IN_THE_MAKING
-    if foreign_file(folder) is not None:
+    if not _is_ours(folder):
         return False
     for where, _, files in walk_folders(folder):
         for name in files:

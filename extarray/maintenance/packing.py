@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 
@@ -27,8 +25,10 @@ from extarray.common.errors import (
     CorruptError,
     ExistsError,
     FormatError,
+    MissingError,
     StorageError,
 )
+from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
 from extarray.format.archive import (
     ATTRS_NAME,
@@ -46,17 +46,27 @@ from extarray.format.superblock import Superblock
 from extarray.maintenance.group_files import making_folder
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison, read_sums, read_table
+from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import (
     File,
     absolute_names,
+    close_all,
     create_beside,
     family,
-    fresh_name,
     publish,
+    random_name,
+    replaced_name,
     resolve_path,
     sync_folders,
+    take_after,
 )
-from extarray.storage.names import Packed, Publication
+from extarray.storage.names import (
+    Packed,
+    Publication,
+    making_file,
+    remove_left_of,
+    remove_seldom,
+)
 from extarray.storage.pair import Pair
 from extarray.storage.report import Problem, Report
 
@@ -121,10 +131,10 @@ def write_packed(
     with family("cannot pack '{}'", path):
         if os.path.lexists(name) and not overwrite:
             raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", name)
-        target = os.path.realpath(name)
+        target = replaced_name(name) if overwrite else name
         total = sum(part.snapshot.header.chunk_bytes * part.snapshot.n_chunks for part in parts)
         with (
-            _nameless(target) as (file, give_name),
+            _nameless(target, overwrite) as file,
             Progress(max(1, total), "pack", check_progress(progress)) as line,
         ):
             packing = _Packing(file, line)
@@ -136,47 +146,44 @@ def write_packed(
                 else:
                     packing.add(f"{group}/", b"")
             packing.end()
-            file.datasync()
-            give_name(overwrite)
-            sync_folders([target])
+        sync_folders([target])
 
 
 @contextlib.contextmanager
-def _nameless(name: str) -> Iterator[tuple[File, Callable[[bool], None]]]:
-    """Make a nameless file, and a function that names it; the file goes if that is not called."""
-    folder = os.path.dirname(name)
-    fresh = f"{name}.{uuid4().hex[:12]}.new"
-    temporary = getattr(os, "O_TMPFILE", 0)
-    is_named, file = False, None
+def _nameless(name: str, overwrite: bool) -> Iterator[File]:
+    """Make a file that has no name before the block ends, where the system has such files."""
+    temporary, file = getattr(os, "O_TMPFILE", 0), None
+    is_there = os.path.exists(name)
     if temporary and os.path.isdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            file = File.open(folder, temporary | os.O_RDWR)
-            if os.path.exists(name):  # its permissions are those of what is replaced
-                with file as fd:
-                    os.fchmod(fd, stat.S_IMODE(os.stat(name).st_mode))
+            mode = 0o600 if is_there else 0o666
+            file = File.open(os.path.dirname(name), temporary | os.O_RDWR, mode)
     if file is None:
-        file, is_named = create_beside(fresh, name), True
-
-    def give_name(overwrite: bool) -> None:
-        nonlocal is_named
-        if not is_named:
+        with making_file(name, overwrite) as file:
+            yield file
+            file.datasync()
+        return
+    fresh = random_name(name)
+    with contextlib.closing(file):
+        if is_there:
+            take_after(file, name)
+            remove_left_of(name)
+        yield file
+        file.datasync()
+        if lock.can_tell():
+            lock.claim(file, is_made=True)  # until it has its name
+        with file as fd:
+            # The descriptor counts for nothing but that Python follows the link then.
             first = fresh if overwrite else name
-            with file as fd:
-                # The descriptor counts for nothing but that Python follows the link then.
-                os.link(f"/proc/self/fd/{fd}", first, src_dir_fd=fd, follow_symlinks=True)
-            if not overwrite:
-                return
-            is_named = True
-        publish(fresh, name, overwrite)
-        is_named = False
+            os.link(f"/proc/self/fd/{fd}", first, src_dir_fd=fd, follow_symlinks=True)
+        if overwrite:
+            with OnError(_unlink_quietly, fresh):
+                publish(fresh, name, overwrite)
 
-    try:
-        yield file, give_name
-    finally:
-        file.close()
-        if is_named:
-            with contextlib.suppress(OSError):
-                os.unlink(fresh)
+
+def _unlink_quietly(name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name)
 
 
 class _Packing:
@@ -390,9 +397,10 @@ def unpack(
     Notes
     -----
     All bytes are compared with the sums (CRC-32) in the packed file.  What is there under the path
-    is whole and on the disk.  The arrays have the history, the attributes and the identity of those
-    that were packed.  A sparse array stays sparse; all others get their disk space.  Any program
-    that unpacks ZIP files makes the same files.
+    is whole and on the disk, or is what was there before, whatever interrupts the call.  Of several
+    calls for one new path at a time, one succeeds.  The arrays have the history, the attributes and
+    the identity of those that were packed.  A sparse array stays sparse; all others get their disk
+    space.  Any program that unpacks ZIP files makes the same files.
 
     Examples
     --------
@@ -436,28 +444,48 @@ def _unpack_array(
     found = _metadata_of(packed, name)
     uuid = found[0].uuid
     if overwrite:
-        names = os.path.realpath(names[0]), os.path.realpath(names[1])
-    fresh = fresh_name(names[0], uuid), fresh_name(names[1], uuid)
-    making = Publication(fresh, names, overwrite)
+        names = replaced_name(names[0]), replaced_name(names[1])
+    making = Publication((random_name(names[0]), random_name(names[1])), names, overwrite, uuid)
     metadata = data = File()
-    try:
+    with contextlib.ExitStack() as stack:
         if overwrite and os.path.exists(names[0]):
-            making.old = File.open(names[0], os.O_RDWR)
+            stack.enter_context(_held(making, path))
+        remove_seldom(names, making.old_header)
+        try:
+            data = create_beside(making.fresh[1], names[1])
+            metadata = create_beside(making.fresh[0], names[0])
+            # Whoever looks for what jobs have left sees that somebody is at work.
+            lock.acquire(metadata, path, 0)
+            lock.claim(data)
+            _unpack_pair(packed, name, found, (metadata, data), progress)
+            making.publish(path)
+            sync_folders(names)
+        except BaseException:
+            making.withdraw(metadata, data)
+            raise
+        finally:
+            making.release()
+            close_all(metadata, data)
+
+
+@contextlib.contextmanager
+def _held(making: Publication, path: Path) -> Iterator[None]:
+    """Keep others from writing to the pair that is replaced, for the length of a block."""
+    with contextlib.ExitStack() as stack:
+        try:
+            there, _ = FileStore.open(path, "r+", 0, "auto", "flush")
+        except (FormatError, MissingError):  # damaged, which may be replaced
+            making.old = File.open(making.names[0], os.O_RDWR)
             lock.acquire(making.old, path, 0)
-        data = create_beside(fresh[1], names[1])
-        metadata = create_beside(fresh[0], names[0])
-        # Whoever looks for what creations have left sees that somebody is at work.
-        lock.acquire(metadata, path, 0)
-        _unpack_pair(packed, name, found, (metadata, data), progress)
-        making.publish(path)
-        sync_folders(names)
-    except BaseException:
-        making.withdraw(metadata, data)
-        raise
-    finally:
-        making.release()
-        metadata.close()
-        data.close()
+        else:
+            stack.enter_context(contextlib.closing(there))
+            there.group.conclude_members()
+            if there.now.header.uuid == making.uuid:  # it was packed from this array, perhaps
+                there.renew_uuid()
+            with there.now.metadata as fd:
+                making.old = File(os.dup(fd), making.names[0])
+            making.old_header = there.now.header
+        yield
 
 
 def _metadata_of(packed: Packed, name: str) -> tuple[Header, bytes]:

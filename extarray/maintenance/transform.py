@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from extarray.common.config import config
-from extarray.common.errors import ExistsError, FormatError, MissingError, StorageError
+from extarray.common.errors import (
+    ExistsError,
+    FormatError,
+    LockedError,
+    MissingError,
+    StorageError,
+)
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
@@ -33,7 +39,7 @@ from extarray.maintenance.rechunk_files import (
 from extarray.maintenance.rechunk_pass import Pass, Task, check_memory, least_memory
 from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
-from extarray.storage.filesystem import family, file_names
+from extarray.storage.filesystem import absolute_names, family, file_names, fresh_name
 from extarray.storage.names import remove_left_overs
 from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
@@ -59,9 +65,15 @@ class Arrays(Protocol):
     """A class of arrays, as far as a transformation makes and opens some, and uses their files."""
 
     def create(
-        self, path: Path | None, shape: tuple[int, ...], header: Header, attrs: str, growth: int
+        self,
+        path: Path | None,
+        shape: tuple[int, ...],
+        header: Header,
+        attrs: str,
+        growth: int,
+        like: tuple[str, str] | None = None,
     ) -> Any:
-        """Make an array; without a path, in memory."""
+        """Make an array; without a path, in memory.  Its files have the permissions of others."""
 
     def open(self, path: Path, mode: str) -> Any:
         """Open an array, without waiting for whoever writes to it."""
@@ -128,6 +140,7 @@ class Transformation:
     growth: int = EXACT  # policy of the target, encoded
     ranks: int = 1  # processes that share the work
     what: str = "rechunk"  # what the line of progress calls the work
+    like: tuple[str, str] | None = None  # files whose permissions those of the passes have
 
     def in_memory(self) -> Any:
         """Make the target, in memory."""
@@ -150,6 +163,8 @@ class Transformation:
         """
         if not overwrite:
             check_free(path)
+        else:
+            self.like = absolute_names(path)
         paths = self.paths(path)
         first, new = self.beginning(paths, path, resume)
         try:
@@ -170,6 +185,19 @@ class Transformation:
         for one in paths[:-1]:
             remove_pair(one)
         return new
+
+    def finish(self, path: Path) -> None:
+        """Remove what earlier work has left beside a target that is complete; say it is."""
+        with self.arrays.open(path, "r") as found:
+            uuid = self.arrays.store(found).now.header.uuid
+        for i in range(MOST_PASSES):
+            one = pass_path(path, i)
+            with contextlib.suppress(FileNotFoundError), family("cannot finish '{}'", path):
+                os.unlink(fresh_name(file_names(one)[1], uuid))  # the target has the data
+            with contextlib.suppress(ExistsError, LockedError):
+                self._clear([one], path)
+        if self.progress is True:
+            say(f"rechunk has nothing left to do: '{path}' is complete")
 
     def paths(self, path: Path) -> list[Path]:
         """Return where the passes write to a target.
@@ -210,13 +238,8 @@ class Transformation:
         """Tell whether an earlier call has done the work; if so, publish it and say so."""
         done = finish_move(path) or self._is_finished(path)
         if done:
-            self.say_done(path)
+            self.finish(path)
         return done
-
-    def say_done(self, path: Path) -> None:
-        """Say that nothing is left to do, unless nothing is to be shown."""
-        if self.progress is True:
-            say(f"rechunk has nothing left to do: '{path}' is complete")
 
     def _is_finished(self, path: Path) -> bool:
         """Tell whether there is a pair of files at a path that this work makes."""
@@ -269,7 +292,7 @@ class Transformation:
     def _begin(self, paths: list[Path], i: int) -> Any:
         """Create the array of a pass."""
         header, notes = self.header_of(i), self.first_notes(i)
-        return self.arrays.create(paths[i], self.shape, header, notes, self.growth)
+        return self.arrays.create(paths[i], self.shape, header, notes, self.growth, self.like)
 
     def beginning(self, paths: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
         """Find the pass to begin with; remove what earlier work has left on the way from there.
@@ -281,6 +304,9 @@ class Transformation:
         first, new = (self._left(paths) if resume else None) or (0, None)
         if new is None:
             self._clear(paths[first:], path)
+            for i in range(len(paths), MOST_PASSES):  # of work in more passes
+                with contextlib.suppress(ExistsError, LockedError):
+                    self._clear([pass_path(path, i)], path)
         if self.progress is True and (new is not None or first):
             say(f"rechunk goes on with what was begun for '{path}'")
         return first, new

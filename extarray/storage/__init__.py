@@ -11,7 +11,7 @@ From the top down; each module uses some of those below it, and none above:
     The store of an array in a pair of files, which holds the parts below; the policy of one
     writer.
 ``new_axis``
-    A new axis: in a fresh ``.xmd``, which takes the name of the present one.
+    A new axis, or a new uuid: in a fresh ``.xmd``, which takes the name of the present one.
 ``group_member``
     An array's share in a commit of several, on the disk.
 ``names``

@@ -53,6 +53,7 @@ from extarray.storage.filesystem import (
     holes_take_space,
     is_remote,
     real_name,
+    replaced_name,
     sync_folders,
 )
 from extarray.storage.following import Follower
@@ -67,7 +68,7 @@ from extarray.storage.names import (
     remove_seldom,
     what_is_there,
 )
-from extarray.storage.new_axis import add_axis
+from extarray.storage.new_axis import add_axis, renew_uuid
 from extarray.storage.pair import OPEN_FLAGS, Pair
 from extarray.storage.space import Allocator
 from extarray.storage.states import ATTEMPTS, StateReader, Unvouched, WholeState
@@ -128,7 +129,7 @@ class FileAlone:
             # The last writer died, perhaps in the midst of an append, or after a cut.
             store.release(pair.state.data_bytes)
             pair.unclean = commits.unsettled = True
-        lock.note_holder(pair.metadata, pair.header, True, pair.place())
+        lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
 
     def end(self, store: FileStore) -> None:
         """Seal the files, and drop the lock."""
@@ -243,6 +244,7 @@ class FileStore:
         durability: str,
         growth: int,
         hidden: bool = False,
+        like: tuple[str, str] | None = None,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
@@ -252,6 +254,7 @@ class FileStore:
         there before, and an array that is overwritten stays valid for those who have it open.
 
         With `hidden` they take their names in `take_names`, and are gone if that is never called.
+        They have the permissions of the files that are `like` them, or of those that they replace.
         """
         pair = Pair(path)
         self = cls(pair)
@@ -261,19 +264,23 @@ class FileStore:
         pair.is_durable = durability == "commit"
         pair.verify = config.verify  # by whoever opens it after it was pickled
         # A link stays a link, and leads to the new file.
-        metadata, data = map(real_name, pair.names) if overwrite else pair.names
-        names = metadata, data
-        fresh = fresh_name(metadata, header.uuid), fresh_name(data, header.uuid)
-        self.making = Publication(fresh, names, overwrite)
         with OnError(self._give_up):
             with family("cannot create '{}'", path):
+                metadata, data = map(replaced_name, pair.names) if overwrite else pair.names
+                names = metadata, data
+                fresh = fresh_name(metadata, header.uuid), fresh_name(data, header.uuid)
+                self.making = Publication(fresh, names, overwrite, header.uuid)
                 for name in file_names(path):
                     if os.path.lexists(name) and not overwrite:
                         what = "it already exists; open it, or give overwrite=True"
                         raise ExistsError(errno.EEXIST, what, name)
                 self._lock_present()
-                pair.data = create_beside(fresh[1], names[1])
-                pair.metadata = create_beside(fresh[0], names[0])
+                # Those of an array that is damaged may be what is left of it.
+                if self.making.old_header is not None or not self.making.replaces:
+                    remove_seldom(names, self.making.old_header)
+                like = names if like is None else like
+                pair.data = create_beside(fresh[1], names[1], like[1])
+                pair.metadata = create_beside(fresh[0], names[0], like[0])
                 pair.engine = choose_engine(engine, pair.data, True)
                 pair.hollow = header.sparse and holes_take_space(pair.data)
                 self.writers.lock(pair, 0)
@@ -355,7 +362,7 @@ class FileStore:
         if pair.header.checksum:
             pair.sums = Sums(pair.metadata, pair.header, [], True, pair.path)
         pair.metadata.write(fresh.image, 0)
-        lock.note_holder(pair.metadata, pair.header, True, pair.place())
+        lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
         pair.map(data_bytes)
 
     # -- opening ---------------------------------------------------------------------------------
@@ -603,13 +610,17 @@ class FileStore:
         pair.own_name(what)
         return {os.path.splitext(real_name(name))[0] for name in pair.names}
 
-    def move(self, path: Path, overwrite: bool) -> None:
+    def move(self, path: Path, overwrite: bool, replaced: FileStore | None = None) -> None:
         """Give the pair another name.
 
-        A pair that is overwritten stays valid for those who have it open; holding its writer's lock
-        is up to the caller.
+        A pair that is overwritten stays valid for those who have it open.  Holding its writer's
+        lock is up to the caller, who gives its store.
         """
         pair = self.now
+        if replaced is not None:
+            replaced.group.conclude_members()
+            if replaced.now.header.uuid == pair.header.uuid:
+                replaced.renew_uuid()
         names = absolute_names(path)
         with family(f"cannot move '{{}}' to '{path}'", pair.path):
             folder = os.path.dirname(names[0])
@@ -620,6 +631,14 @@ class FileStore:
             move_pair(files, pair.names, names, pair.header.uuid, overwrite)
         pair.path, pair.names = path, names
         pair.names_given = True
+
+    def renew_uuid(self) -> None:
+        """Give the pair, which is about to be replaced, another uuid.
+
+        Another pair of the same uuid can then take its names: the data of each pair are found by
+        its own, whatever interrupts the work.
+        """
+        renew_uuid(self.now, self.commits, self.states.newest_state().axial)
 
     def take_place(self, path: Path) -> None:
         """Note where the files are, after somebody has moved the folder that they are in."""

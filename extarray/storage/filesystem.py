@@ -1,4 +1,8 @@
-"""The file system beneath a pair of files: names, whole writes, space, publication, engine."""
+"""The file system beneath a pair of files: names, whole writes, space, publication, engine.
+
+The module has more than 600 lines, as whoever makes a file asks for its name, its permissions and
+its space together, and the answers depend on the same file system.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import re
 import stat
 import struct
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +24,14 @@ import numpy as np
 from extarray._core._file import FileCore, file_system_of
 from extarray.common.arguments import check_choice
 from extarray.common.config import ENGINES, config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
+from extarray.common.errors import (
+    AccessError,
+    ArgumentError,
+    ArgumentTypeError,
+    ExistsError,
+    StorageError,
+    storage_error,
+)
 from extarray.common.on_error import OnError
 from extarray.common.threads import run_in_shares
 
@@ -38,6 +50,7 @@ __all__ = [
     "exchange",
     "family",
     "file_names",
+    "followed_name",
     "fresh_name",
     "holes_take_space",
     "is_folder",
@@ -46,10 +59,13 @@ __all__ = [
     "leaves_holes",
     "link",
     "publish",
+    "random_name",
     "real_name",
+    "replaced_name",
     "resolve_path",
     "shares_blocks",
     "sync_folders",
+    "take_after",
     "walk_folders",
 ]
 
@@ -105,10 +121,25 @@ _EXTENT = np.dtype(
 _EXTENTS = 256
 _IS_LAST, _IS_SHARED = 0x1, 0x2000
 
+# renameat2(2): flags, which macOS has in another form.
+_AT_FDCWD, _NO_REPLACE, _EXCHANGE = -100, 1, 2
+_MACOS_FLAGS = {_NO_REPLACE: 4, _EXCHANGE: 2}
+_HAS_NO_SUCH_CALL = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
+
 _LONG = 2**64 - 1
 
-# renameat2(2), and the same of macOS.
-_AT_FDCWD, _EXCHANGE = -100, 2
+# As many symbolic links as Linux follows.
+_MOST_LINKS = 40
+_ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")
+# Others of the system's own would be wrong for other bytes, such as signatures.
+_SYSTEM_ATTRIBUTES = (*_ACCESS_LISTS, "security.selinux")
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 # Pages of memory are the space there: a load from a hole takes one.
 _IN_MEMORY = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
@@ -339,16 +370,70 @@ def fresh_name(name: str, uuid: bytes) -> str:
     return f"{name}.{uuid.hex()[:12]}.new"
 
 
-def create_beside(fresh: str, name: str) -> File:
+def random_name(name: str) -> str:
+    """Return a name that nobody else has, under which a file or folder with a name is made."""
+    return fresh_name(name, os.urandom(6))
+
+
+def followed_name(name: str) -> str:
+    """Return the name that symbolic links lead to, in place of which something is to be put.
+
+    Raises
+    ------
+    AccessError
+        It is a link of another user, in a folder that all may write to: it is not followed, as the
+        system itself follows no such link (``protected_symlinks``).
+    """
+    asked = name
+    for _ in range(_MOST_LINKS):
+        try:
+            about = os.lstat(name)
+        except FileNotFoundError:
+            break
+        if not stat.S_ISLNK(about.st_mode):
+            break
+        folder = os.path.dirname(name) or os.curdir
+        around = os.stat(folder)
+        is_shared = around.st_mode & stat.S_ISVTX and around.st_mode & stat.S_IWOTH
+        if is_shared and about.st_uid not in (os.geteuid(), around.st_uid):
+            what = "it is a link of another user, in a folder that all may write to"
+            raise AccessError(errno.EACCES, f"{what}, and is not followed; remove the link", asked)
+        name = os.path.join(os.path.realpath(folder), os.readlink(name))
+    else:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), asked)
+    return name if name == asked else os.path.realpath(name)
+
+
+def replaced_name(name: str) -> str:
+    """Return the name of the regular file that is replaced, or made, with symbolic links followed.
+
+    Raises
+    ------
+    ExistsError
+        Something other than a regular file has the name: no file replaces it.
+    AccessError
+        The link is not followed; see `followed_name`.
+    """
+    real = followed_name(name)
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(real).st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EEXIST
+            raise ExistsError(number, f"it is {kind}, which no file replaces", name)
+    return real
+
+
+def create_beside(fresh: str, name: str, like: str | None = None) -> File:
     """Make the file `fresh`, which will take a name, with the permissions of the file that has it.
 
-    It takes over owner and group, too, as far as possible.  Nobody else may read it before that.
+    Or with those of the file `like`; see `take_after`.  Nobody else may read it before that.
     Errors name what the user knows: the name, or the folder that is missing.
     """
-    old, mode = None, 0o666
-    if os.path.exists(name):
-        old = os.stat(name)
-        mode = stat.S_IMODE(old.st_mode) & stat.S_IRWXU
+    like = name if like is None else like
+    mode = 0o666
+    with contextlib.suppress(OSError):
+        mode = os.stat(like).st_mode & stat.S_IRWXU
     try:
         file = File.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     except FileNotFoundError as error:
@@ -361,14 +446,48 @@ def create_beside(fresh: str, name: str) -> File:
     except OSError as error:
         error.filename = name
         raise
-    if old is not None:
-        with OnError(file.close), file as fd:
-            new = os.fstat(fd)
-            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-                with contextlib.suppress(OSError):
-                    os.fchown(fd, old.st_uid, old.st_gid)
-            os.fchmod(fd, stat.S_IMODE(old.st_mode))
+    with OnError(file.close):
+        take_after(file, like)
     return file
+
+
+def take_after(file: File, name: str) -> None:
+    """Give a file or folder the mode, owner, group and extended attributes of another, if any.
+
+    Access lists are extended attributes.  Where the system keeps the group from being the same, the
+    group of the file may do no more than everybody.
+    """
+    try:
+        old = os.stat(name)
+    except OSError:
+        return
+    mode = stat.S_IMODE(old.st_mode)
+    with file as fd:
+        new = os.fstat(fd)
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            with contextlib.suppress(OSError):
+                os.fchown(fd, -1, old.st_gid)
+            with contextlib.suppress(OSError):
+                os.fchown(fd, old.st_uid, -1)
+            if os.fstat(fd).st_gid != old.st_gid:
+                mode &= ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
+        _take_attributes(fd, name)
+        os.fchmod(fd, mode)
+
+
+def _take_attributes(fd: int, name: str) -> None:
+    """Copy the extended attributes that may be copied, where the system has such."""
+    if not hasattr(os, "listxattr"):
+        return
+    kept: list[str] = []
+    with contextlib.suppress(OSError):
+        kept = [k for k in os.listxattr(name) if k.startswith("user.") or k in _SYSTEM_ATTRIBUTES]
+    for key in kept:
+        with contextlib.suppress(OSError):
+            os.setxattr(fd, key, os.getxattr(name, key))
+    for key in {*_ACCESS_LISTS} - {*kept}:  # a new file may have one from its folder
+        with contextlib.suppress(OSError):
+            os.removexattr(fd, key)
 
 
 class family:  # noqa: N801 -- as a function, of which it takes the place in with statements
@@ -397,6 +516,8 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
     """Give a file its name, in one step; with `overwrite`, take the name from another file."""
     if overwrite:
         os.replace(temporary, name)
+        return
+    if _rename(temporary, name, _NO_REPLACE):
         return
     try:
         link(temporary, name)
@@ -433,22 +554,38 @@ def link(name: str, other: str) -> None:
 
 def exchange(one: str, other: str) -> bool:
     """Exchange the names of two files or folders, in one step; False where the system cannot."""
-    import ctypes  # seldom used, and large
+    return _rename(one, other, _EXCHANGE)
+
+
+def _rename(name: str, other: str, how: int) -> bool:
+    """Rename a file or folder as a flag says; False where the system cannot."""
+    call = _rename_call()
+    if call is None:
+        return False
+    number = call(os.fsencode(name), os.fsencode(other), how)
+    if number in _HAS_NO_SUCH_CALL:
+        return False
+    if number:
+        raise OSError(number, os.strerror(number), other)
+    return True
+
+
+@cache
+def _rename_call() -> Callable[[bytes, bytes, int], int] | None:
+    """Return the system's call that renames as a flag says, which gives an errno; None: no call."""
+    import ctypes  # NumPy has loaded it
 
     library = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
-    if hasattr(library, "renameat2"):
-        failed = library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE)
-    elif hasattr(library, "renamex_np"):  # macOS
-        failed = library.renamex_np(*names, _EXCHANGE)
-    else:
-        return False
-    if not failed:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP):
-        return False
-    raise OSError(number, os.strerror(number), other)
+    linux, macos = (getattr(library, call, None) for call in ("renameat2", "renamex_np"))
+    if linux is not None:
+        return lambda name, other, how: (
+            ctypes.get_errno() if linux(_AT_FDCWD, name, _AT_FDCWD, other, how) else 0
+        )
+    if macos is not None:
+        return lambda name, other, how: (
+            ctypes.get_errno() if macos(name, other, _MACOS_FLAGS[how]) else 0
+        )
+    return None
 
 
 def sync_folders(names: Iterable[str]) -> None:

@@ -58,6 +58,7 @@ __all__ = [
     "begin_turn",
     "can_tell",
     "check_timeout",
+    "claim",
     "end_commit",
     "end_elements",
     "end_turn",
@@ -166,6 +167,21 @@ def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
     Raise LockedError where it is still held after `timeout` seconds; None: wait for ever.
     """
     _take(file, path, fcntl.F_WRLCK, 0, 0, _end(timeout))
+
+
+def claim(file: FileCore, is_made: bool = False) -> bool:
+    """Take the same lock on any file, for as long as it is open; tell whether nobody else has it.
+
+    Nobody has it where the file system has no locks.  If the file `is_made`, and is about to take
+    its name, the lock leaves out that of `begin_replacing`: others may replace a file that has just
+    got its name.
+    """
+    try:
+        return _try(file, fcntl.F_WRLCK, 0, _COMMIT if is_made else 0)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return True
+        raise
 
 
 def join(file: FileCore, path: Path, timeout: float | None) -> int:

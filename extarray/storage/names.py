@@ -1,9 +1,13 @@
 """The names of the two files: taken, found, changed, and given up; and names left over.
 
-The metadata get their name first.  Until the data have theirs, whoever opens the pair finds them
-under a fresh one, which the array's uuid tells.
+The metadata get their name first, in one step, by which the pair is there.  Until the data have
+theirs, whoever opens the pair finds them under a fresh one, which the array's uuid tells.  All jobs
+that make, replace, move or remove a pair keep to this order.
 
 A packed file is a folder to those who open what is in it: its members have paths behind its own.
+
+The module has more than 600 lines, as whoever looks for left-overs, or opens data, must know all
+orders in which names are given.
 """
 
 from __future__ import annotations
@@ -20,17 +24,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from extarray.common.errors import CorruptError, FormatError, MissingError, PartnerError
+from extarray.common.errors import (
+    CorruptError,
+    ExistsError,
+    FormatError,
+    MissingError,
+    PartnerError,
+    StorageError,
+)
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
+    create_beside,
     family,
     fresh_name,
+    is_remote,
+    link,
     publish,
+    random_name,
     real_name,
+    replaced_name,
     sync_folders,
 )
+from extarray.storage.pair import header_at
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -45,13 +62,20 @@ __all__ = [
     "MAPPABLE",
     "Packed",
     "Publication",
+    "is_pass",
+    "left_files",
     "left_overs",
+    "making_file",
     "move_pair",
     "open_data",
+    "remove_left_files",
+    "remove_left_of",
     "remove_left_overs",
     "remove_pair",
     "remove_seldom",
+    "stem_of",
     "sum_of",
+    "told_of_file",
     "what_is_there",
 ]
 
@@ -67,6 +91,12 @@ _PIECE = 1 << 22
 
 # Seconds: a file that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
+# Seconds: nobody works longer on a file without writing to it, where no lock tells of the work.
+_LONGEST_PAUSE = 86400.0
+# Seconds that another job may take to give its files their names.
+_LONGEST_NAMING = 10.0
+_FRESH = re.compile(r"(.+)\.([0-9a-f]{12})\.new", re.DOTALL)
+_PASS = re.compile(r"(.+)\.rechunk-[0-9]+\.(xmd|xta)", re.DOTALL)
 # A look at a folder of many files may take long: the next one waits this many times as long.
 _PATIENCE = 100
 _next_looks: dict[str, float] = {}
@@ -79,9 +109,11 @@ class Publication:
     Attributes
     ----------
     fresh : tuple of str
-        Names under which the files are made.
+        Names under which the files are made, which nobody else has.
     names : sequence of str
     overwrite : bool
+    uuid : bytes
+        Of the array.
     old : File
         The metadata that are replaced, locked; a closed file if there are none.
     old_header : Header or None
@@ -91,8 +123,10 @@ class Publication:
     fresh: tuple[str, str]
     names: Sequence[str]
     overwrite: bool
+    uuid: bytes
     old: File = field(default_factory=File)
     old_header: Header | None = None
+    has_claimed: bool = False  # the name of the data is one that others may have, too
 
     @property
     def replaces(self) -> bool:
@@ -101,6 +135,9 @@ class Publication:
 
     def publish(self, path: Path) -> None:
         """Give the files their names; `path` is for messages."""
+        found = fresh_name(self.names[1], self.uuid)
+        if self.fresh[1] != found:
+            self._claim(found)
         publish(self.fresh[0], self.names[0], self.overwrite)
         if self.replaces:
             with family("'{}' is replaced, but may not be on the disk", path):
@@ -111,21 +148,51 @@ class Publication:
             if not self.replaces:
                 raise
 
+    def _claim(self, found: str) -> None:
+        """Give the data the name under which they are found until they have their own.
+
+        Another job may have given it to other data of the same array, such as an older copy.
+        """
+        end = time.monotonic() + _LONGEST_NAMING
+        while True:
+            try:
+                publish(self.fresh[1], found, False)
+            except FileExistsError:
+                if os.path.lexists(self.names[0]) and not self.overwrite:
+                    raise FileExistsError(
+                        errno.EEXIST, os.strerror(errno.EEXIST), self.names[0]
+                    ) from None
+                if not _remove_abandoned(found, of_same=True):
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.001)
+            else:
+                self.fresh, self.has_claimed = (self.fresh[0], found), True
+                return
+
     def withdraw(self, metadata: File, data: File) -> None:
         """Remove the files unless they have replaced another pair."""
         if self.replaces and not metadata.closed and metadata.is_at(self.names[0]):
             with contextlib.suppress(OSError):
                 os.replace(self.fresh[1], self.names[1])
         else:
-            made = zip((metadata, data), self.names, strict=True)
-            named = [name for file, name in made if not file.closed and file.is_at(name)]
-            for name in (*named, *self.fresh):
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
+            (metadata_name, data_name), fresh = self.names, self.fresh
+            # The lock of the metadata tells of the fresh data, too.
+            for file, name, is_own in (
+                (metadata, metadata_name, False),
+                (data, data_name, False),
+                (data, fresh[1], not self.has_claimed),
+                (metadata, fresh[0], True),
+            ):
+                if is_own or (not file.closed and file.is_at(name)):
+                    with contextlib.suppress(OSError):
+                        os.unlink(name)
         self.release()
 
     def release(self, alone: bool = False) -> None:
         """Drop the lock of what was replaced; `alone`, see `FileCore.close`."""
+        if self.old.closed:
+            return
         if self.old_header is not None and not alone:
             with contextlib.suppress(OSError):
                 lock.note_holder(self.old, self.old_header, False)
@@ -134,7 +201,7 @@ class Publication:
 
 
 def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
-    """Open ``.xta``, even where its creator did not get to give it its name.
+    """Open ``.xta``, even where its creator, or whoever moved it, did not get to give it its name.
 
     Whoever may write, by the flags for `os.open`, gives it the name.
     """
@@ -148,8 +215,8 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
         return File.open(name, flags)
     if flags & os.O_RDWR:
         with contextlib.suppress(OSError):
-            os.replace(fresh, real_name(name))
-        # What a creator leaves there between its link and its unlink.
+            os.replace(_moving_at(fresh), real_name(name))
+        # What its creator leaves there between its link and its unlink.
         for other in (fresh, fresh_name(real_name(metadata), uuid)):
             if file.is_at(name):
                 with contextlib.suppress(OSError):
@@ -164,26 +231,117 @@ def move_pair(
     uuid: bytes,
     overwrite: bool,
 ) -> None:
-    """Give an open pair other names, in the steps in which a new one takes its first.
+    """Give an open pair other names; with `overwrite`, take them from another pair.
 
-    With `overwrite` it takes them from another pair.  On an error it has its old names.
+    The pair moves with its metadata, in one step.  Around this step the data have the fresh names
+    of both places, so the pair is whole under its old names or its new ones, whatever interrupts
+    the work; and a fresh name that somebody removes as a left-over is not the last one.  On an
+    error the pair has its old names.
+
+    Raises
+    ------
+    StorageError
+        The file system has neither hard nor symbolic links.
     """
     metadata, data = files
-    fresh = fresh_name(names[1], uuid)
-    # It is found under this name as soon as the metadata have theirs.
-    os.rename(before[1], fresh)
+    for name in names:
+        if os.path.lexists(name) and not overwrite:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        if overwrite:
+            _check_regular(name)
+    here, there = (fresh_name(name, uuid) for name in (before[1], names[1]))
+    if not data.is_at(before[1]):  # nobody came to give them their name
+        os.rename(_found(data, here), before[1])
+    for name in (here, there):
+        _free(name, data)
     try:
+        _give_fresh_names(before[1], here, there)
         _rename(metadata, before[0], names[0], overwrite)
         if overwrite:
             sync_folders(names)
-        _rename(data, fresh, names[1], overwrite)
+        _rename(data, _found(data, there, here), names[1], overwrite)
     except BaseException:
         if not (overwrite and metadata.is_at(names[0])):
             if metadata.is_at(names[0]):
                 os.rename(names[0], before[0])
-            os.rename(fresh, before[1])
+            if not data.is_at(before[1]):
+                os.rename(_found(data, here, there, names[1]), before[1])
+            _leave(data, before[1], (here, there) if overwrite else (here, there, names[1]))
             raise
         # It has replaced the other one; the next writer does what is left.
+    else:
+        _leave(data, names[1], (here, there))
+
+
+def _check_regular(name: str) -> None:
+    """Refuse a name of something that no file replaces; a link is replaced itself, as `mv` does."""
+    if not os.path.islink(name):
+        replaced_name(name)
+
+
+def _give_fresh_names(name: str, here: str, there: str) -> None:
+    """Give the data of a pair that moves the fresh names of both places, in place of its own."""
+    try:
+        link(name, there)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links here, or none that help
+        moving = _moving(there)
+        try:
+            for fresh in (there, here):
+                os.symlink(moving, fresh)
+        except OSError as error:
+            raise StorageError(
+                errno.ENOTSUP,
+                "the file system has no links, without which a crash between two steps would lose "
+                "the data; copy the array, and remove this one",
+                name,
+            ) from error
+        os.rename(name, moving)
+    else:
+        publish(name, here, False)
+
+
+def _moving(fresh: str) -> str:
+    """Return the name that data have while links have their fresh names; nobody removes it."""
+    return f"{fresh.removesuffix('.new')}.moving"
+
+
+def _moving_at(fresh: str) -> str:
+    """Return the name of data that have a fresh name: this one, unless it is that of a link."""
+    with contextlib.suppress(OSError):
+        if (target := os.readlink(fresh)).endswith(".moving"):
+            return target
+    return fresh
+
+
+def _found(data: File, *names: str) -> str:
+    """Return a name that data have, of those given; the last one if they have none."""
+    return _moving_at(next((name for name in names if data.is_at(name)), names[-1]))
+
+
+def _free(name: str, data: File) -> None:
+    """Make a fresh name free that an interrupted move of the same data has left, or another job."""
+    if data.is_at(name) or _moving_at(name) != name:
+        os.unlink(name)
+    elif os.path.lexists(name):
+        _remove_abandoned(name, of_same=True)
+
+
+def _leave(data: File, name: str, others: Sequence[str]) -> None:
+    """Remove other names of data that have their own."""
+    if data.is_at(name):
+        for other in others:
+            if data.is_at(other) or _moving_at(other) != other:
+                _discard(other)
+
+
+def _discard(name: str) -> None:
+    """Remove a name that does no harm if it stays; an error that passes does not keep it."""
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+            return
 
 
 def _rename(file: File, name: str, other: str, overwrite: bool) -> None:
@@ -193,16 +351,62 @@ def _rename(file: File, name: str, other: str, overwrite: bool) -> None:
     except OSError:
         if not file.is_at(other):
             raise
-        with contextlib.suppress(OSError):  # it has both
-            os.unlink(name)
+        _discard(name)  # it has both
 
 
 def remove_pair(names: Sequence[str], uuid: bytes) -> None:
-    """Remove the files; the metadata first, so that nothing is left that opens."""
+    """Remove the files; the array is gone with its metadata, and its names are free then.
+
+    So the data have their fresh name before that: a left-over, where the rest is interrupted.
+    """
     metadata, data = map(real_name, names)
-    for name in (metadata, data, fresh_name(data, uuid)):
+    fresh = fresh_name(data, uuid)
+    left = [fresh]
+    if os.path.lexists(fresh):
+        left.append(data)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(data, fresh)
+    for name in (metadata, *left):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
+
+
+@contextlib.contextmanager
+def making_file(name: str, overwrite: bool) -> Iterator[File]:
+    """Make a file for the length of a block; then it takes its name, unless the block raises.
+
+    It has the permissions of the file that it replaces, and a lock that tells others of the work.
+    What earlier calls for the name have left is removed first.
+
+    Yields
+    ------
+    File
+        Empty, open for reading and writing; its `name` is a fresh one.
+
+    Raises
+    ------
+    OSError
+        That of the system; ExistsError where the name is taken, or that of no regular file.
+    """
+    if overwrite:
+        name = replaced_name(name)
+    elif os.path.lexists(name):
+        raise ExistsError(errno.EEXIST, "it exists", name)
+    remove_left_of(name)
+    fresh = random_name(name)
+    file = create_beside(fresh, name)
+    try:
+        if lock.can_tell() and not is_remote(file):  # else libraries may want that lock
+            lock.claim(file, is_made=True)
+        yield file
+        publish(fresh, name, overwrite)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
+    finally:
+        file.close()
 
 
 def what_is_there(path: Path) -> str:
@@ -220,34 +424,85 @@ def what_is_there(path: Path) -> str:
     )
 
 
-# -- what interrupted work has left beside an array ----------------------------------------------
+# -- what interrupted work has left ----------------------------------------------------------------
 
 
 def left_overs(names: tuple[str, str], header: Header | None) -> list[Problem]:
-    """Find the files that creations, and `rechunk`, have left beside a pair.
+    """Find the files that jobs which were interrupted have left beside a pair.
 
     Whatever was made as a part of the header's array is not left over.
     """
-    what = "left by a creation that was interrupted, or is under way"
-    remedy = "the next open for writing, or extarray check --repair, removes it"
-    found = [
-        Problem("left over", what, name, None, "warning", f"{remedy}, if nobody is at work")
-        for name in _unnamed(names, header)
-    ]
-    what = "left by a rechunk that was interrupted, or is under way"
-    remedy = "the same rechunk with resume=True goes on with it; without, it starts afresh"
-    return found + [
-        Problem("left over", what, name, None, "warning", remedy) for name in _unfinished(names)
-    ]
+    return [told_of_file(name) for name in (*_unnamed(names, header), *_unfinished(names))]
+
+
+def left_files(name: str | None = None, folder: str = "") -> list[str]:
+    """Return the files that were to take a name, or any name in a folder, and did not."""
+    if name is not None:
+        folder = os.path.dirname(os.path.abspath(name))
+    stem = None if name is None else os.path.basename(name)
+    found: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as entries:
+        for entry in entries:
+            fresh = _FRESH.fullmatch(entry.name)
+            is_one = fresh is not None and stem in (None, fresh[1])
+            is_one |= stem is None and _PASS.match(entry.name) is not None
+            if is_one and not entry.is_dir(follow_symlinks=False):
+                found.append(entry.path)
+    return sorted(found)
+
+
+def is_pass(stem: str) -> bool:
+    """Tell by the name of a pair, without suffix, whether a pass of `rechunk` makes it.
+
+    Examples
+    --------
+    >>> is_pass("scene.rechunk-1"), is_pass("scene")
+    (True, False)
+    """
+    return _PASS.fullmatch(f"{stem}.xmd") is not None
+
+
+def stem_of(name: str) -> str:
+    """Return the path of the array beside which a file was left, or that of any other file.
+
+    Examples
+    --------
+    >>> stem_of("scene.xta.0123456789ab.new"), stem_of("scene.rechunk-1.xmd")
+    ('scene', 'scene')
+    """
+    folder, last = os.path.split(name)
+    fresh = _FRESH.fullmatch(last)
+    last = fresh[1] if fresh else last
+    made = _PASS.fullmatch(last)
+    last = made[1] if made else last.removesuffix(".xmd").removesuffix(".xta")
+    return os.path.join(folder, last)
+
+
+def told_of_file(name: str) -> Problem:
+    """Return what a check tells of a file that was left."""
+    if _PASS.match(os.path.basename(name)):
+        what = "left by a rechunk that was interrupted, or is under way"
+        remedy = "the same rechunk with resume=True goes on with it; any other removes it"
+    else:
+        what = "left by a job that was interrupted, or is under way"
+        remedy = (
+            "the next call for the name, or extarray check --repair, removes it, if nobody is at "
+            "work"
+        )
+    return Problem("left over", what, name, None, "warning", remedy)
 
 
 def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
     """Return the files that were to take the names of a pair."""
     found = _beside(names, r"\.(xmd|xta)\.[0-9a-f]{12}\.new")
     if header is not None:
-        # The array's own data may have that name still.
+        # The array's own data may have that name still, unless it is that of a link to nowhere.
         own = f".xta.{header.uuid.hex()[:12]}.new"
-        found = [name for name in found if not name.endswith(own) and not _is_file(name, names[0])]
+        found = [
+            name
+            for name in found
+            if not (name.endswith(own) and os.path.exists(name)) and not _is_file(name, names[0])
+        ]
     return found
 
 
@@ -274,50 +529,116 @@ def _is_file(name: str, other: str) -> bool:
 
 
 def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str]:
-    """Remove what creations have left that nobody is at work on; return what was done."""
-    done = []
+    """Remove what jobs have left that nobody is at work on; return what was done."""
+    return remove_left_files([*_unnamed(names, header), *_unfinished(names)])
+
+
+def remove_left_files(names: Sequence[str]) -> list[str]:
+    """Remove files that were left, and that nobody is at work on; return what was done.
+
+    Those of passes of a `rechunk` stay: it can go on with them.
+    """
     # The data before the metadata, whose lock tells of both.
-    for name in reversed(_unnamed(names, header)):
-        with contextlib.suppress(OSError):
-            stem, identifier, _ = name.rsplit(".", 2)
-            metadata = f"{stem.removesuffix('.xta').removesuffix('.xmd')}.xmd.{identifier}.new"
-            with _opened(metadata) as file:
-                if _is_abandoned(name, file):
-                    os.unlink(name)
-                    done.append(f"{name} was removed")
-    return done
+    some = [name for name in reversed(names) if not _PASS.fullmatch(os.path.basename(name))]
+    return [f"{name} was removed" for name in some if _remove_abandoned(name)]
 
 
-def remove_seldom(names: tuple[str, str], header: Header) -> None:
-    """Remove what creations have left, unless that was tried in the same folder not long ago."""
-    folder = os.path.dirname(os.path.abspath(names[0]))
+def remove_seldom(names: tuple[str, str], header: Header | None) -> None:
+    """Remove what jobs have left, unless that was tried in the same folder not long ago."""
+    _look_seldom(names[0], lambda: remove_left_overs(names, header))
+
+
+def remove_left_of(name: str) -> None:
+    """Remove files that were to take a name, unless that was tried in the folder not long ago."""
+    if not name.endswith((".xmd", ".xta")):  # some may be those of an array
+        _look_seldom(name, lambda: remove_left_files(left_files(name)))
+
+
+def _look_seldom(name: str, look: Callable[[], object]) -> None:
+    """Look for what was left beside a name, unless that was done in the folder not long ago."""
+    folder = os.path.dirname(os.path.abspath(name))
     begun = time.monotonic()
     if begun >= _next_looks.get(folder, begun):
-        remove_left_overs(names, header)
+        look()
         ended = time.monotonic()
         if len(_next_looks) > 1000:
             _next_looks.clear()
         _next_looks[folder] = ended + _PATIENCE * (ended - begun)
 
 
-def _is_abandoned(name: str, metadata: File | None) -> bool:
-    """Tell whether nobody is at work on a file any more, by the lock of the metadata beside it."""
-    if metadata is not None and lock.is_held(metadata):
+def _remove_abandoned(name: str, of_same: bool = False) -> bool:
+    """Remove a file that nobody is at work on any more; tell whether it is gone.
+
+    With `of_same` it has the name of data that are about to take it.  So whoever made it has locked
+    it, unless it was moved there.
+    """
+    with contextlib.suppress(OSError):
+        about = os.lstat(name)
+        if stat.S_ISLNK(about.st_mode):  # of a move, which has ended where it leads to nowhere
+            if time.time() - about.st_ctime >= _IN_THE_MAKING and not os.path.exists(name):
+                os.unlink(name)
+                return True
+        elif stat.S_ISREG(about.st_mode):
+            # With the lock, nobody else gives the name to another file, after a look or before.
+            with _opened(name, os.O_RDWR) as file:
+                if file is None or not file.is_at(name):
+                    return True
+                is_told = of_same and lock.can_tell() and about.st_nlink == 1
+                is_left = not lock.is_held(file) if is_told else _is_abandoned(name, file)
+                if is_left and lock.claim(file) and file.is_at(name):
+                    os.unlink(name)
+                    return True
+    return False
+
+
+def _is_abandoned(name: str, file: File) -> bool:
+    """Tell whether nobody needs a file, or is at work on it, by its lock, or that of its metadata.
+
+    The metadata of ``.xta`` in the making are those with the same ending beside it.
+    """
+    if lock.is_held(file):
         return False
-    # Metadata are locked before anything is written to them.
-    if metadata is not None and lock.can_tell() and metadata.stat().st_size:
+    stem, identifier, _ = name.rsplit(".", 2)
+    about = file.stat()
+    if stem.endswith(".xta"):
+        if _may_belong(f"{stem.removesuffix('.xta')}.xmd", identifier):
+            return False
+        with _opened(f"{stem.removesuffix('.xta')}.xmd.{identifier}.new", os.O_RDONLY) as metadata:
+            if metadata is not None:
+                return _is_unlocked(metadata, _IN_THE_MAKING)
+        # Complete data may have got this name a moment ago, before the metadata that has another.
+        return time.time() - max(about.st_mtime, about.st_ctime) >= _IN_THE_MAKING
+    is_told = stem.endswith(".xmd") or not is_remote(file)
+    return _is_unlocked(file, _IN_THE_MAKING if is_told else _LONGEST_PAUSE, is_told)
+
+
+def _may_belong(metadata: str, identifier: str) -> bool:
+    """Tell whether data with a fresh name may be those of an array, which needs them then."""
+    with _opened(metadata, os.O_RDONLY) as file:
+        if file is None:
+            return False
+        try:
+            return header_at(file, 0)[0].uuid.hex().startswith(identifier)
+        except FormatError:  # a repair may tell
+            return True
+
+
+def _is_unlocked(file: File, age: float, is_told: bool = True) -> bool:
+    """Tell whether a file that would be locked is not, or is of some age where no lock tells."""
+    if lock.is_held(file):
+        return False
+    about = file.stat()
+    # Files are locked before anything is written to them.
+    if is_told and lock.can_tell() and about.st_size:
         return True
-    about = os.stat(name)
-    # Complete data may have got this name a moment ago, before the metadata that has another.
-    changed = about.st_mtime if metadata is not None else max(about.st_mtime, about.st_ctime)
-    return time.time() - changed >= _IN_THE_MAKING
+    return time.time() - about.st_mtime >= age
 
 
 @contextlib.contextmanager
-def _opened(name: str) -> Iterator[File | None]:
+def _opened(name: str, flags: int) -> Iterator[File | None]:
     """Open a file for the length of a block; None where there is none."""
     try:
-        file = File.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        file = File.open(name, flags | os.O_NONBLOCK)
     except FileNotFoundError:
         yield None
         return

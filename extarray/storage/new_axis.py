@@ -1,4 +1,4 @@
-"""A new axis: in a fresh ``.xmd``, which takes the name of the present one."""
+"""A new axis, or a new uuid: in a fresh ``.xmd``, which takes the name of the present one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from extarray.common.errors import StorageError
 from extarray.format.blocks import BlockKind
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS
 from extarray.format.fresh import Fresh, encode_fresh
-from extarray.format.header import Header
+from extarray.format.header import Header, new_uuid
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
-from extarray.storage.filesystem import File, create_beside, family, fresh_name
+from extarray.storage.filesystem import File, create_beside, family, random_name
 from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.storage.commits import Committer
 
-__all__ = ["add_axis"]
+__all__ = ["add_axis", "renew_uuid"]
 
 
 def add_axis(
@@ -57,11 +57,9 @@ def add_axis(
                 "hard link); remove one of the two, or work on a copy of the array",
                 name,
             )
-        temporary = fresh_name(name, pair.header.uuid)
+        temporary = random_name(name)
         file = File()
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)  # of a writer that died; nobody else has the lock
             file = create_beside(temporary, name)
             lock.acquire(file, pair.path, 0)
             header = replace(pair.header, chunks=chunks)
@@ -80,7 +78,7 @@ def add_axis(
             fresh = encode_fresh(header, state, records, attrs, slots, _members(pair))
             _hand_on(pair, fresh)
             file.write(fresh.image, 0)
-            lock.note_holder(file, fresh.header, True, pair.place())
+            lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
             file.datasync()
             # From now on readers check which file has the name.
             commits.write_superblock(
@@ -105,6 +103,39 @@ def add_axis(
             raise
     with contextlib.suppress(OSError):
         pair.sync_names()  # the next flush reports what fails here
+
+
+def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
+    """Give a pair of files another uuid, in a fresh ``.xmd`` that takes the name when it is whole.
+
+    Who has the array open keeps the old ``.xmd``, which gets no more news.
+    """
+    commits.begin_growth()  # the seal has the old uuid
+    with family("cannot replace '{}'", pair.path):
+        name = pair.own_name("cannot replace '{}'")
+        temporary = random_name(name)
+        file = create_beside(temporary, name)
+        try:
+            lock.acquire(file, pair.path, 0)
+            header = replace(pair.header, uuid=new_uuid())
+            state = pair.state._replace(sequence=pair.state.sequence + 1, superseded=False)
+            sums = _sums_for(pair, header)
+            records = [record_at(axial, n) for n in range(axial.segments)]
+            slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
+            fresh = encode_fresh(header, state, records, pair.attrs, slots)
+            file.write(fresh.image, 0)
+            lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
+            file.datasync()
+            os.replace(temporary, name)
+        except BaseException:
+            if not file.is_at(name):
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                file.close()
+                raise
+            _succeed(pair, commits, file, fresh, pair.attrs, sums)
+            raise
+        _succeed(pair, commits, file, fresh, pair.attrs, sums)
 
 
 def _hand_on(pair: Pair, fresh: Fresh) -> None:

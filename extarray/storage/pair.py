@@ -219,9 +219,9 @@ class Pair(Present):
             with self.metadata as fd:
                 self.cuts = Counter.file(fd, self.header.cuts_offset, self.engine == "mmap")
 
-    def place(self) -> bytes:
+    def place(self, uuid: bytes) -> bytes:
         """Return what tells which ``.xta`` a writer writes to, and in which run of the system."""
-        return encode_place(Place(boot_id(), *self.data.identity()), self.header.uuid)
+        return encode_place(Place(boot_id(), *self.data.identity()), uuid)
 
     def told_place(self) -> Place | None:
         """Return the place that the last writer has left; None where it has left none."""

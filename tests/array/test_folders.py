@@ -694,6 +694,33 @@ def test_members_that_are_removed_meanwhile(group):
             next(walk)
 
 
+@pytest.mark.parametrize("what", ["items", "values"])
+def test_views_of_members_that_are_removed_meanwhile(group, what):
+    folder = group.path
+    with xa.open_group(folder) as reader:
+        assert [name for name, _ in reader.items()] == ["north", "scene", "time"]
+        assert len(reader.values()) == 3
+        found = []
+        for each in getattr(reader, what)():
+            found.append(each[1] if what == "items" else each)
+            for suffix in (".xmd", ".xta"):
+                (folder / f"time{suffix}").unlink(missing_ok=True)
+        assert [type(each) for each in found] == [xa.Group, xa.ExtArray]
+        assert found[1].shape == reader["scene"].shape
+
+
+@pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir])
+def test_attributes_that_are_no_file(group, kind):
+    """A pipe is not waited for."""
+    (group.path / "dataset.json").unlink(missing_ok=True)
+    kind(group.path / "dataset.json")
+    with xa.open_group(group.path, "r+") as reader:
+        with pytest.raises(xa.StorageError, match="no regular file"):
+            reader.attrs.get("title")
+        with pytest.raises(xa.StorageError):
+            reader.attrs["title"] = "new"
+
+
 def test_links_that_lead_nowhere(group):
     """They are members, since there is such a file, and are told as those that do not open."""
     folder = group.path

@@ -589,7 +589,7 @@ def test_in_place(path, how):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("at", [1, 2, 3, 4])
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_killed_at_each_name(tmp_path, in_place, at):
     """The names are those that `create` gives to the target, and then `move`."""

@@ -116,6 +116,40 @@ def test_what_else_is_in_the_folder_stays(folder, mode):
     assert os.listdir(folder.parent) == [folder.name]
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_a_killed_call_leaves_is_removed_by_the_next(folder, monkeypatch, moment):
+    """With links to what others have put into the folder, but not with files of their own."""
+    weather(0).extarray.to_extarray(folder)
+    (folder / "plots").mkdir()
+    (folder / "plots" / "a.png").write_bytes(b"png")
+    swap = group_files.exchange
+
+    def killed(*names):
+        if moment == "after":
+            swap(*names)
+        os._exit(9)
+
+    for _ in range(2):
+        pid = os.fork()
+        if not pid:
+            monkeypatch.setattr(group_files, "exchange", killed)
+            weather(50).extarray.to_extarray(folder, mode="a")
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+        assert len(list(folder.parent.iterdir())) == 2
+    (left,) = group_files.left_folders(os.fspath(folder))
+    note = os.path.join(left, "plots", "note.txt")
+    with open(note, "w") as file:
+        file.write("mine")
+    assert group_files.remove_left_folders([left]) == []
+    os.unlink(note)
+    weather(70).extarray.to_extarray(folder, mode="a")
+    xr.testing.assert_identical(found(folder), weather(70))
+    assert (folder / "plots" / "a.png").read_bytes() == b"png"
+    assert os.listdir(folder.parent) == [folder.name]
+
+
 def test_what_others_make_meanwhile_stays(folder, monkeypatch):
     """In the short time in which the folders change places."""
     weather(0).extarray.to_extarray(folder)

@@ -10,6 +10,7 @@ import os
 
 import preload
 import pytest
+from killed_jobs import JOBS
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,13 @@ def test_kills(script, watched):
     kills = number("EXTARRAY_TEST_KILLS", 100)
     seed = os.getpid()
     script("import kills, sys; kills.main(sys.argv[1:])", kills, seed, env=watched, timeout=LONGEST)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_kills_in_jobs_on_files(script, watched, name):
+    code = "import killed_jobs, sys; killed_jobs.main(sys.argv[1:])"
+    found = script(code, name, env=watched, timeout=LONGEST)
+    assert int(found.split()[-2]) > 10
 
 
 def test_kills_where_nothing_is_watched(script):

@@ -203,7 +203,15 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
         assert len(array) == 6
 
 
-def test_a_name_is_no_second_link_where_that_would_be_another_file(path, monkeypatch):
+@pytest.fixture
+def plain_renames(monkeypatch):
+    """A system that renames no file without replacing another."""
+    monkeypatch.setattr(filesystem, "_rename", lambda *names: False)
+
+
+def test_a_name_is_no_second_link_where_that_would_be_another_file(
+    path, monkeypatch, plain_renames
+):
     """As with FUSE, where each name may have locks and a cache of its own."""
 
     def link(*names, **how):
@@ -219,7 +227,9 @@ def test_a_name_is_no_second_link_where_that_would_be_another_file(path, monkeyp
         assert (array[...] == VALUES).all()
 
 
-def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(path, monkeypatch):
+def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(
+    path, monkeypatch, plain_renames
+):
     plain = os.rename
 
     def link(*names, **how):
@@ -241,7 +251,9 @@ def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(path, m
         assert (array[...] == VALUES).all()
 
 
-def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(path, monkeypatch):
+def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(
+    path, monkeypatch, plain_renames
+):
     def refuse(*names, **how):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 

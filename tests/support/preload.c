@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -182,9 +183,29 @@ NAMES(unlink, "unlink", (const char *a), (a), a, NULL)
 NAMES(mkdir, "mkdir", (const char *a, mode_t m), (a, m), a, NULL)
 NAMES(rmdir, "rmdir", (const char *a), (a), a, NULL)
 NAMES(renameat, "rename", (int i, const char *a, int j, const char *b), (i, a, j, b), a, b)
-NAMES(renameat2, "rename", (int i, const char *a, int j, const char *b, unsigned f), (i, a, j, b, f), a, b)
 NAMES(linkat, "link", (int i, const char *a, int j, const char *b, int f), (i, a, j, b, f), a, b)
 NAMES(unlinkat, "unlink", (int i, const char *a, int f), (i, a, f), a, NULL)
+NAMES(renameat2, f & RENAME_EXCHANGE ? "exchange" : "rename",
+    (int i, const char *a, int j, const char *b, unsigned f), (i, a, j, b, f), a, b)
+
+/* -- links, and who may use files: these are not recorded -------------------------------------- */
+
+#define CHANGES(NAME, ARGUMENTS, PASS, PLACE) \
+    int NAME ARGUMENTS { \
+        int fault, done; \
+        REAL(NAME); \
+        if (!(PLACE)) return real PASS; \
+        fault = meet(#NAME); \
+        if (fails(fault, 0)) return -1; \
+        done = real PASS; \
+        after(fault); \
+        return done; \
+    }
+CHANGES(symlink, (const char *a, const char *b), (a, b), inside(b))
+CHANGES(fchmod, (int fd, mode_t m), (fd, m), watched(fd))
+CHANGES(fchown, (int fd, uid_t u, gid_t g), (fd, u, g), watched(fd))
+CHANGES(truncate, (const char *a, off_t n), (a, n), inside(a))
+CHANGES(truncate64, (const char *a, off64_t n), (a, n), inside(a))
 
 /* -- bytes ------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,490 @@
+"""Jobs on files that are killed at each call that changes files, and what opens after that.
+
+`python tests/support/killed_jobs.py [NAME ...]` goes through the jobs, or some, in a process that
+preload.py watches.  After each kill the old files or the new ones are there, whole and with their
+permissions.  The job is killed once more where it is done again, and then ends well.  When whoever
+looks after left-overs has looked, nothing is left.  EXTARRAY_TEST_FAULTS=all leaves out no call,
+and EXTARRAY_TEST_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from preload import KILLS, Control
+
+import extarray as xa
+from extarray.cli.files import mv
+from extarray.maintenance import group_files
+from extarray.storage import names
+
+__all__ = ["JOBS", "run"]
+
+OLD = np.arange(1, 43, dtype="i4").reshape(6, 7)
+NEW = OLD[:4, :5] * 100
+OWNER = 4321
+MEMORY = 6000
+
+
+def private(*paths: Path) -> None:
+    """Files that nobody else may read; where that is possible, another user's."""
+    for path in paths:
+        if os.geteuid() == 0:
+            os.chown(path, OWNER, OWNER)
+        os.chmod(path, 0o600)
+
+
+def check_private(*paths: Path) -> None:
+    for path in paths:
+        about = path.stat()
+        assert stat.S_IMODE(about.st_mode) == 0o600, f"{path} has another mode"
+        if os.geteuid() == 0:
+            assert (about.st_uid, about.st_gid) == (OWNER, OWNER), f"{path} has another owner"
+
+
+def pair(path: Path) -> tuple[Path, Path]:
+    return path.with_name(f"{path.name}.xmd"), path.with_name(f"{path.name}.xta")
+
+
+def make(path: Path, values: np.ndarray, **options) -> None:
+    with xa.create(path, values.shape, values.dtype, chunks=(2, 3), **options) as array:
+        array[...] = values
+    private(*pair(path))
+
+
+def opened(path: Path) -> np.ndarray | None:
+    """The elements of an array; None where there is none."""
+    try:
+        with xa.open(path) as array:
+            return array[...]
+    except xa.errors.MissingError:
+        return None
+
+
+def one_of(found: np.ndarray | None, *values: np.ndarray) -> int:
+    """Which of some values were found."""
+    matches = [n for n, v in enumerate(values) if found is not None and np.array_equal(found, v)]
+    assert matches, f"neither the old nor the new: {found}"
+    return matches[0]
+
+
+@dataclass
+class Job:
+    """Work on files in a folder.
+
+    `before` makes what it needs, and `state` tells whether the old (0) or the new (1) is there;
+    None where neither may be, for a moment.
+    """
+
+    before: Callable[[Path], None]
+    run: Callable[[Path], None]
+    state: Callable[[Path], int | None]
+    after: set[str]
+    stride: int = 1  # about every so many calls one is met, unless all are asked for
+
+
+# -- moves -----------------------------------------------------------------------------------------
+
+
+def move(folder: Path) -> None:
+    with xa.open_group(folder, "r+") as group:
+        if "old" in group:
+            group.move("old", "inner/new")
+
+
+def move_without_links(folder: Path) -> None:
+    plain, os.link = os.link, refuse
+    try:
+        move(folder)
+    finally:
+        os.link = plain
+
+
+def refuse(*names, **options):
+    raise PermissionError("no links here")
+
+
+def before_move(folder: Path) -> None:
+    make(folder / "old", OLD)
+    (folder / "inner").mkdir()
+
+
+def moved(folder: Path) -> int:
+    found = [opened(folder / name) for name in ("old", "inner/new")]
+    there = [n for n, values in enumerate(found) if values is not None]
+    assert len(there) == 1, f"it is at {len(there)} places"
+    (place,) = there
+    one_of(found[place], OLD)
+    return place
+
+
+def before_replacing(folder: Path) -> None:
+    make(folder / "old", NEW)
+    make(folder / "new", OLD)
+
+
+def before_replacing_a_copy(folder: Path) -> None:
+    make(folder / "old", OLD)
+    for file in pair(folder / "old"):
+        shutil.copy(file, folder / f"new{file.suffix}")
+    with xa.open(folder / "old", "r+") as array:
+        array.resize(NEW.shape)
+        array[...] = NEW
+
+
+def move_over(folder: Path) -> None:
+    if (folder / "old.xmd").exists():
+        mv.callback(str(folder / "old"), str(folder / "new"), True)
+
+
+def moved_over(folder: Path) -> int:
+    place = one_of(opened(folder / "new"), OLD, NEW)
+    if place == 0:
+        one_of(opened(folder / "old"), NEW)
+    else:
+        assert opened(folder / "old") is None
+    return place
+
+
+def remove(folder: Path) -> None:
+    with xa.open_group(folder, "r+") as group:
+        if "a" in group:
+            del group["a"]
+
+
+def removed(folder: Path) -> int:
+    found = opened(folder / "a")
+    if found is None:
+        assert not set(A) & set(os.listdir(folder)), "its names are not free"
+        return 1
+    return one_of(found, OLD)
+
+
+# -- pairs that are replaced -----------------------------------------------------------------------
+
+
+def before_rechunk(folder: Path) -> None:
+    given = {"source_chunks": (1, 64), "chunks": (64, 1), "dtype": "i4", "max_memory": MEMORY}
+    assert len(xa.rechunk_plan((64, 64), **given).passes) == 2
+    values = np.arange(64 * 64, dtype="i4").reshape(64, 64)
+    with xa.create(folder / "a", values.shape, "i4", chunks=(1, 64)) as array:
+        array[...] = values
+    private(*pair(folder / "a"))
+
+
+def rechunk(folder: Path, resume: bool = False) -> None:
+    xa.rechunk(
+        folder / "a",
+        chunks=(64, 1),
+        in_place=True,
+        resume=resume,
+        max_memory=MEMORY,
+        workers=1,
+        progress=False,
+    ).close()
+
+
+def rechunked(folder: Path) -> int:
+    with xa.open(folder / "a") as array:
+        assert (array[...].ravel() == np.arange(64 * 64)).all()
+        state = {(1, 64): 0, (64, 1): 1}[array.chunks]
+    check_private(*pair(folder / "a"))
+    return state
+
+
+def before_unpack(folder: Path) -> None:
+    make(folder / "b", NEW)
+    with xa.open(folder / "b") as array:
+        xa.pack(array, folder / "b.xap", progress=False)
+    for file in pair(folder / "b"):
+        file.unlink()
+
+
+def unpack(folder: Path, overwrite: bool = False) -> None:
+    if overwrite or not (folder / "a.xmd").exists():
+        xa.unpack(folder / "b.xap", folder / "a", overwrite=overwrite, progress=False)
+
+
+def unpacked(folder: Path) -> int:
+    found = opened(folder / "a")
+    return 0 if found is None else 1 + one_of(found, NEW)
+
+
+def before_unpack_over(folder: Path) -> None:
+    before_unpack(folder)
+    make(folder / "a", OLD)
+
+
+def before_unpack_over_itself(folder: Path) -> None:
+    make(folder / "a", NEW)
+    with xa.open(folder / "a") as array:
+        xa.pack(array, folder / "b.xap", progress=False)
+    with xa.open(folder / "a", "r+") as array:
+        array.resize(OLD.shape)
+        array[...] = OLD
+    private(*pair(folder / "a"))
+
+
+def replaced(folder: Path) -> int:
+    state = one_of(opened(folder / "a"), OLD, NEW)
+    check_private(*pair(folder / "a"))
+    return state
+
+
+def create_over(folder: Path) -> None:
+    xa.from_array(NEW, folder / "a", overwrite=True).close()
+
+
+# -- single files ----------------------------------------------------------------------------------
+
+
+def before_pack(folder: Path) -> None:
+    xa.pack(xa.from_array(OLD), folder / "a.xap", progress=False)
+    private(folder / "a.xap")
+
+
+def packed(folder: Path) -> int:
+    state = one_of(opened(folder / "a.xap"), OLD, NEW)
+    check_private(folder / "a.xap")
+    return state
+
+
+def before_attrs(folder: Path) -> None:
+    with xa.open_group(folder, "r+") as group:
+        group.attrs["a"] = 0
+    private(folder / "dataset.json")
+
+
+def save_attrs(folder: Path) -> None:
+    with xa.open_group(folder, "r+") as group:
+        group.attrs["a"] = 1
+
+
+def saved(folder: Path) -> int:
+    check_private(folder / "dataset.json")
+    found: int = json.loads((folder / "dataset.json").read_text())["attrs"]["a"]
+    return found
+
+
+def before_npy(folder: Path) -> None:
+    xa.to_npy(xa.from_array(OLD), folder / "a.npy", progress=False)
+    private(folder / "a.npy")
+
+
+def to_npy(folder: Path) -> None:
+    xa.to_npy(xa.from_array(NEW), folder / "a.npy", overwrite=True, progress=False)
+
+
+def exported(folder: Path) -> int:
+    check_private(folder / "a.npy")
+    return one_of(np.load(folder / "a.npy"), OLD, NEW)
+
+
+def before_tiff(folder: Path) -> None:
+    xa.to_geotiff(xa.from_array(OLD), folder / "a.tif", progress=False)
+    private(folder / "a.tif")
+
+
+def to_geotiff(folder: Path) -> None:
+    xa.to_geotiff(xa.from_array(NEW), folder / "a.tif", overwrite=True, progress=False)
+
+
+def raster(folder: Path) -> int:
+    check_private(folder / "a.tif")
+    return one_of(xa.from_geotiff(folder / "a.tif", progress=False)[0], OLD, NEW)
+
+
+def before_envi(folder: Path) -> None:
+    xa.to_envi(xa.from_array(OLD), folder / "a.hdr", progress=False)
+    private(folder / "a.hdr", folder / "a.img")
+
+
+def to_envi(folder: Path) -> None:
+    xa.to_envi(xa.from_array(OLD.T * 100), folder / "a.hdr", overwrite=True, progress=False)
+
+
+def image(folder: Path) -> int | None:
+    """The old and the new image are equally large, so the elements alone tell nothing."""
+    check_private(folder / "a.img")
+    if not (folder / "a.hdr").exists():
+        return None
+    return one_of(xa.from_envi(folder / "a.hdr", progress=False)[...][..., 0], OLD, OLD.T * 100)
+
+
+def before_zarr(folder: Path) -> None:
+    xa.to_zarr(xa.from_array(OLD), folder / "a.zarr", progress=False)
+
+
+def to_zarr(folder: Path) -> None:
+    xa.to_zarr(xa.from_array(NEW), folder / "a.zarr", overwrite=True, progress=False)
+
+
+def store(folder: Path) -> int:
+    return one_of(xa.from_zarr(folder / "a.zarr", progress=False)[...], OLD, NEW)
+
+
+A = {"a.xmd", "a.xta"}
+JOBS = {
+    "move": Job(before_move, move, moved, {"inner", "inner/new.xmd", "inner/new.xta"}),
+    "move without hard links": Job(
+        before_move, move_without_links, moved, {"inner", "inner/new.xmd", "inner/new.xta"}
+    ),
+    "move over another": Job(before_replacing, move_over, moved_over, {"new.xmd", "new.xta"}),
+    "move over a copy": Job(before_replacing_a_copy, move_over, moved_over, {"new.xmd", "new.xta"}),
+    "remove": Job(lambda f: make(f / "a", OLD), remove, removed, set()),
+    "rechunk in place": Job(before_rechunk, rechunk, rechunked, A, 6),
+    "rechunk in place, resumed": Job(before_rechunk, lambda f: rechunk(f, True), rechunked, A, 6),
+    "unpack": Job(before_unpack, unpack, unpacked, {*A, "b.xap"}),
+    "unpack over another": Job(
+        before_unpack_over, lambda f: unpack(f, True), replaced, {*A, "b.xap"}
+    ),
+    "unpack over what was packed": Job(
+        before_unpack_over_itself, lambda f: unpack(f, True), replaced, {*A, "b.xap"}
+    ),
+    "create over another": Job(lambda f: make(f / "a", OLD), create_over, replaced, A),
+    "pack": Job(
+        before_pack,
+        lambda f: xa.pack(xa.from_array(NEW), f / "a.xap", overwrite=True, progress=False),
+        packed,
+        {"a.xap"},
+    ),
+    "attributes of a group": Job(before_attrs, save_attrs, saved, {"dataset.json"}),
+    "to_npy": Job(before_npy, to_npy, exported, {"a.npy"}),
+    "to_geotiff": Job(before_tiff, to_geotiff, raster, {"a.tif"}),
+    "to_envi": Job(before_envi, to_envi, image, {"a.hdr", "a.img"}),
+    "to_zarr": Job(before_zarr, to_zarr, store, {"a.zarr"}),
+}
+
+
+# -- kills -----------------------------------------------------------------------------------------
+
+
+def empty(folder: Path) -> None:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def listed(folder: Path) -> set[str]:
+    """What is in a folder, without the inside of Zarr stores, and what a repair has set aside."""
+    return {
+        os.path.relpath(path, folder)
+        for path in folder.rglob("*")
+        if ".zarr" not in path.parent.as_posix() and path.suffix != ".before-repair"
+    }
+
+
+def killed(job: Job, folder: Path, control: Control, number: int, how: str) -> bool:
+    """Do a job that is killed at a call; tells whether it was."""
+    pid = os.fork()
+    if not pid:
+        try:
+            names._next_looks.clear()  # as in a process of its own
+            control.arm(number, KILLS[how])
+            job.run(folder)
+            control.arm(0, 0)
+            os._exit(0)
+        except BaseException:
+            control.arm(0, 0)
+            traceback.print_exc()
+            os._exit(1)
+    status = os.waitpid(pid, 0)[1]
+    control.arm(0, 0)
+    assert status in (0, signal.SIGKILL), f"it fails: {status}"
+    return status != 0
+
+
+def tidy(folder: Path) -> None:
+    """Look after left-overs as the next writers and a check with repair do, a while later."""
+    from click.testing import CliRunner
+
+    from extarray.cli.check import check
+
+    before = names._IN_THE_MAKING
+    names._IN_THE_MAKING = group_files._IN_THE_MAKING = 0.0
+    try:
+        for file in folder.rglob("*.xmd"):
+            xa.open(file, "r+").close()
+        error = CliRunner().invoke(check, [str(folder), "--repair"]).exception
+        # There is nothing to check where nothing is left, and no array.
+        assert not isinstance(error, Exception) or isinstance(error, xa.errors.MissingError), error
+    finally:
+        names._IN_THE_MAKING = group_files._IN_THE_MAKING = before
+
+
+def go(name: str, job: Job, folder: Path, control: Control, rng: random.Random) -> int:
+    """Kill a job at each of its calls; returns how many kills there were."""
+    kills = 0
+    stride = 1 if os.environ.get("EXTARRAY_TEST_FAULTS") == "all" else job.stride
+    for how in ("before", "half"):
+        for count in itertools.count():
+            number = 1 + count * stride + rng.randrange(stride)
+            empty(folder)
+            job.before(folder)
+            first = killed(job, folder, control, number, how)
+            where = f"{name}, killed {how} call {number}, {control.name}"
+            try:
+                job.state(folder)
+                if rng.random() < 0.2:
+                    where += ", and tidied"
+                    tidy(folder)
+                    job.state(folder)
+                if first and rng.random() < 0.3:
+                    again = rng.randint(1, number + 20)
+                    kills += killed(job, folder, control, again, how)
+                    where += f", and again at {again}, {control.name}"
+                    job.state(folder)
+                assert not killed(job, folder, control, 0, how)
+                assert job.state(folder) == 1, "it was not done at the next try"
+                if listed(folder) != job.after:
+                    tidy(folder)
+                assert job.state(folder) == 1
+                assert listed(folder) == job.after
+            except Exception as error:
+                raise AssertionError(f"{where}: {error}, {sorted(listed(folder))}") from error
+            if not first:
+                break
+            kills += 1
+    return kills
+
+
+def run(folder: Path, some: list[str]) -> collections.Counter[str]:
+    """Go through jobs; returns how many kills there were, by the job."""
+    control = Control()
+    counts: collections.Counter[str] = collections.Counter()
+    rng = random.Random(int(os.environ.get("EXTARRAY_TEST_SEED", os.getpid())))
+    for name, job in JOBS.items():
+        if not some or name in some:
+            empty(folder)
+            job.before(folder)  # once unseen: what is loaded then is loaded for all
+            job.run(folder)
+            counts[name] = go(name, job, folder, control, rng)
+    empty(folder)
+    return counts
+
+
+def main(arguments: list[str]) -> None:
+    with tempfile.TemporaryDirectory(dir=os.environ["PRELOAD_FOLDER"]) as inner:
+        counts = run(Path(inner), arguments)
+    for name, count in (*counts.items(), ("kills", sum(counts.values()))):
+        print(f"{count:8d} {name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
