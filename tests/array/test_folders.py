@@ -715,7 +715,7 @@ def test_attributes_that_are_no_file(group, kind):
     (group.path / "dataset.json").unlink(missing_ok=True)
     kind(group.path / "dataset.json")
     with xa.open_group(group.path, "r+") as reader:
-        with pytest.raises(xa.StorageError, match="no regular file"):
+        with pytest.raises(xa.StorageError, match="not a regular file"):
             reader.attrs.get("title")
         with pytest.raises(xa.StorageError):
             reader.attrs["title"] = "new"

@@ -125,7 +125,7 @@ def folder_of_arrays(path):
         (lambda path: None, "No such file", ("info", "check")),
         (
             lambda path: path.write_text("x"),
-            "extarray.from_array copies other arrays into one",
+            "use extarray.from_array to copy other arrays",
             ("info", "check"),
         ),
         (folder_of_arrays, "it is a folder, with the arrays 'a', 'b'; open one", ("info",)),

@@ -408,7 +408,7 @@ def test_the_first_part_is_not_appended(path, folder):
     with pytest.raises(xa.MissingError, match="write its first part without append_dim"):
         da.to_dataset().extarray.to_extarray(folder, append_dim="x")
     da.to_dataset().extarray.to_extarray(folder)
-    message = r"a folder, with the arrays 'level', 'x'; open one, .* all by extarray.open_group"
+    message = r"a folder, with the arrays 'level', 'x'; open one, .* all with extarray.open_group"
     with pytest.raises(xa.MissingError, match=message):
         xa.open(folder)
     with pytest.raises(xa.MissingError, match=message):

@@ -1035,7 +1035,7 @@ def test_exit_status(pair):
 def test_what_names_no_file_is_a_wrong_call(name, capsys):
     for command in ("check", "info"):
         assert cli.main([command, name]) == 2
-        assert "names no file" in capsys.readouterr().err
+        assert "does not name a file" in capsys.readouterr().err
 
 
 def test_a_repair_that_is_refused_has_failed(pair, capsys):
