@@ -354,7 +354,7 @@ def test_a_system_goes_on_with_its_matrix(path, box, cutoff):
             System(forces, cutoff=1.5)
         forces.extend(0, 1)
         forces.extend(1, 1)
-        with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* where 20 are"):
+        with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* positions of 20"):
             System(forces)
         # Somebody else knows.
         places = np.vstack([system.positions, [[9.0, 9, 9]]])

@@ -156,7 +156,7 @@ LIES = {
     "a link": ({1: 3 << 8, 15: 0o120777 << 16}, "is a link"),
     "a device": ({1: 3 << 8, 15: 0o020666 << 16}, "is a link"),
     "another disk": ({13: 1}, "is not in the file"),
-    "a longer name": ({10: 9000}, "is cut off"),
+    "a longer name": ({10: 9000}, "is truncated"),
 }
 
 

@@ -117,7 +117,7 @@ def test_a_header_that_is_longer_than_it_says(pair):
 def test_absurd_bounds(pair, axis, where, value):
     image, path = pair
     live(image, where + 8 * axis, "q", value)
-    refused(image, path, "values are invalid|no history of growth")
+    refused(image, path, "values are invalid|not a valid history of growth")
 
 
 def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
@@ -129,7 +129,7 @@ def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
     image.set_history([(0, 0, 0), (1, 0, 2**61)])  # chunks of 4 elements
     for i in (0, 1):
         image.put(image.block(i) + 88 + 8, "q", 2**63 - 1)
-    refused(image, path, "values are invalid|no history of growth")
+    refused(image, path, "values are invalid|not a valid history of growth")
     with pytest.raises(xa.LimitError, match="an axis that long"):
         xa.create(None, (0, 2**63 - 1), chunks=(2, 4))
 
@@ -273,7 +273,7 @@ def test_records_that_are_no_history(tmp_path, n, at, kind, value):
 def test_a_history_that_overflows(pair):
     image, path = pair
     image.set_history([(0, 0, 2**40), (1, 0, 2**40)])
-    refused(image, path, "no history of growth")
+    refused(image, path, "not a valid history of growth")
 
 
 # -- texts ---------------------------------------------------------------------------------------

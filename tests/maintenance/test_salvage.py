@@ -115,7 +115,7 @@ def test_of_very_many_chunks_whole_rows_are_kept(path, monkeypatch):
     (problem,) = xa.check(path).problems
     assert "elements lost: [1:2, 3:4], [2:4, 0:4]" in problem.what
     assert "--force keeps [0:1, 0:4]" in problem.remedy
-    assert "gives up 3 chunks" in problem.remedy
+    assert "discards 3 chunks" in problem.remedy
     assert xa.check(path, repair=True, force=True).ok
     with xa.open(path, "r+") as a:
         assert a[...].tolist() == [[1, 2, 3, 4]]
