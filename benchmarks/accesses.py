@@ -1,11 +1,11 @@
-"""Reading along the chunks and across them, and what it costs to change the chunks in between.
+"""Read along the chunks and across them, and measure the cost of converting the chunks in between.
 
 ``mpiexec -n 2 python -m mpi4py -m benchmarks.accesses --side 8192`` prints the table of two ranks.
 
 A square of float64 lies in chunks that are rows.  A program reads all of it in boxes of one of 11
 shapes, from rows to columns, which the ranks share.  The boxes meet the chunks *skewed*; after
-`extarray.rechunk` to chunks of their shape they are *aligned*.  That pays from so many readings on
-as save what the conversion costs.
+`extarray.rechunk` to chunks of their shape they are *aligned*.  The conversion pays after the
+number of readings that save its cost.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import numpy as np
 import extarray as xa
 
 SHAPES = 11
-#: How often an array is converted before the next shape; the least time counts.  A virtual machine
-#: takes several times as long where its host has to give memory that it had got back.
+#: Conversions of an array before the next shape; the least time counts.  A virtual machine takes
+#: several times as long if its host has to return memory that it had taken back.
 CONVERSIONS = 2
 Shape = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """Seconds of one shape of access."""
+    """Seconds for one shape of access."""
 
     shape: Shape
     skewed: float
@@ -42,20 +42,20 @@ class Row(NamedTuple):
 
     @property
     def break_even(self) -> float:
-        """Readings from which on the conversion pays."""
+        """The number of readings from which on the conversion pays."""
         saved = self.skewed - self.aligned
         return math.ceil(self.conversion / saved) if saved > 0 else math.inf
 
 
 def shapes(side: int) -> Iterator[Shape]:
-    """Boxes of the same size, from rows to columns; fewer than 11 if `side` is below 1024."""
+    """Return boxes of equal size, from rows to columns; fewer than 11 if `side` is below 1024."""
     n = min(SHAPES, side.bit_length())
     thin = side >> n - 1
     return ((thin << i, side >> i) for i in range(n))
 
 
 def timed(comm: Any, run: Callable[[], object]) -> float:
-    """The time of a run that all ranks begin together, until the last is done."""
+    """Time a run that all ranks begin together, until the last is done."""
     comm.Barrier()
     start = time.perf_counter()
     run()
@@ -64,7 +64,7 @@ def timed(comm: Any, run: Callable[[], object]) -> float:
 
 
 def read_all(path: Path, shape: Shape, comm: Any) -> None:
-    """Read an array in boxes, of which each rank has its share, one beside the other."""
+    """Read an array in boxes; each rank reads its share of neighbouring boxes."""
     out = np.empty(shape)
     with xa.open(path) as array:
         starts = itertools.product(*map(range, (0, 0), array.shape, shape))
@@ -74,7 +74,7 @@ def read_all(path: Path, shape: Shape, comm: Any) -> None:
 
 
 def convert(source: Path, target: Path, shape: Shape, memory: str, comm: Any) -> float:
-    """The time in which an array gets chunks of another shape; collective."""
+    """Return the time to give an array chunks of another shape; collective."""
     if not comm.rank:
         for suffix in (".xmd", ".xta"):
             Path(f"{target}{suffix}").unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def sweep(comm: Any, folder: Path, side: int, memory: str) -> Iterator[Row]:
 
 
 def rows(comm: Any, folder: Path, side: int, memory: str, rounds: int) -> list[Row]:
-    """The least times of some sweeps; collective."""
+    """Return the least times of some sweeps; collective."""
     first, *_ = shapes(side)
     if not comm.rank:
         with xa.create(folder / "source", (side, side), "f8", chunks=first) as array:

@@ -1,7 +1,7 @@
-"""A camera: frames that are appended one at a time, and how long the longest append takes.
+"""A camera: frames are appended one at a time; how long does the longest append take?
 
-``python -m benchmarks.acquisition`` prints throughput and latencies beside those of others.  What
-is not installed is said to be missing.
+``python -m benchmarks.acquisition`` prints throughput and latencies beside those of other packages,
+and names packages that are not installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHUNKS = (16, 256, 256)
 
 @dataclass(frozen=True)
 class Job:
-    """What all candidates do: `n` frames of a shape, of uint16, to a file in a folder."""
+    """The task of all candidates: write `n` uint16 frames of a shape to a file in a folder."""
 
     n: int
     frame: tuple[int, int]
@@ -42,12 +42,12 @@ class Job:
         return (CHUNKS[0], min(CHUNKS[1], self.frame[0]), min(CHUNKS[2], self.frame[1]))
 
     def frames(self) -> np.ndarray:
-        """Some frames, that come again and again."""
+        """Some frames, used over and over."""
         return np.random.default_rng(0).integers(0, 2**16, (8, *self.frame), np.uint16)
 
 
 class Sink:
-    """A way to write frames: made for a job, then `append` for each, `close`, and `read` one."""
+    """A way to write frames: create it for a job, `append` each frame, `close`, and `read` one."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -60,12 +60,12 @@ class Sink:
         """End the acquisition."""
 
     def read(self, i: int) -> np.ndarray:
-        """Return a frame of the file as it is after `close`."""
+        """Return a frame of the file after `close`."""
         raise NotImplementedError
 
 
 class Plain(Sink):
-    """pwrite to a plain file: as fast as the system takes it."""
+    """pwrite to a plain file, at the system's speed."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -82,7 +82,7 @@ class Plain(Sink):
 
 
 class Memmap(Plain):
-    """np.memmap, whose size has to be known."""
+    """np.memmap, which has to know the size in advance."""
 
     def __init__(self, job: Job) -> None:
         Sink.__init__(self, job)
@@ -100,7 +100,7 @@ class Memmap(Plain):
 
 
 class Ours(Sink):
-    """extarray, an append a frame."""
+    """extarray, one append per frame."""
 
     chunks: Any = None
     options: dict[str, Any] = {}  # noqa: RUF012
@@ -127,7 +127,7 @@ class Ours(Sink):
 
 
 def ours(given: Any = None, **given_options: Any) -> type[Ours]:
-    """Make a candidate of given chunks and options."""
+    """Return a candidate with given chunks and options."""
 
     class Given(Ours):
         chunks = given
@@ -203,7 +203,7 @@ class Zarr(Sink):
 
 
 class ZarrFrames(Zarr):
-    """zarr with a chunk a frame."""
+    """zarr with one chunk per frame."""
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -211,13 +211,13 @@ class ZarrFrames(Zarr):
 
 
 class Zarrs(ZarrFrames):
-    """zarr with zarrs' pipeline, a chunk a frame."""
+    """zarr with zarrs' pipeline, one chunk per frame."""
 
     pipeline = "zarrs.ZarrsCodecPipeline"
 
 
 class ZarrBuffered(Zarr):
-    """zarr, with frames that are kept by hand until chunks are full."""
+    """zarr, with frames buffered by hand until chunks are full."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -241,7 +241,7 @@ class ZarrBuffered(Zarr):
 
 
 class TensorStore(ZarrBuffered):
-    """TensorStore's zarr3 driver, with frames that are kept by hand until chunks are full."""
+    """TensorStore's zarr3 driver, with frames buffered by hand until chunks are full."""
 
     def __init__(self, job: Job) -> None:
         Sink.__init__(self, job)
@@ -273,7 +273,7 @@ class TensorStore(ZarrBuffered):
 
 
 class AcquireZarr(Sink):
-    """acquire-zarr, which writes chunks in threads of its own when they are full."""
+    """acquire-zarr, which writes full chunks in its own threads."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -379,14 +379,14 @@ SINKS: dict[str, Callable[[Job], Sink]] = {
 
 @dataclass(frozen=True)
 class Latencies:
-    """Seconds of each append, and of all with `close`."""
+    """Seconds of each append, and of all appends with `close`."""
 
     appends: np.ndarray
     seconds: float
 
     @property
     def rate(self) -> float:
-        """Frames a second."""
+        """Frames per second."""
         return len(self.appends) / self.seconds
 
     def at(self, percent: float) -> float:
@@ -394,16 +394,16 @@ class Latencies:
         return float(np.percentile(self.appends, percent)) * 1e3
 
     def histogram(self) -> list[int]:
-        """Return how many appends took so many milliseconds, from bound to bound."""
+        """Return the number of appends between neighbouring bounds in milliseconds."""
         edges = np.array([0, *BOUNDS, np.inf]) / 1e3
         return [int(n) for n in np.histogram(self.appends, edges)[0]]
 
 
 def acquire(name: str, job: Job) -> Latencies:
-    """Write all frames twice; the second time counts.
+    """Write all frames twice, and time the second run.
 
-    A virtual machine may have given free memory to its host, and whoever takes it first pays for
-    all; and modules are loaded when they are first used.
+    A virtual machine may have returned free memory to its host; the first run that takes it back
+    pays for later runs, too.  The first run also loads modules.
     """
     frames = job.frames()
     clock = time.perf_counter
@@ -426,7 +426,7 @@ def acquire(name: str, job: Job) -> Latencies:
 
 
 def best(results: list[Latencies | Missing]) -> Latencies | Missing:
-    """Return the round with the least noise: the one whose longest append is shortest."""
+    """Return the round with the least noise: the one with the shortest longest append."""
     found = [one for one in results if isinstance(one, Latencies)]
     return min(found, key=lambda one: one.at(100)) if found else results[0]
 

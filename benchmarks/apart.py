@@ -1,4 +1,4 @@
-"""Functions that run in processes of their own, so that no library disturbs another."""
+"""Run functions in their own processes, so that no library disturbs another."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-#: Seconds until a candidate that does not answer is given up.
+#: Seconds to wait for a candidate's answer.
 PATIENCE = 600.0
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is no figure: a package that is not there, or an error."""
+    """The reason for a missing figure: an absent package, or an error."""
 
     text: str
 
 
 def apart(function: Callable[..., Any], *arguments: Any, patience: float = PATIENCE) -> Any:
-    """Return what a function of a module returns in a fresh process, or why it does not."""
+    """Return the result of a function in a fresh process, or the reason why it has none."""
     context = mp.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(there, function, *arguments))
@@ -53,7 +53,7 @@ def _answer(there: Connection, function: Callable[..., Any], *arguments: Any) ->
 
 
 def versions(*names: str) -> str:
-    """Return the versions of packages, as far as they are installed."""
+    """Return the versions of packages, if installed."""
     import importlib.metadata
 
     found = []
@@ -66,11 +66,11 @@ def versions(*names: str) -> str:
 
 
 def load() -> str:
-    """Return what the machine is busy with: a figure means little without it."""
+    """Return the machine's load: figures mean little without it."""
     return f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table."""
+    """Return a Markdown table."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

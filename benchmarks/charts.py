@@ -1,9 +1,9 @@
-"""Draw what `compare.py` has stored: our times beside NumPy's, and beside those of each library.
+"""Draw the results of `compare.py`: our times beside NumPy's, and beside those of each library.
 
     python -m benchmarks.charts figures.json FOLDER
 
-writes ``performance-numpy.svg`` and ``performance-libraries.svg``.  Losses have a colour of their
-own in both.  Needs matplotlib.
+writes ``performance-numpy.svg`` and ``performance-libraries.svg``.  Losses have their own colour in
+both.  Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from .peers import LIBRARIES
 from .sizes import DASK, OURS
 
-#: Text stays text, and two drawings of the same figures are the same bytes.
+#: Keep text as text, and make drawings of the same figures the same bytes.
 STYLE = {
     "font.size": 8,
     "svg.fonttype": "none",
@@ -46,10 +46,10 @@ COLUMNS = (
         "create": "first write",
     },
 )
-#: Markers of the chunks' sides, from the first on; rows that differ in it alone share a line.
+#: Markers of the chunks' sides, in order; rows that differ only in the side share a line.
 MARKERS = ("o", "s", "^", "D")
 
-#: group -> case -> candidate -> what was measured, as `compare.py --json` stores it.
+#: group -> case -> candidate -> results, as stored by `compare.py --json`.
 Stored = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
 
 
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def beside_numpy(results: Stored) -> Figure:
-    """Draw our times in units of NumPy's: a panel a group, a line a case, a dot a chunk shape."""
+    """Draw our times over NumPy's: a panel per group, a line per case, a dot per chunk shape."""
     panels = [
         [(title, lines(results[g])) for g, title in titles.items() if results.get(g)]
         for titles in COLUMNS
@@ -90,7 +90,7 @@ def beside_numpy(results: Stored) -> Figure:
 
 
 def lines(cases: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the ratios to NumPy by the case without its chunks, then by chunks and engine."""
+    """Return the ratios to NumPy by case without chunks, then by chunks and engine."""
     found: dict[str, dict[str, Any]] = {}
     for case, row in cases.items():
         name, chunks = split(case)
@@ -107,7 +107,7 @@ def split(case: str) -> tuple[str, str]:
 
 
 def ratio(outcome: Mapping[str, Any] | None) -> float | None:
-    """Return a time in units of NumPy's; None where one of them is missing."""
+    """Return a time over NumPy's; None if one is missing."""
     if not outcome or not outcome.get("median") or not outcome.get("reference"):
         return None
     return outcome["median"] / outcome["reference"]
@@ -136,7 +136,7 @@ def marker_of(chunks: str, kinds: Sequence[str]) -> str:
 
 
 def legend(results: Stored) -> list[Line2D]:
-    """Return what explains the dots."""
+    """Return the entries that explain the dots."""
     kinds = [k for k in dict.fromkeys(split(case)[1] for case in results.get("slab", {})) if k]
 
     def dot(label: str, marker: str, face: str, edge: str) -> Line2D:
@@ -152,7 +152,7 @@ def legend(results: Stored) -> list[Line2D]:
 
 
 def beside_libraries(results: Stored) -> Figure:
-    """Draw the time of each library in units of ours (engine mmap): a column a library."""
+    """Draw the time of each library over ours (engine mmap): a column per library."""
     names = [n for n in LIBRARIES if n not in DASK and any(times(results, n))]
     figure = Figure(figsize=(1.25 * len(names) + 1, 4.2))
     axes = figure.add_subplot()
@@ -160,7 +160,7 @@ def beside_libraries(results: Stored) -> Figure:
         values = sorted(times(results, name))
         lost = sum(value < 1 for value in values)
         for place, value in enumerate(values):
-            # Side by side, so that equal ones are seen.
+            # Spread dots sideways, so that equal ones are visible.
             x = column + 0.6 * ((place * 0.618) % 1 - 0.5)
             colour = AHEAD if value >= 1 else BEHIND
             axes.plot(x, value, "o", ms=3, mfc=colour, mec="none", alpha=0.8)
@@ -185,20 +185,20 @@ def beside_libraries(results: Stored) -> Figure:
 
 
 def times(results: Stored, name: str) -> list[float]:
-    """Return a library's times in units of ours, of all cases that both were measured in."""
+    """Return a library's times over ours, for all cases that have both."""
     found = []
     for cases in results.values():
         for row in cases.values():
             ours, theirs = row.get(OURS[0], {}), row.get(name, {})
             if ours.get("median") and theirs.get("median"):
-                # NumPy's times in the same turns take out what changed between two batches.
+                # Ratios to NumPy's times in the same turns cancel differences between two batches.
                 noise = (ours.get("reference") or 1) / (theirs.get("reference") or 1)
                 found.append(theirs["median"] / ours["median"] * noise)
     return found
 
 
 def scale(axes: Axes, axis: str = "x") -> None:
-    """Give a logarithmic axis plain numbers, and lines behind the dots."""
+    """Give a logarithmic axis plain numbers, and grid lines behind the dots."""
     one = axes.xaxis if axis == "x" else axes.yaxis
     one.set_major_locator(LogLocator(numticks=12))
     one.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

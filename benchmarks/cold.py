@@ -1,8 +1,8 @@
-"""Reads of what is not in the system's cache: seconds, and what the disk delivers for them.
+"""Reads of uncached data: seconds, and bytes that the disk delivers.
 
-``python -m benchmarks.cold`` prints both beside other libraries, and how fast the disk itself is.
-As root it drops the system's cache before each read; else, and with --own, it has the system forget
-its own files, which disturbs nobody else.
+``python -m benchmarks.cold`` prints both beside other libraries, and the speed of the disk itself.
+As root it drops the system's cache before each read.  Otherwise, or with --own, it makes the system
+forget only its own files, which disturbs no other program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PIECE = 1 << 21
 
 
 def forget(folder: str, own: bool) -> None:
-    """Have nothing of the files in a folder in the system's cache."""
+    """Remove the files in a folder from the system's cache."""
     os.sync()
     for place, _, names in os.walk(folder):
         for name in names:
@@ -51,7 +51,7 @@ def delivered() -> int:
 
 
 def direct(path: str) -> float:
-    """Return the bytes a second at which a file is read past the system's cache, from its begin."""
+    """Return the bytes per second of reading a file from its start, past the system's cache."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECT", 0))
     try:
         with mmap.mmap(-1, 4 * PIECE) as buffer:
@@ -63,7 +63,7 @@ def direct(path: str) -> float:
         os.close(fd)
 
 
-# -- what is read ----------------------------------------------------------------------------------
+# -- reads -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Data:
     side: int
     chunk: int
     folder: str
-    own: bool  # the system forgets these files alone
+    own: bool  # only these files are dropped from the cache
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -84,13 +84,13 @@ class Data:
         return (self.chunk,) * 3
 
     def slabs(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """The elements, so many along axis 0 at a time as a chunk has."""
+        """Yield the elements in slabs, one chunk thick along axis 0."""
         numbers = np.random.default_rng(0)
         for i in range(0, self.side, self.chunk):
             yield slice(i, i + self.chunk), numbers.random((self.chunk, self.side, self.side))
 
     def reads(self) -> dict[str, list[Any]]:
-        """Names and selections of what is read, one selection after the other."""
+        """Return the names of reads, each with its selections."""
         random = np.random.default_rng(3)
         n, c = self.side, self.chunk
         cut = lambda corner, by: tuple(slice(i, i + by) for i in corner)  # noqa: E731
@@ -115,11 +115,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Store:
-    """How a library writes the cube, and how it opens it: what is opened has brackets."""
+    """A library's ways to write the cube and to open it with brackets."""
 
     write: Callable[[Data, str], None]
     open: Callable[[str], Any]
-    same_as: str = ""  # whose file it reads
+    same_as: str = ""  # name of the candidate whose file it reads
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -253,7 +253,7 @@ def path_of(name: str, data: Data) -> str:
 
 
 def written(name: str, data: Data) -> bool:
-    """Write the file that a candidate reads, unless it is there."""
+    """Write the file that a candidate reads, unless it exists."""
     path = path_of(name, data)
     if not os.path.exists(path + ".done"):
         STORES[name].write(data, path)
@@ -262,10 +262,10 @@ def written(name: str, data: Data) -> bool:
 
 
 def measured(name: str, data: Data, read: str) -> tuple[float, int]:
-    """Return the seconds of a read, opening not included, and the bytes that the disk delivered."""
+    """Return a read's seconds, without opening, and the bytes that the disk delivered."""
     selections = data.reads()[read]
     with STORES[name].open(path_of(name, data), **STORES[name].options) as array:
-        array[0, 0, 0]  # what is loaded at the first read
+        array[0, 0, 0]  # the first read loads modules
         forget(data.folder, data.own)
         before, start = delivered(), time.perf_counter()
         for selection in selections:
@@ -331,7 +331,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def disk(data: Data) -> float:
-    """Return the bytes a second that the disk delivers of the largest file."""
+    """Return the bytes per second that the disk delivers of the largest file."""
     files = [path for path in Path(data.folder).rglob("*") if path.is_file()]
     forget(data.folder, data.own)
     return direct(str(max(files, key=lambda path: path.stat().st_size))) if files else 0.0

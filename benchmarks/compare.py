@@ -1,6 +1,6 @@
 """Measure extarray and its peers in turn, in one run, and print tables of ratios to NumPy.
 
-Run ``python benchmarks/compare.py --help`` for the options; README.md tells how to read it.
+Run ``python benchmarks/compare.py --help`` for the options; README.md explains the output.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-# One thread each: NumPy, and every library that asks the environment. Before they are imported.
+# One thread each for NumPy and every library that reads the environment; set before their import.
 for variable in ("OMP", "OPENBLAS", "MKL", "BLOSC", "NUMEXPR", "EXTARRAY"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 os.environ["BLOSC_NTHREADS"] = "1"
 
 if __name__ == "__main__" and not __package__:
-    # Run as a file: the package is the folder of this file. It comes last in the path, so that
-    # an installed extarray is preferred to an unbuilt one in the same place.
+    # Run as a file: the package is this file's folder.  It goes last on the path, so that an
+    # installed extarray wins over an unbuilt one in the same place.
     sys.path[0:1] = []
     sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
@@ -45,7 +45,7 @@ QUICK = Effort(rounds=1, turn=0.0, least=0.0, most=0.1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return 1 if a candidate failed where it should not, else 0."""
+    """Measure and print; return 1 if a candidate failed unexpectedly, else 0."""
     options = parse(arguments)
     scale = SCALES[options.scale]
     groups = [group(scale) for group in GROUPS]
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             taking_part = [n for n in names if n in wanted]
             results[group.name] = run(group, taking_part, folder, scale, source, effort, options)
             print("", table(group, results[group.name]), sep="\n", flush=True)
-            store(head, groups, results, scale, options)  # what there is, if it is ended early
+            store(head, groups, results, scale, options)  # partial results, in case of an early end
     if options.beside:
         print("", beside(results), sep="\n")
     judged = [v for group in groups for v in verdicts(group, results[group.name])]
@@ -89,7 +89,7 @@ def store(
     scale: Scale,
     options: argparse.Namespace,
 ) -> None:
-    """Write the groups that have results to the files that are asked for."""
+    """Write the groups that have results to the requested files."""
     if options.markdown:
         settings = [f"- {name}: {text}" for name, text in head["candidates"].items()]
         there = [group for group in groups if group.name in results]
@@ -102,13 +102,13 @@ def store(
 
 
 def named(group: Group, texts: Sequence[str] | None) -> Group:
-    """Return the cases whose names contain one of the texts; all where there are none."""
+    """Return the cases whose names contain one of the texts; without texts, all."""
     cases = (case for case in group.cases if not texts or any(text in case.name for text in texts))
     return replace(group, cases=tuple(cases))
 
 
 def without_targets(group: Group) -> Group:
-    """Return the same cases; at tiny sizes there is nothing to expect."""
+    """Return the same cases without targets: tiny sizes promise nothing."""
     return replace(group, cases=tuple(replace(case, targets=()) for case in group.cases))
 
 
@@ -184,13 +184,13 @@ def run(
                 seconds = time.monotonic() - started
                 print(f"{group.name}, {seconds:.0f} s: {case.name}", file=sys.stderr, flush=True)
                 measured = measure(workers, number, case.per, effort)
-                # NumPy's own time is that of the first batch; ratios are those of each.
+                # NumPy's own time is the first batch's; ratios use each batch's.
                 results[case.name] = measured | results[case.name]
     return results
 
 
 def machine(folder: Path, scale: Scale) -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the facts on which figures depend."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
@@ -220,7 +220,7 @@ def file_system(folder: Path) -> str:
 
 
 def describe(names: Sequence[str], folder: Path, checkout: Path | None) -> dict[str, str]:
-    """Return version and settings of the candidates; each is loaded in a process of its own."""
+    """Return version and settings of the candidates; each is loaded in its own process."""
     described = {}
     for name in names:
         other = checkout if name in OTHERS else None
@@ -245,7 +245,7 @@ def outcomes(results: Mapping[str, Results]) -> Iterator[Outcome]:
 
 
 def plain(results: Mapping[str, Results]) -> dict[str, object]:
-    """Return the results as JSON takes them."""
+    """Return the results in a form for JSON."""
     return {
         group: {
             case: {name: asdict(outcome) for name, outcome in row.items()}

@@ -34,7 +34,7 @@ def months(days: np.ndarray) -> np.ndarray:
 
 
 def table(shape: Sequence[int], n: int) -> dict[str, np.ndarray]:
-    """Rows at random; the first ones have every label."""
+    """Return random rows; the first ones contain every label."""
     rng = np.random.default_rng(1)
     item, store, day = (
         np.concatenate([np.arange(extent), rng.integers(0, extent, n)])[: max(n, extent)]
@@ -51,7 +51,7 @@ def table(shape: Sequence[int], n: int) -> dict[str, np.ndarray]:
 def queries(
     cube: Cube, rows: Any, cells: np.ndarray
 ) -> dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]]:
-    """Return for each query ours, that of pandas, and that of NumPy."""
+    """Return for each query our call, pandas' and NumPy's."""
     item, store = rows["item"].iloc[-1], rows["store"].iloc[-1]
     i, j = cube.labels("item").tolist().index(item), cube.labels("store").tolist().index(store)
     month = rows["day"].astype("M8[s]").dt.to_period("M")
@@ -93,7 +93,7 @@ def queries(
 def least(
     candidates: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float]
 ) -> list[float]:
-    """Return the least milliseconds of each, in turn."""
+    """Return the least milliseconds of each candidate; they take turns."""
     found = [float("inf")] * len(candidates)
     for _ in range(rounds):
         for k, candidate in enumerate(candidates):

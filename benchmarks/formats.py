@@ -2,23 +2,22 @@
 
     python benchmarks/formats.py [--mib 256] [--rounds 5] [--folder DIR] [FORMAT ...]
 
-For each format: a file becomes an array in files, and an array such a file.  Beside it stand two
-copies of the same bytes: that of the format's own library, from file to file as it does it best,
-and ours, of the array.  The figures are the shortest times, which other work on the machine
+For each format a file becomes an array in files, and an array becomes such a file.  Two copies of
+the same bytes stand beside them: one by the format's own library, from file to file in its best
+way, and our copy of the array.  The figures are the shortest times, which other work on the machine
 disturbs least.  The first ratio is the time of the faster copy over ours, the second that of the
 library's own copy: 1 is as fast, and less is slower.
 
-The four take turns and have the same conditions.  Each opens its source by name and closes it, so
-that the pages of a mapping are found anew; the source is in the page cache.  Each makes a file that
-was not there: what the one before it has made is removed, without being timed.  None waits for the
-disk, as `flush` would.  What they do not have in common is how they work.  Our copy, import and
-export reserve the whole file before the first element (the other libraries do not), and have as
-many threads as ``config.threads``; HDF5, netCDF, SciPy and astropy copy by one, GDAL and zarr by
-what they choose.  HDF5 and GDAL copy with their own calls, netCDF4, zarr, SciPy, spectral and NumPy
-through an array in memory, or a mapping, as their users do.  The file has chunks or tiles like the
-array's where it has any; a file in another order is a transposition beside our copy, which is none:
-``.mat`` has Fortran's order, and those of ``.npy``, FITS and ENVI go through chunks that our copy
-moves as they are.
+The four take turns under the same conditions.  Each opens its source by name and closes it, so that
+the pages of a mapping are found again each time; the source is in the page cache.  Each creates a
+new file: the file of the one before is removed, untimed.  None waits for the disk, as `flush`
+would.  They differ in how they work.  Our copy, import and export reserve the whole file before the
+first element (the other libraries do not), and use ``config.threads`` threads; HDF5, netCDF, SciPy
+and astropy copy with one thread, GDAL and zarr with as many as they choose.  HDF5 and GDAL copy
+with their own calls; netCDF4, zarr, SciPy, spectral and NumPy copy through an array in memory, or a
+mapping, as their users do.  If the file has chunks or tiles, they match the array's.  A file in
+another order is a transposition, which our copy is not: ``.mat`` has Fortran order, and the
+elements of ``.npy``, FITS and ENVI pass through chunks that our copy moves unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Bench:
     ----------
     folder : Path
     mib : int
-        MiB of the cube, as near as its side comes that is a multiple of 64.
+        MiB of the cube, whose side is rounded to a multiple of 64.
     """
 
     def __init__(self, folder: Path, mib: int) -> None:
@@ -58,7 +57,7 @@ class Bench:
             a[...] = self.x
 
     def clear(self) -> None:
-        """Remove what was made."""
+        """Remove the files made so far."""
         shutil.rmtree(self.made, ignore_errors=True)
         self.made.mkdir()
 
@@ -223,7 +222,7 @@ def _mat(b: Bench) -> tuple[Callable[[], Any], ...]:
     )
 
 
-#: By name: the module that must be there, and what makes the copy, the import and the export.
+#: For each name: the required module, and a maker of the copy, the import and the export.
 FORMATS: dict[str, tuple[str, Callable[[Bench], tuple[Callable[[], Any], ...]]]] = {
     "npy": ("numpy", _npy),
     "hdf5": ("h5py", lambda b: _hdf5(b, None)),
@@ -238,7 +237,7 @@ FORMATS: dict[str, tuple[str, Callable[[Bench], tuple[Callable[[], Any], ...]]]]
 
 
 def measure(b: Bench, calls: tuple[Callable[[], Any], ...], rounds: int) -> list[float]:
-    """Return the shortest time of each call, in seconds; they take turns."""
+    """Return the shortest time of each call in seconds; calls take turns."""
     times: list[list[float]] = [[] for _ in calls]
     for each in range(rounds + 1):
         for call, own in zip(calls, times, strict=True):
@@ -251,7 +250,7 @@ def measure(b: Bench, calls: tuple[Callable[[], Any], ...], rounds: int) -> list
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure the formats that are asked for, and print a table."""
+    """Measure the requested formats, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("formats", nargs="*", metavar="FORMAT", default=[])
     parser.add_argument("--mib", type=int, default=256)

@@ -1,12 +1,12 @@
-"""Readers of one array in two threads: how many times as much as one thread they read together.
+"""Readers of one array in two threads: how much more do they read together than one thread?
 
     python benchmarks/free_threads.py [--rounds N] [--seconds S]
 
-With the GIL the figure is about 1, whatever the machine: one thread waits for the other.  Without
-it two cores that nobody else uses give up to 2: additions of small numbers show how much of that
-there is.  NumPy's own array is measured beside ours, as what the interpreter leaves over: it counts
-a reference to what both threads read.  So both are also read through an object for each thread, of
-the same elements.  One thread and two take turns; a row has the best round of each.
+With the GIL the figure is about 1 on any machine: one thread waits for the other.  Without it, two
+otherwise idle cores reach up to 2; additions of small numbers show how close the machine comes.
+NumPy's own array is measured beside ours, to show the interpreter's limit: it counts references to
+an object that both threads read.  So both are also read through one object per thread, with the
+same elements.  One thread and two take turns; a row has the best round of each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WORKS: list[tuple[str, Work]] = [("elements", elements), ("boxes of 8 x 8", boxe
 
 
 def rates(objects: Sequence[Any], work: Work, threads: int, seconds: float) -> float:
-    """Return the calls that threads make in a second, all together; each has an object."""
+    """Return the calls per second of threads together, each with its own object."""
     done = [0] * threads
     start = threading.Barrier(threads + 1)
     end = threading.Event()

@@ -1,9 +1,9 @@
 """Growth and first touches: the workload of the thesis of Nimako, section 6.4.3.
 
-An axis that is drawn at random grows by one; then two elements are written, and two read, at places
-that are drawn at random.  This goes on until the array has so many elements.  Almost every access
-is the first one to its page: those are counted for themselves.  ``python -m benchmarks.growing``
-prints times beside h5py.
+A random axis grows by one; then two elements are written, and two read, at random places.  This
+repeats until the array has a given number of elements.  Almost every access is the first to its
+page: first accesses are also counted separately.  ``python -m benchmarks.growing`` prints times
+beside h5py.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import numpy as np
 
 from .apart import Missing, apart, load, markdown, versions
 
-SIDE = 32  # of the chunks, and of the array at the start
+SIDE = 32  # side of the chunks, and of the array at the start
 PAGE = 4096 // 8  # elements
 CANDIDATES = ("extarray", "extarray, sparse", "extarray, pread", "h5py", "h5py, cache")
 
 
 @dataclass(frozen=True)
 class Course:
-    """Seconds of each growth and of each access, in their order.
+    """Seconds of each growth and of each access, in order.
 
-    `is_first`: nothing of the page of its chunk was accessed before.
+    `is_first` marks the first access to a page of a chunk.
     """
 
     growths: np.ndarray
@@ -46,14 +46,14 @@ class Course:
 
     @property
     def slope(self) -> float:
-        """How many times as long the last tenth of the steps takes as the first, in the median."""
+        """The median time of the last tenth of the steps over that of the first tenth."""
         n = max(1, len(self.growths) // 10)
         steps = self.growths + self.accesses.reshape(-1, 4).sum(axis=1)
         return float(np.median(steps[-n:]) / np.median(steps[:n]))
 
 
 def opened(name: str, ndim: int, path: str, stack: ExitStack) -> tuple[Any, Any]:
-    """Return an array of a library, and the function that grows an axis of it by one."""
+    """Return an array of a library, and a function that grows one of its axes by one."""
     shape = chunks = (SIDE,) * ndim
     if name.startswith("h5py"):
         import h5py
@@ -73,7 +73,7 @@ def opened(name: str, ndim: int, path: str, stack: ExitStack) -> tuple[Any, Any]
 
 
 def page_of(place: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the indices of the chunk of an element, and the number of its page in the chunk."""
+    """Return the chunk indices of an element, and the number of its page in the chunk."""
     within = 0
     for index in place:
         within = within * SIDE + index % SIDE
@@ -83,7 +83,7 @@ def page_of(place: tuple[int, ...]) -> tuple[int, ...]:
 def grown(
     name: str, ndim: int, limit: int, patience: float, folder: str, cpu: bool
 ) -> Course | Missing:
-    """Carry out the workload, in the same order for each library, and compare what is read."""
+    """Run the workload, in the same order for each library, and check the elements read."""
     os.makedirs(folder)
     numbers = np.random.default_rng(1)
     clock = time.thread_time if cpu else time.perf_counter
@@ -95,7 +95,7 @@ def grown(
     with ExitStack() as stack:
         array, grow = opened(name, ndim, os.path.join(folder, "data"), stack)
         bounds, begun = [SIDE] * ndim, time.perf_counter()
-        array[(0,) * ndim], array[(0,) * ndim]  # what is loaded at the first access
+        array[(0,) * ndim], array[(0,) * ndim]  # the first access loads modules
         while math.prod(bounds) < limit:
             axis = int(numbers.integers(ndim))
             places = [tuple(map(int, p)) for p in numbers.integers(0, bounds, (4, ndim))]

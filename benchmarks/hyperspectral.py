@@ -1,20 +1,20 @@
-"""Hyperspectral analysis: how right it is, and how fast, beside SPy, scikit-learn and SciPy.
+"""Hyperspectral analysis: accuracy and speed, beside SPy, scikit-learn and SciPy.
 
     python -m benchmarks.hyperspectral                          # a minute or two
     python -m benchmarks.hyperspectral --scale full             # true sizes, and a scene of 1 GB
     python -m benchmarks.hyperspectral --only accuracy --data FOLDER
 
-`accuracy` prints tables in the form of Nimako's thesis (9.4 and 9.5): pixels of each class, by the
+`accuracy` prints tables in the form of Nimako's thesis (9.4 and 9.5): pixels of each class in the
 truth and by PPI, N-FINDR and AMEE.  Scenes of the true sizes and layouts of Salinas, Botswana and
-KSC are mixed from spectra that are known; real ones are Indian Pines (of the package tensorly),
-Samson and Salinas-A.  FOLDER has `label_maps`, `samson` and `salinas_a`, with the MATLAB files that
-are published; what is not there is left out.
+KSC are mixed from known spectra; real scenes are Indian Pines (from the package tensorly), Samson
+and Salinas-A.  FOLDER has `label_maps`, `samson` and `salinas_a`, with the published MATLAB files;
+missing ones are skipped.
 
-`speed` measures a scene in a file, within 256 MiB, by one process and by two ranks, against the
+`speed` measures a scene in a file, within 256 MiB, with one process and two ranks, against the
 other libraries with the scene in memory.
 
-`growing` measures the time that eight rows take which join scenes of more and more rows, and how
-many bytes are read for one that is new.
+`growing` measures the time for eight rows that join scenes with more and more rows, and the bytes
+read per new byte.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from extarray.apps import hyperspectral as hs
 
 MEMORY = "256 MiB"
 
-#: The thesis's columns for GA with PEXTA: PPI, N-FINDR, AMEE, and what it calls their accuracy.
+#: The thesis's columns for GA with PEXTA: PPI, N-FINDR, AMEE, and their stated accuracy.
 THESIS: dict[str, tuple[list[tuple[str, int, int, int, int]], tuple[float, float, float]]] = {
     "Botswana": (
         [
@@ -82,10 +82,10 @@ THESIS: dict[str, tuple[list[tuple[str, int, int, int, int]], tuple[float, float
     ),
 }
 
-#: Published angles on Samson, in units of 0.01: rock, tree and water, means of five runs each, of
-#: spectra that were scaled to go from 0 to 1.  From the stored results of EVO-HYS, the programs of
-#: D. W. Saraiva dos Reis, G. T. Laureano and C. G. Camilo (github.com/douglas-wrs/EVO-HYS, commit
-#: 6e2a57a, demo/results/Samson.pkl).
+#: Published angles on Samson, in units of 0.01: rock, tree and water, each the mean of five runs on
+#: spectra scaled to 0...1.  Source: the stored results of EVO-HYS, the programs of D. W. Saraiva
+#: dos Reis, G. T. Laureano and C. G. Camilo (github.com/douglas-wrs/EVO-HYS, commit 6e2a57a,
+#: demo/results/Samson.pkl).
 PUBLISHED = {
     "PPI": (11.03, 45.16, 52.45),
     "N-FINDR": (101.76, 129.95, 4.93),
@@ -113,14 +113,14 @@ No method saw a label before the matching.  PPI and AMEE rank pixels; of the ang
 class Scene(NamedTuple):
     name: str
     data: Any  # (rows, columns, bands)
-    truth: np.ndarray | None  # (rows, columns), 0 where nothing is known
-    spectra: np.ndarray  # (k, bands): of the classes, in the order of their labels
+    truth: np.ndarray | None  # (rows, columns), 0 if unknown
+    spectra: np.ndarray  # (k, bands): one per class, in the order of their labels
     abundances: np.ndarray | None
     is_real: bool
 
 
 def synthetic(name: str, labels: np.ndarray, bands: int, seed: int = 0) -> Scene:
-    """Mix a scene of a layout: fields of nearly pure pixels, mixed at borders and around."""
+    """Mix a scene of a given layout: fields of nearly pure pixels, mixed at borders and around."""
     from scipy.ndimage import distance_transform_edt, gaussian_filter1d, uniform_filter
 
     rng = np.random.default_rng(seed)
@@ -146,13 +146,13 @@ def synthetic(name: str, labels: np.ndarray, bands: int, seed: int = 0) -> Scene
 
 
 def scenes(folder: Path | None, full: bool):
-    """Yield the scenes for which there are data."""
+    """Yield the scenes whose data exist."""
     for name, bands in (("Salinas", 204), ("Botswana", 145), ("KSC", 176)):
         path = None if folder is None else folder / "label_maps" / f"{name.lower()}_gt.mat"
         path = path if path is None or path.exists() else path.with_name(f"{name}_gt.mat")
         if path is not None and path.exists():
             labels = matrix(path)
-            # A part with as many classes in it is enough to see whether it works.
+            # A part with as many classes suffices to see whether it works.
             yield synthetic(
                 name, labels if full else labels[::3, ::3], bands if full else bands // 2
             )
@@ -216,7 +216,7 @@ def methods(p: int, skewers: int):
 
 
 def farthest(find: Any, a: Any) -> Any:
-    """Find endmembers with the largest angle for which there are enough."""
+    """Find endmembers at the largest angle that leaves enough of them."""
     for angle in (0.2, 0.1, 0.05, 0.02):
         with contextlib.suppress(xa.ArgumentError):
             return find(a, angle)
@@ -267,7 +267,7 @@ def judged(
         overall, kappa = f"{100 * right.overall:.1f}", f"{right.kappa:.3f}"
         histogram = f"{100 * (1 - abs(counts[name] - truth).sum() / truth.sum()):.1f}"
     if scene.abundances is not None:
-        # Of a scene whose pixels differ in brightness, the shares are what can be compared.
+        # If the pixels of a scene differ in brightness, only shares are comparable.
         amounts = np.asarray(hs.abundances(scene.data, members, "nnls", max_memory=MEMORY))
         amounts = amounts / np.maximum(amounts.sum(axis=2, keepdims=True), 1e-12)
         rmse = f"{np.sqrt(((amounts - scene.abundances) ** 2).mean()):.3f}"
@@ -366,12 +366,12 @@ def spy(a: np.ndarray, spectra: np.ndarray, skewers: int):
 
     yield "PCT", pct
     yield "MNF", mnf
-    # Its time is that of a skewer times their number: so many are enough to know it.
+    # The time is proportional to the number of skewers, so a few suffice.
     yield "PPI", lambda: spectral.ppi(a, min(skewers, 20)), skewers / min(skewers, 20)
 
 
 def scikit_learn(a: np.ndarray, spectra: np.ndarray, skewers: int):
-    """Compute in float64, as all others do; of float32 it would keep the precision throughout."""
+    """Compute in float64, as all others do; for float32 it would keep that precision throughout."""
     from sklearn.decomposition import PCA
 
     data = a.reshape(-1, BANDS).astype("f8")
@@ -401,7 +401,7 @@ ANALYSES = {
     "scikit-learn, float32": scikit_learn_single,
 }
 
-#: Whose analyses, and on how many ranks (0: a program without MPI).
+#: Implementation, and number of ranks (0: a program without MPI).
 CANDIDATES = {
     "1 process": ("ours", 0),
     "1 rank": ("ours", 1),
@@ -409,20 +409,20 @@ CANDIDATES = {
     "SPy": ("SPy", 0),
     "scikit-learn": ("scikit-learn", 0),
     "SciPy": ("SciPy", 0),
-    # Less is computed: products and sums in single precision.
+    # Computes less: products and sums in single precision.
     "scikit-learn, float32": ("scikit-learn, float32", 0),
 }
 
 
 def measure(path: str, candidate: str, skewers: int, comm: Any = None) -> dict[str, Any]:
-    """Run each analysis of a candidate, after one that is not timed; note seconds and memory."""
+    """Run each analysis of a candidate after an untimed one; note seconds and memory."""
     spectra = np.load(Path(path).with_suffix(".npy"))
     found: dict[str, Any] = {}
     xa.config.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
     with xa.open(path, "r", **({} if comm is None else {"comm": comm})) as a:
         data = a if candidate == "ours" else a[...]
         for name, call, *factor in ANALYSES[candidate](data, spectra, skewers):
-            if name == "PCT":  # the first one also finds what is loaded once
+            if name == "PCT":  # the first one also loads modules
                 call()
             if comm is not None:
                 comm.Barrier()
@@ -435,7 +435,7 @@ def measure(path: str, candidate: str, skewers: int, comm: Any = None) -> dict[s
 
 
 class Memory:
-    """The most memory of its own that a process has had, beyond what it had at first."""
+    """The peak of a process's own memory above its start."""
 
     def __enter__(self) -> Self:
         self._first = self._most = self._own()
@@ -473,7 +473,7 @@ def speed(
     path = folder / "scene"
     make(path, side)
     results: dict[str, Any] = {title: {} for title in CANDIDATES}
-    # They take turns, and the fastest run of each counts: noise hits all alike.
+    # Candidates take turns, and the fastest run of each counts: noise hits all alike.
     for _ in range(rounds):
         for title, (candidate, ranks) in CANDIDATES.items():
             for name, new in run(path, candidate, ranks, skewers, folder, threads).items():
@@ -513,7 +513,7 @@ GROWING = {"small": (64, 256), "medium": (256, 1024, 4096), "full": (256, 1024, 
 
 
 def growing(scale: str, folder: Path, updates: int = 9) -> None:
-    """Print what the updates of a scene that grows cost, by its size."""
+    """Print the cost of updates of a growing scene, by its size."""
     columns, bands, new = 128, 64, 8
     rng = np.random.default_rng(0)
     spectra = 1 + np.abs(np.cumsum(rng.normal(0, 0.1, (MEMBERS, bands)), axis=1))
@@ -532,7 +532,7 @@ def growing(scale: str, folder: Path, updates: int = 9) -> None:
             (0, columns, bands),
             "f4",
             chunks=(16, columns, bands),
-            engine="pread",  # what a mapping reads, no counter says
+            engine="pread",  # no counter includes reads of a mapping
         ) as a:
             for _ in range(0, rows, 64):
                 a.append(swath(64))
@@ -554,7 +554,7 @@ def growing(scale: str, folder: Path, updates: int = 9) -> None:
 
 
 def bytes_read() -> int:
-    """Return how many bytes this process has read by now, from files or what is cached of them."""
+    """Return the bytes that this process has read so far, from files or their cache."""
     for line in Path("/proc/self/io").read_text().splitlines():
         if line.startswith("rchar"):
             return int(line.split()[1])
@@ -564,10 +564,10 @@ def bytes_read() -> int:
 def run(
     path: Path, candidate: str, ranks: int, skewers: int, folder: Path, threads: int
 ) -> dict[str, Any]:
-    """Measure a candidate in a process of its own, or in ranks; nothing where it is not there."""
+    """Measure a candidate in its own process, or in ranks; nothing if it is not installed."""
     result = folder / "result.json"
     result.unlink(missing_ok=True)
-    # Last in the path, as in `compare`: the extarray that is measured may be an installed one.
+    # Last on the path, as in `compare`: the measured extarray may be an installed one.
     root = os.fspath(Path(__file__).resolve().parents[1])
     program = (
         f"import sys; sys.path.append({root!r}); from benchmarks.hyperspectral import main; main()"

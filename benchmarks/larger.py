@@ -1,9 +1,9 @@
-"""Work on data that is larger than memory, beside dask on zarr and loops over h5py.
+"""Work on data larger than memory, beside dask on zarr and loops over h5py.
 
-``python -m benchmarks.larger`` lets each candidate work in a process of its own, in a control group
-whose memory, the pages of files included, is a third of the data.  It prints the seconds, the bytes
-that the disk delivered, and how much of a file that is in use stays in memory meanwhile: whoever
-goes through data once should not push out what others need.  Making the group needs root.
+``python -m benchmarks.larger`` runs each candidate in its own process, in a control group whose
+memory, page cache included, is a third of the data.  It prints the seconds, the bytes that the disk
+delivered, and how much of a file in use stays in memory meanwhile: one pass through data should not
+push out pages that others need.  Creating the group needs root.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .apart import Missing, apart, load, markdown, versions
 from .cold import Data, delivered, forget, open_hdf5, open_ours, write_hdf5, write_ours, write_zarr
 
 PACKAGES = ("extarray", "numpy", "h5py", "zarr", "dask")
-#: How often the data is larger than the memory.
+#: Size of the data over that of the memory.
 TIMES = 3
-#: Where control groups are: version 2, or the memory of version 1.
+#: Paths of control groups: version 2, or the memory controller of version 1.
 GROUPS = (
     (Path("/sys/fs/cgroup"), "memory.max"),
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
@@ -41,7 +41,7 @@ GROUPS = (
 
 @contextmanager
 def group(limit: int) -> Iterator[Path]:
-    """Make a control group whose processes have so many bytes of memory; give its folder."""
+    """Make a control group whose processes have `limit` bytes of memory; yield its folder."""
     for root, name in GROUPS:
         folder = root / f"extarray-{os.getpid()}"
         try:
@@ -49,7 +49,7 @@ def group(limit: int) -> Iterator[Path]:
         except OSError:
             continue
         try:
-            if (folder / name).exists():  # this hierarchy has to do with memory
+            if (folder / name).exists():  # this hierarchy controls memory
                 (folder / name).write_text(str(limit))
                 yield folder
                 return
@@ -161,14 +161,14 @@ def _places(data: Data) -> list[int]:
 
 
 def _pencils(data: Data) -> tuple[int, int, int]:
-    """Chunks of as many bytes that are long along the last axis."""
+    """Return chunks with as many bytes that are long along the last axis."""
     c = data.chunk
     return (c // 4, c // 4, min(data.side, 16 * c))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """How a library writes the cube, and works on it."""
+    """A library's ways to write the cube and to work on it."""
 
     write: Callable[[Data, str], None]
     work: dict[str, Callable[[Data, str, str], float]]
@@ -193,11 +193,11 @@ CANDIDATES = {
 
 @dataclass(frozen=True)
 class Result:
-    """What a candidate took, and what it found."""
+    """The cost of a candidate's work, and its result."""
 
     seconds: float
     delivered: int
-    kept: float  # of the file in use, the share that stayed in memory
+    kept: float  # share of the file in use that stayed in memory
     value: float
 
 
@@ -207,7 +207,7 @@ def written(name: str, data: Data) -> bool:
 
 
 def measured(name: str, data: Data, work: str, cgroup: str, used: str) -> Result:
-    """Work in a control group, beside a file that is in use: nothing else is in the cache."""
+    """Work in a control group, beside a file in use; nothing else is in the cache."""
     call = CANDIDATES[name].work[work]
     with tempfile.TemporaryDirectory(dir=data.folder) as made:
         forget(data.folder, data.own)
@@ -242,7 +242,7 @@ def main(arguments: list[str] | None = None) -> None:
         tempfile.TemporaryDirectory(dir=options.folder) as folder,
         group(options.memory << 20) as cgroup,
     ):
-        needed = 8 * side**3 * 3 // 2  # the data, and what rechunk makes of it, or is about to
+        needed = 8 * side**3 * 3 // 2  # the data, and the result of rechunk, finished or not
         if shutil.disk_usage(folder).free < 2 * needed:
             raise SystemExit(f"{2 * needed >> 20} MiB of disk are needed in {folder}")
         data = Data(side, options.chunk, folder, own=True)

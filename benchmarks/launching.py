@@ -1,7 +1,7 @@
-"""Programs of several ranks that take turns: each is started once, and sleeps until it is asked.
+"""Programs of several ranks that take turns: each starts once, and sleeps until it gets an order.
 
-Peers may come with a Python and an MPI of their own, so a candidate is a program; the other end is
-ranks/orders.py.
+Peers may come with their own Python and MPI, so a candidate is a program; ranks/orders.py is the
+other end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 __all__ = ["Worker", "in_turn", "started"]
 
 RANKS = Path(__file__).resolve().parent / "ranks"
-#: These come with a Python and an MPI of their own, those of Debian.
+#: These come with Debian's Python and MPI.
 FOREIGN = ("hdf5", "pnetcdf", "dra", "ga")
 #: These need Global Arrays.
 LINKED = ("dra", "ga")
@@ -44,7 +44,7 @@ class Runtime:
 
 
 def python_with_ga(folder: Path) -> str | None:
-    """The system's Python with Global Arrays linked in; None where they are not there."""
+    """Link the system's Python with Global Arrays, and return it; None if they are missing."""
     libraries = Path("/usr/lib/x86_64-linux-gnu")
     arrays, armci = (libraries / f"lib{name}-openmpi.a" for name in ("ga", "armci"))
     python = sorted(libraries.glob("libpython3.*.so.1.0"))
@@ -53,7 +53,7 @@ def python_with_ga(folder: Path) -> str | None:
         return str(program)
     if not (arrays.exists() and armci.exists() and python):
         return None
-    # BLAS and its like are not called: their names may stay open.
+    # BLAS and the like are never called: their names may stay unresolved.
     linking = "-no-pie -rdynamic -Wl,--unresolved-symbols=ignore-all -Wl,--whole-archive"
     command = ["cc", "-o", program, RANKS / "with_ga.c", *linking.split(), arrays]
     command += ["-Wl,--no-whole-archive", armci, python[0], libraries / "libmpi.so.40", "-lm"]
@@ -62,7 +62,7 @@ def python_with_ga(folder: Path) -> str | None:
 
 
 def runtime_of(name: str, folder: Path) -> Runtime | None:
-    """Where a candidate runs; None: nowhere."""
+    """Return a candidate's runtime, or None."""
     if name not in FOREIGN:
         launcher = Path(sysconfig.get_path("scripts"), "mpiexec")
         return Runtime(sys.executable, str(launcher)) if launcher.exists() else None
@@ -81,13 +81,13 @@ class Worker:
     Parameters
     ----------
     name : str
-        Of its module in ranks/.
+        Name of its module in ranks/.
     runtime : Runtime
     ranks : int
     folder : Path
-        To be made; orders and results go through it.
+        Folder to create, for orders and results.
     program : str, optional
-        That runs it, of ranks/.
+        Program in ranks/ that runs the module.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Worker:
         if name not in FOREIGN and "PYTHONPATH" in os.environ:
             environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         environment["OMP_NUM_THREADS"] = environment["EXTARRAY_NUM_THREADS"] = "1"
-        # Ranks may outnumber the processors: who waits lets the others run.
+        # Ranks may outnumber the processors: waiting ranks must yield.
         environment["MPIR_CVAR_POLLS_BEFORE_YIELD"] = environment[
             "OMPI_MCA_mpi_yield_when_idle"
         ] = "1"
@@ -115,7 +115,7 @@ class Worker:
         )
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Give an order; returns what the candidate says when it has carried it out."""
+        """Give an order, and return the candidate's answer after it is carried out."""
         order, result = (self.folder / f"{kind}-{self._number}" for kind in ("order", "result"))
         self._number += 1
         fresh = self.folder / "fresh-order"
@@ -147,7 +147,7 @@ class Worker:
 def started(
     names: Sequence[str], ranks: int, folder: Path, stack: ExitStack, program: str = "program.py"
 ) -> dict[str, Worker]:
-    """Start candidates, which the stack ends; print what each is, or that it is not found.
+    """Start candidates, which the stack ends; print a description of each, or that it is missing.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def started(
     Returns
     -------
     dict of {str: Worker}
-        Of those that were found.
+        The candidates that were found.
     """
     workers = {}
     for name in names:
@@ -180,7 +180,7 @@ def started(
 
 
 def in_turn(workers: dict[str, Worker], rounds: int, what: str, **arguments: Any) -> dict[str, Any]:
-    """Have all candidates do something in turn, several times; who fails takes no more part."""
+    """Give all candidates an order in turn, several times; drop those that fail."""
     results: dict[str, list[Any]] = {}
     for _ in range(rounds):
         for name, worker in list(workers.items()):

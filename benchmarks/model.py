@@ -1,4 +1,4 @@
-"""What a benchmark is: operations, cases, targets, groups. No timing and no library here."""
+"""The model of a benchmark: operations, cases, targets, groups.  No timing and no library here."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .workspace import Workspace
 
 
 def nothing() -> None:
-    """Do nothing: the default of what surrounds a timed run."""
+    """Do nothing: the default before and after a timed run."""
 
 
 @dataclass(frozen=True)
 class Operation:
     """One timed action: `run`, with untimed `before` and `after` around each run.
 
-    `check` runs once and raises if the candidate does not do what the case says.
+    `check` runs once, and raises if the candidate does not fulfil the case.
     """
 
     run: Callable[[], object]
@@ -27,10 +27,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Target:
-    """Our time is to be at most `limit` times that of `of`.
+    """A limit of our time: `limit` times that of `of`.
 
     `of` names a candidate, `PEERS`, `SECONDS`, or (with `same_candidate`) another case whose time
-    with the same candidate is the reference: that is how flatness is said.
+    with the same candidate is the reference, to express flatness.
     """
 
     limit: float
@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of a table: how to prepare it, and what is expected of us.
+    """One row of a table: its preparation, and our targets.
 
     `per` is the number of elementary operations in one run; times are divided by it.
     """
@@ -54,10 +54,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Group:
-    """One table. `disk` is what a candidate needs at most, in bytes; `absolute` tables show times.
+    """One table.  `disk` is a candidate's peak need, in bytes; `absolute` tables show times.
 
-    `candidates` is empty where every library takes part, without dask.  A turn takes at
-    least `turn` seconds: a processor that has slept needs some time until it is fast.
+    If `candidates` is empty, every library but dask takes part.  A turn takes at least `turn`
+    seconds: a processor that has slept needs some time to become fast.
     """
 
     name: str

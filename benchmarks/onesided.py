@@ -1,14 +1,14 @@
-"""One-sided access to global arrays, beside MPI's windows by hand, and Global Arrays.
+"""One-sided access to global arrays, beside hand-written MPI windows and Global Arrays.
 
     python benchmarks/onesided.py
 
-Rank 0 of two gets, puts and accumulates patches in the zone of rank 1.  By hand means: a window,
-the type of the patch made before, one call, and a flush; values lie in one run.  Global Arrays
-("GA") are Debian's, with an MPI of their own, and left out where not found.  All take turns.
+Rank 0 of two gets, puts and accumulates patches in the zone of rank 1.  Hand-written means: a
+window, a type made in advance, one call, and a flush; values lie in one run.  Global Arrays ("GA")
+are Debian's, with their own MPI, and left out if not found.  All take turns.
 
-Each time is the lower quartile, as half of all calls or more may have been interrupted where other
-programs run; each ratio is that of two such times.  ``MPIR_CVAR_NOLOCAL=1`` has MPICH take the
-ranks for those of two hosts: then everything goes through MPI.
+Each time is the lower quartile, as other programs may have interrupted half of the calls or more;
+each ratio compares two such times.  With ``MPIR_CVAR_NOLOCAL=1`` MPICH treats the ranks as on two
+hosts: everything then goes through MPI.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 if __name__ == "__main__" and not __package__:
-    # Run as a file: an installed extarray is preferred to an unbuilt one in the same place.
+    # Run as a file: an installed extarray wins over an unbuilt one in the same place.
     sys.path[0:1] = []
     sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
@@ -34,10 +34,10 @@ import numpy as np
 from benchmarks.launching import Worker, in_turn, started
 from benchmarks.report import duration
 
-#: From this size on a patch is large, and takes at most so many times as long as by hand.
+#: Larger patches count as large, with this limit of our time over the hand-written one's.
 LARGE = 1 << 21
 TARGET = 1.3
-#: Modules of ranks/: ours and windows by hand, and Global Arrays.
+#: Modules of ranks/: ours and hand-written windows, and Global Arrays.
 WINDOWS, GA = "windows", "ga"
 
 
@@ -71,7 +71,7 @@ class Result:
 
 
 def patches(rows: int, columns: int) -> Iterator[Patch]:
-    """Patches of several sizes of a zone: whole rows, half rows, and a few columns."""
+    """Yield patches of several sizes of a zone: whole rows, half rows, and a few columns."""
     n = rows
     while n >= 1:
         yield Patch("whole rows", n, columns)
@@ -84,7 +84,7 @@ def patches(rows: int, columns: int) -> Iterator[Patch]:
 def compare(
     workers: dict[str, Worker], patch: Patch, rounds: int, seconds: float
 ) -> Iterator[Result]:
-    """All operations on a patch."""
+    """Yield the results of all operations on a patch."""
     size = {"rows": patch.rows, "columns": patch.columns}
     found = in_turn(workers, rounds, "measure", **size, seconds=seconds / rounds)
     if WINDOWS not in found:
@@ -110,7 +110,7 @@ def heading() -> str:
 
 
 def line(r: Result) -> str:
-    """A result as text."""
+    """Return a result as text."""
     miss = "  MISS" if r.nbytes >= LARGE and r.ratio > TARGET else ""
     ga, to_ga = ("–", "–") if r.ga is None else (duration(r.ga), f"{r.ours / r.ga:.2f}")
     return (

@@ -1,8 +1,8 @@
 """Measure arrays of several MPI ranks beside their peers, in turn, in one run; print ratios.
 
-Run ``python benchmarks/parallel.py --help`` for the options; README.md tells how to read it.  A
-candidate is a program of its own on 1, 2 and 4 ranks, ranks/program.py, which sleeps until it has
-its turn.  What is not installed is left out, and said.
+Run ``python benchmarks/parallel.py --help`` for the options; README.md explains the output.  A
+candidate is a program, ranks/program.py, on 1, 2 and 4 ranks, which sleeps until its turn.
+Candidates that are not installed are named and left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__" and not __package__:
-    # Run as a file: an installed extarray is preferred to an unbuilt one in the same place.
+    # Run as a file: an installed extarray wins over an unbuilt one in the same place.
     sys.path[0:1] = []
     sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
@@ -29,7 +29,7 @@ from benchmarks.launching import Worker, in_turn, started
 
 OURS = ("ours", "ours_mpi_io", "ours_pread")
 PLAIN = "plain"
-#: Must write the array anew when axes 1 and 2 grow.
+#: These must rewrite the array when axes 1 and 2 grow.
 REORGANISERS = ("conventional", "pnetcdf", "dra")
 PEERS = ("hdf5", "pnetcdf", "dra")
 CANDIDATES = (*OURS, PLAIN, "conventional", *PEERS)
@@ -37,7 +37,7 @@ CANDIDATES = (*OURS, PLAIN, "conventional", *PEERS)
 
 @dataclass(frozen=True)
 class Scale:
-    """Sizes: of the array, of the chunks, and of the growths (start, chunks, by)."""
+    """Sizes of the array, of the chunks, and of the growths (start, chunks, by)."""
 
     shape: tuple[int, int, int]
     chunks: tuple[int, ...]
@@ -57,12 +57,12 @@ SCALES = {
 }
 
 
-#: Least seconds, by name of the line, then of the candidate.
+#: Least seconds by name of the line, then of the candidate.
 Table = dict[str, dict[str, float]]
 
 
 def zones(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[tuple[str, Any]]:
-    """Lines of reading and writing BLOCK zones."""
+    """Yield lines of reading and writing BLOCK zones."""
     for chunk in scale.chunks:
         first = in_turn(workers, rounds, "first", shape=scale.shape, chunks=(chunk,) * 3)
         yield f"first write, {chunk}³", first
@@ -78,7 +78,7 @@ def zones(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[tup
 
 
 def growths(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[tuple[str, Any]]:
-    """Lines of growth: the sum of all."""
+    """Yield lines of growth: sums of all growths."""
     for shape, chunk, by in scale.growths:
         size = "x".join(map(str, shape))
         arguments = {"shape": shape, "chunks": (chunk,) * 3, "by": by, "times": scale.times}
@@ -87,7 +87,7 @@ def growths(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[t
 
 
 def report(title: str, lines: Iterator[tuple[str, Any]], table: Table) -> None:
-    """Print lines as they come: our time, and how many times as long the others take."""
+    """Print lines as they arrive: our time, and the others' times over ours."""
     print(f"\n{title}")
     names = list(CANDIDATES)
     print(" " * 34 + "".join(f"{name:>13}" for name in names))
@@ -106,7 +106,7 @@ def report(title: str, lines: Iterator[tuple[str, Any]], table: Table) -> None:
 
 
 def verdicts(table: Table) -> Iterator[tuple[bool, str]]:
-    """What is expected of our default engine on each line, and whether it holds."""
+    """Yield the expectation of our default engine on each line, and whether it holds."""
     for line, times in table.items():
         ours = times.get("ours")
         if ours is None:

@@ -1,12 +1,12 @@
-"""Changing chunks on disk, beside a plain copy, dask and rechunker.
+"""Change chunks on disk, beside a plain copy, dask and rechunker.
 
-``python -m benchmarks.rechunk --bytes "2 GiB"`` prints a table.  Each candidate runs in a process
-of its own, on its own files, in turn; the least time of some rounds counts, and the greatest peak
-of anonymous memory (on Linux; mapped files do not count).  Nothing is compressed, the page cache is
-warm, and nothing calls fsync.
+``python -m benchmarks.rechunk --bytes "2 GiB"`` prints a table.  Candidates take turns, each in its
+own process and on its own files; the least time of some rounds counts, and the greatest peak of
+anonymous memory (on Linux; mapped files do not count).  Data are uncompressed, the page cache is
+warm, and fsync is never called.
 
-rechunker needs an older zarr than dask does: ``--rechunker-python`` names the Python of another
-environment, which has it.  A candidate whose packages are missing is left out.
+rechunker needs an older zarr than dask: ``--rechunker-python`` names the Python of an environment
+that has it.  Candidates whose packages are missing are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE = 1800.0
 
 @dataclass(frozen=True)
 class Case:
-    """An array of float64, the chunks it has, and those that it is to have, by its new axes."""
+    """A float64 array, its chunks, and its new chunks and axes."""
 
     name: str
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Seconds that it took, seconds that processors were busy with it, and bytes of memory."""
+    """Elapsed seconds, busy seconds of processors, and bytes of memory."""
 
     seconds: float
     busy: float
@@ -57,10 +57,10 @@ class Outcome:
 
 
 def cases(nbytes: int) -> Iterator[Case]:
-    """The cases, of so many bytes at most (at least half a megabyte), in hundreds of chunks."""
+    """Yield the cases, of `nbytes` bytes at most (at least 0.5 MB), in hundreds of chunks."""
     side = 1 << max(8, int(math.log2(nbytes / 8) / 2))
     cube = max(32, int((nbytes / 8) ** (1 / 3)) // 32 * 32)
-    # From whole rows to whole columns the smallest template would be the whole array.
+    # The smallest template from whole rows to whole columns would be the whole array.
     long, thin, square = min(side, 4096), side // 256, side // 32
     sheet = (side, side)
     yield Case("rows to columns", sheet, (thin, long), (long, thin), (0, 1))
@@ -71,7 +71,7 @@ def cases(nbytes: int) -> Iterator[Case]:
 def run(
     candidate: str, python: str, case: Case, memory: int, parent: Path | None
 ) -> Outcome | None:
-    """Have a process do the case; None if it cannot."""
+    """Run the case in a process; return None if it cannot."""
     with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=parent) as folder:
         job = {**asdict(case), "memory": memory, "folder": folder, "candidate": candidate}
         done = subprocess.run(
@@ -91,7 +91,7 @@ def run(
 def measure(
     case: Case, memory: int, pythons: Mapping[str, str], rounds: int, parent: Path | None
 ) -> dict[str, Outcome | None]:
-    """The best time and the worst memory of each candidate, which take turns."""
+    """Return the best time and the worst memory of each candidate; they take turns."""
     found: dict[str, list[Outcome]] = {name: [] for name in pythons}
     for _ in range(rounds):
         for name, python in pythons.items():
@@ -106,7 +106,7 @@ def best(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def table(results: Mapping[Case, Mapping[str, Outcome | None]]) -> str:
-    """Times, in units of the plain copy and of ours, and memory, as Markdown."""
+    """Return times, also over those of the plain copy and of ours, and memory, as Markdown."""
     lines = [
         "| case | candidate | time | of a plain copy | of extarray | processor time | memory |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -1,6 +1,6 @@
-"""One candidate of `benchmarks.rechunk`, in this process: the job is a JSON text, so is the result.
+"""One candidate of `benchmarks.rechunk`, in this process: job and result are JSON texts.
 
-It runs by itself, so that it can do so in an environment that has other versions of the libraries.
+A separate program, so that it can run in an environment with other versions of the libraries.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-#: Exit status where the libraries of the candidate are missing, or it cannot do the job.
+#: Exit status if the candidate's libraries are missing, or it cannot do the job.
 UNABLE = 77
 BUFFER = 8 << 20
-#: How often a process does the job; the least time counts.
+#: Repetitions of the job in a process; the least time counts.
 RUNS = 2
 
 
 class Rechunker(ABC):
-    """A library, with a source that it has made."""
+    """A library, with its own source array."""
 
-    #: Modules that are loaded before anything is timed, by the attributes that they become.
+    #: Modules to load before timing, by their attribute names.
     modules: ClassVar[dict[str, str]]
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -53,27 +53,27 @@ class Rechunker(ABC):
         return os.path.join(self.folder, name)
 
     def values(self, start: int, stop: int) -> np.ndarray:
-        """Rows of the source: all elements are different."""
+        """Return rows of the source; all elements differ."""
         row = int(np.prod(self.shape[1:]))
         return np.arange(start * row, stop * row, dtype="f8").reshape(-1, *self.shape[1:])
 
     @abstractmethod
     def create(self) -> Any:
-        """Make the source, empty."""
+        """Create the empty source."""
 
     @abstractmethod
     def run(self) -> None:
-        """Make the target."""
+        """Create the target."""
 
     def ways(self) -> list[Callable[[], object]]:
-        """Ways to make it, of which the fastest counts."""
+        """Return ways to create the target; the fastest counts."""
         return [self.run]
 
     def clear(self) -> None:
-        """Remove all but the source, so that the next run finds the memory of the last one free.
+        """Remove everything but the source, so that the next run reuses the memory of this one.
 
-        A virtual machine may have given memory that nobody uses back to its host; getting it again
-        takes several times as long as writing to it.
+        A virtual machine may have returned unused memory to its host; getting it back takes several
+        times as long as writing to it.
         """
         for name in os.listdir(self.folder):
             if not name.startswith("source"):
@@ -85,7 +85,7 @@ class Rechunker(ABC):
         """Open the target."""
 
     def check(self) -> None:
-        """Compare some planes of the target with what the source holds."""
+        """Compare some planes of the target with the source."""
         target = self.result()
         steps = [int(np.prod(self.shape[j + 1 :])) for j in self.axes]
         first, *extents = (self.shape[j] for j in self.axes)
@@ -122,7 +122,7 @@ class PlainCopy(ExtArray):
                 new.write(memoryview(buffer)[:n])
 
     def check(self) -> None:
-        """There is no target."""
+        """Check nothing: there is no target."""
 
 
 class Dask(Rechunker):
@@ -182,7 +182,7 @@ RECHUNKERS = {"plain copy": PlainCopy, "extarray": ExtArray, "dask": Dask, "rech
 
 
 class Watch:
-    """The peak of anonymous memory until it stops, in bytes above what there was before."""
+    """The peak of anonymous memory until it stops, in bytes above the start."""
 
     def __init__(self) -> None:
         self.before = self.peak = self.anonymous()
@@ -209,8 +209,8 @@ class Watch:
 
 
 def give_back() -> None:
-    """Give memory that is free back to the system: taken up again, it would not be seen."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    """Return free memory to the system: its reuse would go unseen."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)
 
@@ -222,7 +222,7 @@ def main() -> None:
     except ImportError:
         sys.exit(UNABLE)
     outcomes = []
-    os.sync()  # or the source would be on its way to the disk meanwhile
+    os.sync()  # or the source's write-back would run meanwhile
     for run in RUNS * one.ways():
         one.clear()
         give_back()

@@ -1,4 +1,4 @@
-"""Tables and verdicts from what was measured."""
+"""Tables and verdicts from results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .peers import CANDIDATES, LIBRARIES
 from .sizes import NUMPY, OTHERS, OURS, PEERS, SECONDS
 from .timing import Failure, Outcome, Timing
 
-#: What was measured in a group: by name of the case, then of the candidate.
+#: Results of a group: by name of the case, then of the candidate.
 Results = Mapping[str, Mapping[str, Outcome]]
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -19,7 +19,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one of our engines does against one target: `value` is to be at most `limit`."""
+    """One of our engines against one target: `value` should be at most `limit`."""
 
     case: str
     candidate: str
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def verdicts(group: Group, results: Results) -> Iterator[Verdict]:
-    """Compare our engines with the targets for which there is a reference."""
+    """Compare our engines with the targets that have a reference."""
     for case in group.cases:
         for candidate in OURS:
             for target in case.targets:
@@ -98,7 +98,7 @@ def cell(outcome: Outcome | None, absolute: bool, spread: bool) -> str:
 
 
 def rows(group: Group, results: Results, spread: bool = True) -> list[list[str]]:
-    """Return a row a case, a column a candidate, and whether targets are met; the head first."""
+    """Return the head, then a row per case: a column per candidate, and whether targets are met."""
     names = [name for name in CANDIDATES if any(name in row for row in results.values())]
     judged = list(verdicts(group, results))
     body = [
@@ -121,7 +121,7 @@ def misses(group: Group, results: Results) -> list[str]:
 
 
 def table(group: Group, results: Results) -> str:
-    """Return what the terminal shows of a group."""
+    """Return a group's lines for the terminal."""
     lines = [f"{group.name}: {group.title} ({unit(group)}; ± half the distance of the quartiles)"]
     lines += ["", *aligned(rows(group, results))]
     lines += [f"  MISS {miss}" for miss in misses(group, results)]
@@ -142,9 +142,9 @@ def table(group: Group, results: Results) -> str:
 
 
 def beside(results: Mapping[str, Results]) -> str:
-    """Return our times over those of another checkout: medians, and least times; the worst first.
+    """Return our times over those of another checkout, worst first: medians, and least times.
 
-    A change shows in both; in the medians alone, noise does.
+    A real change shows in both; noise only in the medians.
     """
     ratios = [
         (ours.median / other.median, ours.minimum / other.minimum, f"{group}: {case}, {own}")

@@ -1,6 +1,6 @@
 """Allocation schemes: growth policies, orders in a chunk, growing and shrinking in turn.
 
-``python -m benchmarks.schemes`` prints a table for each; other libraries have no like of them.
+``python -m benchmarks.schemes`` prints a table for each; other libraries have nothing like them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from itertools import chain
 import numpy as np
 
 import extarray as xa
-from extarray.grid.order import ORDERS, positions
+from extarray.common.choices import ORDERS
+from extarray.grid.order import positions
 
 from .suites.bench_policy import best, shown
 from .suites.bench_policy import table as policies
@@ -36,19 +37,19 @@ def markdown(title: str, head: list[str], rows: Iterator[list[str]]) -> str:
 
 
 def boxes(shape: tuple[int, ...], side: int, n: int) -> list[Box]:
-    """Boxes of `side` elements an axis, at random places."""
+    """Return boxes of `side` elements along each axis, at random places."""
     starts = generator().integers(0, np.array(shape) - side + 1, (n, len(shape))).tolist()
     return [tuple(slice(i, i + side) for i in start) for start in starts]
 
 
 def pages(chunk: tuple[int, ...], order: str, side: int, itemsize: int, n: int = 300) -> float:
-    """Pages of a chunk that a box in it meets, in the mean."""
+    """Return the mean number of a chunk's pages that a box in it meets."""
     places = positions(chunk, order).reshape(chunk) * itemsize // PAGE
     return float(np.mean([np.unique(places[box]).size for box in boxes(chunk, side, n)]))
 
 
 def orders(side: int = 2048, chunk: int = 256, ndim: int = 2) -> str:
-    """Reads from an array in each order of the elements in a chunk.
+    """Return a table of reads from an array in each order of the elements in a chunk.
 
     Times are of elements, boxes, rows and columns at random places, and of the whole array; pages
     are those of a chunk that a box inside it meets.
@@ -92,7 +93,7 @@ def read_each(array: xa.ExtArray, selections: list[object]) -> None:
 
 
 def column(calls: dict[str, Callable[[], object]], per: int = 1) -> dict[str, str]:
-    """Microseconds of calls that take turns."""
+    """Return the microseconds of calls that take turns."""
     return {name: f"{1e6 * time / per:.3g}" for name, time in best_times(calls, 15).items()}
 
 
@@ -100,7 +101,7 @@ def column(calls: dict[str, Callable[[], object]], per: int = 1) -> dict[str, st
 
 
 def changes(n: int, ndim: int) -> Iterator[tuple[bool, int, int, str]]:
-    """Random changes of bounds: whether it grows, axis, elements, side; growth wins slowly."""
+    """Yield random changes of bounds: whether to grow, axis, elements, side; growth wins slowly."""
     random = generator()
     for _ in range(n):
         by = int(random.integers(1, 100))
@@ -109,7 +110,7 @@ def changes(n: int, ndim: int) -> Iterator[tuple[bool, int, int, str]]:
 
 
 def interleaved(n: int = 400, ndim: int = 2, chunk: int = 32, parts: int = 4) -> str:
-    """What is used of the allocated grid, and of the disk, while bounds move out and in.
+    """Return a table of the used shares of grid and disk, while bounds move out and in.
 
     The share of the grid counts chunks that were given back; the disk has none of these.
     """

@@ -1,4 +1,4 @@
-"""Names of candidates, sizes of cases, and arrays to create: what everything else stands on."""
+"""Names of candidates, sizes of cases, and arrays to create; all other modules use this one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 NUMPY = "numpy"
 MEMMAP = "memmap"
 OURS = ("extarray-mmap", "extarray-pread")
-#: The engines as another checkout has them, in the same order.
+#: The engines of another checkout, in the same order.
 OTHERS = ("other-mmap", "other-pread")
-#: These read as the libraries below them do; they take part only where a group names them.
+#: These read through the libraries below them; they take part only if a group names them.
 DASK = ("dask-h5py", "dask-zarr")
 #: In a target: the fastest of all libraries other than NumPy and extarray.
 PEERS = "peers"
@@ -18,18 +18,18 @@ SECONDS = "seconds"
 
 
 class Unsupported(NotImplementedError):
-    """A candidate cannot do what a case asks: its cell stays empty, and asv skips it."""
+    """A candidate cannot do a case: its cell stays empty, and asv skips it."""
 
 
 @dataclass(frozen=True)
 class Scale:
     """Sizes of all cases.
 
-    The cube is a float64 array of `side` elements an axis; `chunks` are the chunk sides, the one
-    that has the targets first. The rest: repetitions of short operations, points at random places,
-    appended planes and the side they start from, growths, bytes of the large array, segments at
-    open, records of the mapping, addresses in one call, and elements of a slab that is worth two
-    threads.
+    The cube is a float64 array of `side` elements along each axis; `chunks` are the chunk sides,
+    the one that has the targets first.  The rest: repetitions of short operations, points at random
+    places, appended planes and the side they start from, growths, bytes of the large array,
+    segments at open, records of the mapping, addresses in one call, and elements of a slab that is
+    worth two threads.
     """
 
     side: int

@@ -1,4 +1,4 @@
-"""Timing: candidates in processes of their own, measured in turn, so that noise hits all alike."""
+"""Timing: candidates in their own processes, measured in turn, so that noise hits all alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .model import Case, Operation
 from .sizes import NUMPY, Scale, Unsupported
 from .workspace import Workspace
 
-#: A candidate that does not answer within this many seconds is given up.
+#: Seconds to wait for a candidate's answer.
 PATIENCE = 180.0
 #: Bytes in a block of `ru_inblock`.
 BLOCK = 512
@@ -30,9 +30,9 @@ BLOCK = 512
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: rounds and seconds of wall clock for each candidate and case.
+    """The length of a measurement: rounds and seconds for each candidate and case.
 
-    In each round a candidate runs for `turn` seconds, at least once. It is done after `rounds`
+    In each round a candidate runs for `turn` seconds, at least once.  It is done after `rounds`
     rounds that took `least` seconds, and in any case after `most`.
     """
 
@@ -63,7 +63,7 @@ class Timing:
 
     @property
     def relative(self) -> float:
-        """The median over NumPy's where there is one, else in seconds."""
+        """The median over NumPy's, or in seconds without a reference."""
         return self.median / (self.reference or 1.0)
 
     @property
@@ -75,7 +75,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no time: `expected` where the library cannot do it, else an error."""
+    """The reason for a missing time: `expected` if the library cannot do it, else an error."""
 
     text: str
     expected: bool
@@ -130,7 +130,7 @@ class Candidate:
         return peer.settings
 
     def prepare(self, number: int) -> None:
-        """Make everything that the case needs, and check that the candidate does what it says."""
+        """Prepare a case, and check that the candidate fulfils it."""
         case = self._cases[number]
         self._workspace.peer.set_threads(case.threads)
         self.operation = case.prepare(self._workspace)
@@ -155,7 +155,7 @@ class Candidate:
             self._workspace.close()
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method; return a `Failure` where it raises."""
+        """Call a method; return a `Failure` if it raises."""
         try:
             return getattr(self, method)(*arguments)
         except (Unsupported, MemoryError) as error:
@@ -165,7 +165,7 @@ class Candidate:
 
 
 class Worker:
-    """A candidate in a process of its own, asked in the same way.
+    """A candidate in its own process, called in the same way.
 
     The process is a fork, so that all share the source's pages, and none is slowed down by
     another's threads or memory.
@@ -179,7 +179,7 @@ class Worker:
         other.close()
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the candidate; return a `Failure` where it raises or does not answer."""
+        """Call a method of the candidate; return a `Failure` if it raises or does not answer."""
         try:
             self._connection.send((method, *arguments))
             if self._connection.poll(PATIENCE):
@@ -190,7 +190,7 @@ class Worker:
             return Failure("the process ended", expected=False)
 
     def close(self) -> None:
-        """End the process at once; its files are left to the caller, who knows the folder."""
+        """End the process at once; the caller, who knows the folder, removes its files."""
         self._process.kill()
         self._process.join()
         self._connection.close()
@@ -200,7 +200,7 @@ def _serve(candidate: Candidate, connection: Connection) -> None:
     # A signal from the terminal is for the parent, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # The other workers hold the parent's end of the pipe, too: no end of file tells that it died.
+    # The other workers hold the parent's end of the pipe, too, so its death causes no end of file.
     parent = os.getppid()
     while os.getppid() == parent:
         if connection.poll(1.0):
@@ -209,7 +209,7 @@ def _serve(candidate: Candidate, connection: Connection) -> None:
 
 @dataclass
 class _Record:
-    """What a candidate has done so far in one case."""
+    """The progress of a candidate in one case."""
 
     times: list[float] = field(default_factory=list)
     disk_reads: int = 0

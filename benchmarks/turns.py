@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 def best_times(calls: Mapping[str, Callable[[], object]], rounds: int = 7) -> dict[str, float]:
-    """The least time of each call, in seconds."""
+    """Return the least time of each call, in seconds."""
     times = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():

@@ -19,18 +19,18 @@ def make_source(scale: Scale) -> np.ndarray:
 
 
 class Workspace:
-    """Arrays of one candidate in one folder: at most one that holds the source, and one other.
+    """Arrays of one candidate in one folder: at most one with the source, and one other.
 
     Parameters
     ----------
     peer : type of Peer
         The candidate.
     parent : Path
-        Where to make the folder of the arrays; `close` removes that folder, and nothing else.
+        Where to create the folder of the arrays; `close` removes only that folder.
     scale : Scale
         Sizes of the cases.
     source : ndarray, optional
-        Values of the cube, where the caller has them already.
+        Values of the cube, if the caller has them already.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Workspace:
         return make_source(self.scale)
 
     def cube(self, chunk: int) -> Peer:
-        """Return the cube in chunks of `chunk` elements an axis, holding the source."""
+        """Return the cube in chunks of `chunk` elements along each axis, filled with the source."""
         return self._filled(self.source, (chunk,) * 3)
 
     @cached_property
     def sheet_source(self) -> np.ndarray:
-        """The values of the cube, as a table of eight times as many rows as the cube's side."""
+        """The values of the cube, as a table with eight times the cube's side as rows."""
         return self.source.reshape(8 * self.scale.side, -1)
 
     def sheet(self, chunk: int) -> Peer:
@@ -105,7 +105,7 @@ class Workspace:
         self._empty("other")
 
     def target(self) -> Path:
-        """Return an empty folder for what an operation writes; what was there before is removed."""
+        """Return an empty folder for an operation's output; its earlier content is removed."""
         return self._empty("target")
 
     def warm(self, shape: tuple[int, ...]) -> np.ndarray:

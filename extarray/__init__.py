@@ -37,15 +37,11 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 from extarray.array.array import ExtArray
-from extarray.array.copies import provide_rechunk
 from extarray.array.creation import create, empty, from_array, full, ones, open, zeros
-from extarray.array.facts import provide_pictures, provide_zarr
-from extarray.array.together import Together, provide
 from extarray.common.config import config
 from extarray.common.errors import *  # noqa: F403
 from extarray.common.errors import __all__ as _error_names
 from extarray.common.lazy import LazyImports
-from extarray.numpy_api import dlpack
 
 if TYPE_CHECKING:
     from extarray.array.folders import Group, open_group, pack
@@ -73,7 +69,6 @@ if TYPE_CHECKING:
     from extarray.maintenance.check import check
     from extarray.maintenance.packing import unpack
     from extarray.numpy_api.c_order import ndenumerate
-    from extarray.plot.accessor import Plots
     from extarray.storage.report import Problem, Report
 
 _later = LazyImports(
@@ -98,18 +93,6 @@ _later = LazyImports(
         "extarray.storage.report": "Problem Report",
     }
 )
-_mpi = LazyImports(
-    {
-        "extarray.mpi.creation": "create_together open_together rechunk_together",
-    }
-)
-_plots = LazyImports(
-    {"extarray.mpi.zones": "Distribution Zones", "extarray.plot.accessor": "Plots"}
-)
-_zarr = LazyImports(
-    {"extarray.interop.kerchunk": "references", "extarray.interop.zarr_store": "ZarrStore"}
-)
-_standard = LazyImports({"extarray.array_api": "__array_api_version__"})
 
 
 def __getattr__(name: str) -> Any:
@@ -118,29 +101,6 @@ def __getattr__(name: str) -> Any:
     value = globals()[name] = getattr(_later, name)
     return value
 
-
-def _together() -> Together:
-    return Together(_mpi.create_together, _mpi.open_together, _mpi.rechunk_together)
-
-
-def _pictures(array: ExtArray) -> "Plots":
-    plots: Plots = _plots.Plots(array, _zones)
-    return plots
-
-
-def _zones(array: ExtArray, n: int, kind: str, block: Any, process_grid: Any) -> Any:
-    """Return the boxes of each of n ranks."""
-    chosen = _plots.Distribution.of(kind, block, process_grid, array.ndim, n)
-    low, offset = (0,) * array.ndim, array.info()["offset"]
-    zones = _plots.Zones(chosen, low, array.shape, offset, array.chunks, n)
-    return [zones.of(rank) for rank in range(n)]
-
-
-provide(_together)
-provide_pictures(_pictures)
-provide_zarr(lambda: _zarr)
-provide_rechunk(lambda: _later.rechunk)
-dlpack.provide(lambda: _standard.module("__array_api_version__"))
 
 __version__ = "0.1.0"
 

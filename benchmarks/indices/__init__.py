@@ -1,5 +1,5 @@
-"""Index structures of the literature for the mapping, beside the tables of the package.
+"""Index structures from the literature for the mapping, beside the tables of the package.
 
-Each is C that this folder builds for itself, behind one interface: `structures.Structure`.
+Each is written in C, which this folder builds itself, behind one interface: `structures.Structure`.
 ``python -m benchmarks.indices`` measures them.
 """

@@ -1,4 +1,4 @@
-"""Measures the structures: ``python -m benchmarks.indices``."""
+"""Measure the structures: ``python -m benchmarks.indices``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Maker = Callable[[Sequence[int], np.ndarray, np.ndarray], Structure]
 
 
 def history(ndim: int, segments: int, by: int = 1) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Growths by so many chunks that give so many segments: the first grid, axes, and chunks.
+    """Return growths by `by` chunks that give `segments` segments: first grid, axes, and chunks.
 
-    The axes take turns, the last one first.  Where their product would not fit 63 bits, those from
-    the third on grow less often, evenly spread.
+    The axes take turns, the last one first.  If their product would not fit 63 bits, axes from the
+    third on grow less often, evenly spread.
     """
     growths = segments - 1
     small = growths // ndim
@@ -44,7 +44,7 @@ def history(ndim: int, segments: int, by: int = 1) -> tuple[list[int], np.ndarra
 def measure(
     makers: Mapping[str, Maker], ndim: int, segments: int, chunks: int = 1, lookups: int = LOOKUPS
 ) -> dict[str, dict[str, float]]:
-    """Time of a growth, of an address and of an index in seconds, and bytes, by structure."""
+    """Return seconds of a growth, an address and an index, and bytes, by structure."""
     grid, axes, by = history(ndim, segments, chunks)
     final = grid + np.bincount(axes, by, ndim).astype(np.int64)
     made, result = {}, {}
@@ -66,7 +66,7 @@ def measure(
 
 
 def makers(libraries: Mapping[str, Library]) -> dict[str, Maker]:
-    """All structures by what they are, ours first."""
+    """Return all structures by description, ours first."""
     return {OURS: Tables, **{COMPILED[name]: one.grown for name, one in libraries.items()}}
 
 
@@ -85,9 +85,9 @@ def tables(
     chunks: int = 1,
     lookups: int = LOOKUPS,
 ) -> Iterator[str]:
-    """A Markdown table for each of `COLUMNS`: a row for each rank and number of segments.
+    """Yield a Markdown table for each of `COLUMNS`: a row for each rank and number of segments.
 
-    Who is faster than the package's own is in bold.
+    Figures better than the package's own are bold.
     """
     found = {(k, n): measure(made, k, n, chunks, lookups) for k in ranks for n in segments}
     for column, (title, unit) in COLUMNS.items():

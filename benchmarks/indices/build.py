@@ -1,4 +1,4 @@
-"""The benchmark's own build: a shared library for each C file of this folder."""
+"""Build a shared library from each C file of this folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared")
 
 
 def compiler() -> list[str] | None:
-    """The C compiler with which Python was built, else the system's; None where there is none."""
+    """Return the C compiler that built Python, else the system's, or None."""
     for command in (sysconfig.get_config_var("CC"), "cc"):
         words = shlex.split(command or "")
         if words and shutil.which(words[0]):

@@ -14,7 +14,7 @@ from extarray._core._history import replay_log
 
 from .build import build
 
-#: The C files, and what they are.
+#: The C files, with descriptions.
 COMPILED = {
     "axial_vectors": "axial vectors, binary search",
     "auxiliary_array": "auxiliary array",
@@ -60,7 +60,7 @@ class Library:
             setattr(self, function, found)
 
     def grown(self, grid: Sequence[int], axes: np.ndarray, by: np.ndarray) -> Compiled:
-        """The structure of a grid that grows along axes, one after the other."""
+        """Return the structure of a grid that grows along axes, one after the other."""
         return Compiled(self, grid, axes, by)
 
 
@@ -95,29 +95,29 @@ class Compiled:
         return out
 
     def starts(self, axis: int, most: int) -> np.ndarray:
-        """Start indices of the records of an axis, of which there are `most` at most."""
+        """Return the start indices of an axis's records, at most `most`."""
         out = np.empty(most, np.int64)
         return out[: self._library.starts(self._mapping, axis, out)]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of records and of what finds them."""
+        """Bytes of records and of their index."""
         return int(self._library.bytes(self._mapping))
 
     @property
     def depth(self) -> int:
-        """Nodes on the longest way to a record."""
+        """Nodes on the longest path to a record."""
         return int(self._library.depth(self._mapping))
 
 
 class Tables:
-    """The package's own: a table an axis, from chunk index to segment."""
+    """The package's own structure: a table per axis, from chunk index to segment."""
 
     def __init__(self, grid: Sequence[int], axes: np.ndarray, by: np.ndarray) -> None:
         k = len(grid)
         after = grid + np.cumsum(np.eye(k, dtype=np.int64)[axes] * by[:, None], axis=0)
         grids = np.concatenate([[grid], after])
-        # An uninterrupted growth of an axis is one segment; the initial one has grown axis 0.
+        # Consecutive growths of an axis are one segment; the initial one has grown axis 0.
         begins = np.flatnonzero(np.diff(axes, prepend=0))
         grown = np.bincount(axes[begins], minlength=k)
         log = np.concatenate([[[0, *grid[1:]]], grids[begins]])

@@ -1,24 +1,25 @@
 """The experiments of the papers on extendible arrays, run again.
 
-A module a figure, a table, or a claim that has neither; ``python -m benchmarks.papers`` runs them.
+Each figure, each table, and each claim without either has a module; ``python -m benchmarks.papers``
+runs them.
 
 ``claims``
     The 26 claims.
 ``harness``
-    What an experiment is, and how its candidates are timed.
+    Reports of experiments, and the timing of candidates.
 ``candidates``
-    Who stores the arrays: ours, conventional ones, HDF5, netCDF, zarr.
+    The stores of the arrays: ours, conventional ones, HDF5, netCDF, zarr.
 ``histories``, ``static_access``, ``orders_of_access``, ``ranks``, ``stages``, ``conversions``,
 ``spectral``, ``endmember_tables``, ``accuracies``
-    What several experiments do alike.
+    Code that several experiments share.
 ``page``
     Plots, tables and verdicts as a page.
 
-An experiment has a ``TITLE``; ``PAPER``, what was compared and claimed; and ``run(work)``, which
-returns a `harness.Report`.
+An experiment has a ``TITLE``; ``PAPER``, the comparison and claim of the paper; and ``run(work)``,
+which returns a `harness.Report`.
 """
 
-#: The modules of the experiments, in the order in which they run and are shown.
+#: The modules of the experiments, in the order of running and display.
 EXPERIMENTS = (
     "thesis_3_5_1",
     "thesis_3_5_2",

@@ -1,7 +1,7 @@
 """Run the experiments of the papers again, and leave a page with plots and verdicts.
 
-``python -m benchmarks.papers --scale small`` runs all of them.  With names of experiments only
-these run, and the others that the page has already stay on it.
+``python -m benchmarks.papers --scale small`` runs all of them.  Given names of experiments, it runs
+only these, and keeps the others that the page already has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-# One thread each: NumPy, and every library that asks the environment.  Before they are imported.
+# One thread each for NumPy and every library that reads the environment; set before their import.
 for variable in ("OMP", "OPENBLAS", "MKL", "BLOSC", "NUMEXPR", "EXTARRAY"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 
@@ -42,7 +42,7 @@ def measure(experiment: ModuleType, options: argparse.Namespace, parent: Path) -
 
 
 def described(scale: str, folder: Path, busy: float, reports: Mapping[str, Report]) -> list[str]:
-    """The head of the page: what the figures depend on."""
+    """Return the head of the page: the facts on which figures depend."""
     minutes = sum(report.seconds for report in reports.values()) / 60
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     what = (

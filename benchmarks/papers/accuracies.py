@@ -17,7 +17,7 @@ METHODS = ("PPI", "N-FINDR", "AMEE")
 
 
 class Section(NamedTuple):
-    """What is printed of a scene: the text, and the first table by its methods."""
+    """Printed results of a scene: the text, and the first table by its methods."""
 
     text: str
     rows: dict[str, list[str]]
@@ -27,7 +27,7 @@ class Section(NamedTuple):
 
 
 def sections(text: str) -> dict[str, Section]:
-    """Cut what was printed into scenes, by name."""
+    """Cut printed results into scenes, by name."""
     found = {}
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
@@ -55,7 +55,7 @@ def printed(data: Path, full: bool) -> dict[str, Section]:
 
 
 def judged(found: dict[str, Section], names: Iterable[str]) -> Verdict:
-    """The verdict on claim 22 of some scenes."""
+    """Return the verdict on claim 22 from some scenes."""
     said, held = [], []
     for name in names:
         section = found[name]
@@ -74,7 +74,7 @@ def judged(found: dict[str, Section], names: Iterable[str]) -> Verdict:
 
 
 def added(work: Work, report: Report, name: str) -> Report:
-    """A report with the tables of a scene, where there are data, and the verdict by them."""
+    """Return a report with the tables of a scene, if it has data, and the verdict from them."""
     if work.data is None:
         work.note("With --data the tables of the scene's own layout stand here as well.")
         return report

@@ -1,4 +1,4 @@
-"""Who stores the arrays of the experiments: the adapters of `benchmarks.peers`, and three more."""
+"""The stores of the experiments' arrays: the adapters of `benchmarks.peers`, and three more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..peers.numpy_arrays import InMemory, Mapped
 from ..peers.ours import MmapEngine
 from ..sizes import Layout, Unsupported
 
-#: Elements of a chunk: those of the thesis's 32 x 32 x 32, which it uses in 2 to 7 dimensions.
+#: Elements of a chunk: the thesis's 32 x 32 x 32, which it uses in 2 to 7 dimensions.
 CHUNK = 32**3
 
 OURS = "extarray"
@@ -44,7 +44,7 @@ class Reallocated(InMemory):
 
 
 class Rewritten(Mapped):
-    """A C-ordered file that is written anew when another axis than the first grows."""
+    """A C-ordered file that is rewritten when another axis than the first grows."""
 
     def __init__(self, array: np.memmap, path: Path) -> None:
         super().__init__(array)
@@ -104,7 +104,7 @@ class NetCDF(Peer):
 
     @staticmethod
     def reach(array: Any, shape: Sequence[int]) -> None:
-        """Grow: an unlimited dimension reaches to the last element that was written."""
+        """Grow: writing an element extends an unlimited dimension to it."""
         array[tuple(n - 1 for n in shape)] = 0.0
 
     def grow(self, axis: int, by: int) -> None:
@@ -116,7 +116,7 @@ class NetCDF(Peer):
         self.file.close()
 
 
-#: Adapters that are defined here, and the names of those that are not.
+#: Adapters defined here, and the names of the others.
 _OWN = {
     MEMORY: Reallocated,
     FILE: Rewritten,
@@ -134,7 +134,7 @@ _PEERS = {
 
 
 def side(ndim: int) -> int:
-    """The side of a chunk: 32, or less where it would have more than 32^3 elements."""
+    """Return the side of a chunk: 32, or less if it would have more than 32^3 elements."""
     return min(32, round(CHUNK ** (1 / ndim)))
 
 
@@ -145,7 +145,7 @@ def make(
     chunks: int | Sequence[int] | None = None,
     growable: bool = True,
 ) -> Peer:
-    """Create an array of float64 zeros of a candidate in an empty folder."""
+    """Create a candidate's array of float64 zeros in an empty folder."""
     if name in _OWN:
         adapter: type[Peer] = _OWN[name]
     elif peers.installed(_PEERS[name]):
@@ -157,7 +157,7 @@ def make(
     elif chunks is None:
         chunks = side(len(shape))
     extents = np.broadcast_to(chunks, len(shape)).tolist()
-    if not growable:  # HDF5 wants no chunk larger than such an array
+    if not growable:  # HDF5 allows no chunk larger than a fixed array
         extents = np.minimum(extents, shape).tolist()
     layout = Layout(tuple(shape), tuple(extents), growable=growable)
     return adapter.create(folder, layout)
@@ -173,7 +173,7 @@ def fill(array: Peer, shape: Sequence[int], rng: np.random.Generator) -> None:
 
 
 def places(bounds: Sequence[int], n: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
-    """Indices of elements at random places."""
+    """Return indices of elements at random places."""
     return list(map(tuple, rng.integers(0, bounds, (n, len(bounds))).tolist()))
 
 

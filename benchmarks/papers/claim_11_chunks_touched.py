@@ -65,7 +65,7 @@ def run(work: Work) -> Report:
 
 
 def drawn(side, queries, n, rng):
-    """Boxes at random places, as often as their weights say."""
+    """Yield boxes at random places, with frequencies given by their weights."""
     kinds = rng.choice(len(queries), n, p=[weight for _, weight in queries])
     for kind in kinds:
         query = queries[kind][0]

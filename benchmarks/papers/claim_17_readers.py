@@ -20,7 +20,7 @@ PAPER = (
     "not measured."
 )
 SECONDS = {"tiny": 0.5, "small": 5.0, "full": 20.0}
-#: Grows along both axes until it is told to stop; each element holds its row.
+#: Grows along both axes until told to stop; each element holds its row.
 WRITER = """
 import os, sys
 import numpy as np
@@ -74,7 +74,7 @@ def run(work: Work) -> Report:
 
 
 def read(path: Path, seconds: float) -> dict[str, float]:
-    """Refresh and read random boxes for a while; the newest row and column are among them."""
+    """Refresh and read random boxes for a while, always including the newest row and column."""
     rng = np.random.default_rng(1)
     times, wrong, errors = [], 0, 0
     with xa.open(path) as array:

@@ -27,7 +27,7 @@ BY = 8
 
 def run(work: Work) -> Report:
     n = work.choose(SIDE)
-    # In the file, in our array or in memory, and again as written back.
+    # The data exist in the file, in our array or in memory, and again in the file written back.
     one = nbytes_of((n, n, n + BY), 32)
     work.need(3 * one, 2 * one)
     steps: dict[str, dict[str, float]] = {}
@@ -58,7 +58,7 @@ def run(work: Work) -> Report:
 
 
 def mapped(made: Callable[[], xa.MappedArray], planes: np.ndarray) -> dict[str, float]:
-    """Seconds of mapping, of a growth, and of writing back with what is new."""
+    """Return the seconds of mapping, of a growth, and of writing back with the new planes."""
     found: list[xa.MappedArray] = []
     times = {"map": seconds(lambda: found.append(made()))}
     (array,) = found

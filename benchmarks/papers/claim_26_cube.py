@@ -92,7 +92,7 @@ def run(work: Work) -> Report:
 
 
 def table(day: int) -> dict[str, np.ndarray]:
-    """The sales of a day; items and stores are opened as time goes by."""
+    """Return the sales of a day; items and stores are added over time."""
     rng = generator(day)
     items = min(ITEMS, 20 + 4 * day)
     return {
@@ -104,7 +104,7 @@ def table(day: int) -> dict[str, np.ndarray]:
 
 
 def grown(work: Work, name: str, shape: tuple[int, ...]):
-    """What a candidate takes to grow to a shape, one index at a time, writing a cell each time."""
+    """Return a run that grows a candidate to a shape, index by index, writing a cell each time."""
 
     def run() -> float:
         array = make(name, work.new(), (1, 1, 1), (64, 8, 32))

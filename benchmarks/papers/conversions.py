@@ -1,4 +1,4 @@
-"""Reading across chunks, changing them, and reading along them, as `benchmarks.accesses` does."""
+"""Read across chunks, change them, and read along them, as `benchmarks.accesses` does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = ("skewed", "conversion", "aligned")
 
 @functools.cache
 def measure(scale: str, parent: Path, ranks: int, side: int) -> list[accesses.Row]:
-    """The rows of a square on some ranks; several tables have the same."""
+    """Return the rows of a square on some ranks; several tables share them."""
     mpiexec = Path(sysconfig.get_path("scripts"), "mpiexec")
     if not mpiexec.exists():
         raise Unsupported("MPI is not installed")
@@ -57,7 +57,7 @@ def chart(rows: list[accesses.Row], ranks: int) -> Chart:
 
 
 def squares(work: Work, side: int, shapes: list[tuple[int, int]]) -> list[float]:
-    """Seconds to read all in blocks of each shape from chunks that are square, by one process."""
+    """Return the seconds to read all in blocks of each shape from square chunks, in one process."""
     path = work.new() / "a"
     chunk = 1 << ((side * side // 2 ** max(side.bit_length() - 1, 1)).bit_length() // 2)
     with xa.create(path, (side, side), "f8", chunks=(chunk, chunk)) as array:
@@ -70,7 +70,7 @@ def squares(work: Work, side: int, shapes: list[tuple[int, int]]) -> list[float]
 
 
 def break_even(rows: list[accesses.Row]) -> str:
-    """From which block on one read takes longer than conversion and aligned read."""
+    """Return from which block on one read takes longer than conversion and aligned read."""
     for number, row in enumerate(rows):
         if all(r.skewed > r.conversion + r.aligned for r in rows[number:]):
             return f"from {row.shape[0]} x {row.shape[1]} on"
@@ -78,7 +78,7 @@ def break_even(rows: list[accesses.Row]) -> str:
 
 
 def report(work: Work, side: int, ranks: Sequence[int], with_squares: bool = False) -> Report:
-    """Tables 2 to 4: a chart for each number of ranks, and what they say of the claims."""
+    """Tables 2 to 4: a chart for each number of ranks, and verdicts on the claims."""
     work.need(2 * 8 * side**2)
     found = {n: measure(work.scale, work.folder.parent, n, side) for n in ranks}
     charts = [chart(rows, n) for n, rows in found.items()]

@@ -17,7 +17,7 @@ MEMORY = "NumPy, in memory"
 
 
 def measure(work: Work, shape: tuple[int, int, int], classes: int) -> Report:
-    """The three methods on a made scene in our files, in HDF5 and in memory."""
+    """Run the three methods on a synthetic scene in our files, in HDF5 and in memory."""
     work.need(*room(shape, classes))
     scene = made(*shape, classes)
     chunks = (32, 32, shape[2])

@@ -1,4 +1,4 @@
-"""What an experiment is, and how its candidates are timed: in turn, each by its least time."""
+"""Reports of experiments, and the timing of candidates: in turn, each by its least time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Chart:
     log: bool = True
 
     def ratio(self, name: str, other: str) -> np.ndarray:
-        """One line over another, where both have a value."""
+        """Return one line over another, at places where both have a value."""
         pairs = zip(self.lines[name], self.lines[other], strict=True)
         return np.array([a / b for a, b in pairs if a is not None and b is not None])
 
@@ -44,7 +44,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim of the papers, by its number, holds today, and the figures that say so."""
+    """Does a claim of the papers, given by number, hold today?  With the figures that decide."""
 
     claim: int
     holds: Holds
@@ -53,7 +53,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """What an experiment has found, at which scale, and how long it took."""
+    """The findings of an experiment, their scale, and its running time."""
 
     charts: Sequence[Chart] = ()
     verdicts: Sequence[Verdict] = ()
@@ -64,9 +64,9 @@ class Report:
 
 @dataclass
 class Work:
-    """The scale of a run, folders for files and of data, and what could not be measured.
+    """The scale of a run, its folders for files and data, and notes on missing measurements.
 
-    `disk` is how many bytes the files may take at the same time; None: as many as are free.
+    `disk` is the bytes that the files may take at the same time; None: all that are free.
     """
 
     scale: str
@@ -77,7 +77,7 @@ class Work:
     _made: int = 0
 
     def choose(self, sizes: Mapping[str, Sizes]) -> Sizes:
-        """The sizes of this scale."""
+        """Return the sizes of this scale."""
         return sizes[self.scale]
 
     @property
@@ -92,12 +92,12 @@ class Work:
         return path
 
     def clear(self) -> None:
-        """Remove the folders that were made, as soon as nobody needs their files."""
+        """Remove the folders made so far, once their files are no longer needed."""
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def need(self, disk: float = 0.0, memory: float = 0.0) -> None:
-        """Refuse an experiment for which there is no room: the bytes that it takes at most."""
+        """Refuse an experiment that needs more bytes than there is room for."""
         free = float(shutil.disk_usage(self.folder).free)
         room = free if self.disk is None else min(free, self.disk)
         for what, taken, there in (("disk", disk, room), ("memory", memory, free_memory())):
@@ -112,10 +112,10 @@ class Work:
             self.notes.append(text)
 
     def least(self, runs: Mapping[str, Callable[[], Any]], rounds: int = 0) -> dict[str, Any]:
-        """The least seconds of each candidate, which take turns.
+        """Return the least seconds of each candidate; candidates take turns.
 
-        A run returns its own seconds, one number or several, so that what it makes ready is not
-        timed.  A candidate that cannot do it is left out, and noted.
+        A run returns its own seconds, one number or several, so that its preparation is not timed.
+        A candidate that cannot do it is left out, and noted.
         """
         found: dict[str, Any] = {}
         left = dict(runs)
@@ -132,7 +132,7 @@ class Work:
 
 
 def free_memory() -> float:
-    """Bytes that the system can give to programs, or all that it has where it does not tell."""
+    """Return the bytes that the system can give to programs, or all its memory if unknown."""
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -141,7 +141,7 @@ def free_memory() -> float:
 
 
 def nbytes_of(shape: Sequence[int], chunks: int | Sequence[int]) -> float:
-    """Bytes of float64 in whole chunks."""
+    """Return the bytes of float64 in whole chunks."""
     sides = [chunks] * len(shape) if isinstance(chunks, int) else chunks
     return 8.0 * math.prod(-(-n // c) * c for n, c in zip(shape, sides, strict=True))
 
@@ -153,7 +153,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def each(calls: Iterable[Callable[[], object]]) -> float:
-    """The seconds that calls take, one after the other."""
+    """Return the seconds of calls, one after the other."""
     start = time.perf_counter()
     for call in calls:
         call()
@@ -165,7 +165,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def drop(folder: Path) -> bool:
-    """Ask the system to forget the files of a folder, which nobody has mapped; tell if it can."""
+    """Make the system forget the unmapped files of a folder; tell whether it can."""
     if not hasattr(os, "posix_fadvise"):
         return False
     for path in folder.rglob("*"):
@@ -180,7 +180,7 @@ def drop(folder: Path) -> bool:
 
 
 def columns(found: Sequence[Mapping[str, Any]], part: Any = ...) -> dict[str, list[float | None]]:
-    """Lines of a chart, from what was found at each place of its axis."""
+    """Return lines of a chart, from the results at each place of its axis."""
     names = list(dict.fromkeys(name for one in found for name in one))
     return {
         name: [float(np.sum(np.asarray(one[name])[part])) if name in one else None for one in found]
@@ -189,14 +189,14 @@ def columns(found: Sequence[Mapping[str, Any]], part: Any = ...) -> dict[str, li
 
 
 def span(values: Iterable[float], digits: int = 2) -> str:
-    """The least and the greatest of some ratios, in words."""
+    """Return the least and the greatest of some ratios, in words."""
     low, high = min(values := list(values)), max(values)
     low, high = (f"{x:.{digits}g}" if x < 100 else f"{x:,.0f}" for x in (low, high))
     return low if low == high else f"{low} to {high}"
 
 
 def verdict(claim: int, holds: bool | Sequence[bool], why: str) -> Verdict:
-    """A verdict: yes where all holds, no where nothing does."""
+    """Return a verdict: yes if all hold, no if none does."""
     all_of = [holds] if isinstance(holds, bool | np.bool_) else list(holds)
     word: Holds = "yes" if all(all_of) else "in part" if any(all_of) else "no"
     return Verdict(claim, word, why)

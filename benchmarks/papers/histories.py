@@ -1,4 +1,4 @@
-"""Growing arrays with accesses in between, as sections 3.5 and 6.4 of the thesis have them."""
+"""Growing arrays with accesses in between, as in sections 3.5 and 6.4 of the thesis."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..peers.base import Peer
 from .candidates import IN_MEMORY, OURS_MEMORY, fill, make, places, side
 from .harness import Chart, Work, columns, generator, nbytes_of
 
-#: First bounds and number of growths of the thesis, by axes; each growth is by the first bound.
+#: The thesis's first bounds and numbers of growths, by number of axes; each growth is by the first
+#: bound.
 THESIS = {2: (1976, 15), 3: (142, 7), 4: (44, 4)}
-#: First bounds at each scale, which end near 10^9 elements at the thesis's own.
+#: First bounds at each scale; the thesis's own end near 10^9 elements.
 STARTS = {
     "tiny": {2: 40, 3: 12, 4: 6},
     "small": {2: 494, 3: 71, 4: 26},
@@ -51,7 +52,7 @@ class History:
 
 
 def live(array: Peer, history: History) -> tuple[float, float]:
-    """Go through a history: seconds of all growths, and of all accesses, half of them writes."""
+    """Run a history; return seconds of all growths, and of all accesses, half of them writes."""
     growing = accessing = 0.0
     clock = time.perf_counter
     for axis, keys in zip(history.axes, history.keys, strict=True):
@@ -72,7 +73,7 @@ def live(array: Peer, history: History) -> tuple[float, float]:
 def living(
     work: Work, name: str, history: History, chunk: int | None = None
 ) -> Callable[[], object]:
-    """What a candidate does from a filled array at the first bounds on."""
+    """Return a candidate's run, from a filled array at the first bounds on."""
 
     def run() -> tuple[float, float]:
         folder = work.new()
@@ -93,9 +94,9 @@ def living(
 
 
 def compare(work: Work, names: Sequence[str], ranks: Sequence[int] = (2, 3, 4)) -> list[Chart]:
-    """Growth with accesses in between for each number of axes: together, and the accesses alone."""
+    """Chart growth with accesses in between by number of axes: all, and the accesses alone."""
     found, sizes = [], []
-    # Who reorganises has the old array and the new one for a while.
+    # Candidates that reorganise have the old array and the new one for a while.
     most = 2 * max(nbytes_of(History.of(work, ndim).final, side(ndim)) for ndim in ranks)
     files = [name for name in names if name not in IN_MEMORY]
     work.need(most * bool(files), most * (len(files) < len(names)))
@@ -114,7 +115,7 @@ def compare(work: Work, names: Sequence[str], ranks: Sequence[int] = (2, 3, 4)) 
 
 
 def sides(work: Work, extents: Sequence[int]) -> Chart:
-    """The same history with chunks of several sides."""
+    """Chart the same history with chunks of several sides."""
     lines: dict[str, list[float | None]] = {}
     for ndim in (2, 3):
         history = History.of(work, ndim)

@@ -1,4 +1,4 @@
-"""Reading all of an array in the order of its storage, and in others; cold and warm."""
+"""Read all of an array in the order of its storage, and in others; cold and warm."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SIDES = {
 
 
 def make(work: Work, ndim: int, folder: Path) -> dict[str, Callable[[], Any]]:
-    """The same elements in our chunks, after growths, in a conventional file, and in HDF5.
+    """Make the same elements in our chunks, after growths, in a conventional file, and in HDF5.
 
-    Returns what opens each.
+    Return a function that opens each.
     """
     n, chunk = work.choose(SIDES)[ndim], side(ndim)
     ours = xa.create(folder / "a", (n // 4,) * ndim, chunks=(chunk,) * ndim)
@@ -60,7 +60,7 @@ def make(work: Work, ndim: int, folder: Path) -> dict[str, Callable[[], Any]]:
 
 
 def scan(opened: Any, axis: int, extent: int) -> None:
-    """Read planes across an axis, one after the other; a plane is a copy."""
+    """Read planes across an axis, one after the other, copying each."""
     plane: list[Any] = [slice(None)] * opened.ndim
     for i in range(0, opened.shape[axis], extent):
         plane[axis] = slice(i, i + extent)
@@ -75,7 +75,7 @@ def close(opened: Any) -> None:
 
 
 def compare(work: Work, ndim: int) -> list[Chart]:
-    """Times of a scan across each axis, from the page cache and from the disk."""
+    """Chart times of a scan across each axis, from the page cache and from the disk."""
     work.need(3 * nbytes_of((work.choose(SIDES)[ndim],) * ndim, side(ndim)))
     folder = work.new()
     opening = make(work, ndim, folder)

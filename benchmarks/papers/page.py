@@ -1,4 +1,4 @@
-"""The page of a run: a section an experiment, with plots and tables, and the claims judged."""
+"""The page of a run: a section per experiment, with plots and tables, and the claims judged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .candidates import (
 from .claims import CLAIMS
 from .harness import Chart, Holds, Report, Verdict
 
-#: A candidate has one colour in all plots; other lines take what is left.
+#: Each candidate has one colour in all plots; other lines take the rest.
 COLOURS = {
     OURS: "#c0392b",
     OURS_MEMORY: "#c0392b",
@@ -44,7 +44,7 @@ COLOURS = {
     "tables (extarray)": "#c0392b",
 }
 
-#: Those that are left.
+#: The rest.
 OTHER_COLOURS = ["#27ae60", "#d35fb7", "#1f3a93", "#b7950b", "#6e2c00", "#48c9b0", "#000000"]
 
 #: The figures of a page, beside its pictures.
@@ -52,7 +52,7 @@ RESULTS = "results.json"
 
 
 def unit_of(value: float) -> str:
-    """Three digits, without an exponent where there need be none."""
+    """Return a number with three digits, without an exponent if possible."""
     if value == 0 or 1e-2 <= abs(value) < 1e6:
         digits = max(0, 2 - int(f"{value:e}".partition("e")[2]))
         return f"{value:,.{digits}f}"
@@ -60,7 +60,7 @@ def unit_of(value: float) -> str:
 
 
 def table(chart: Chart) -> list[str]:
-    """A chart's lines as a table, a row for each place of the axis."""
+    """Return a chart's lines as a table, a row for each place of the axis."""
     rows = [
         [chart.x, *chart.lines],
         ["---"] * (1 + len(chart.lines)),
@@ -73,7 +73,7 @@ def table(chart: Chart) -> list[str]:
 
 
 def draw(charts: Sequence[Chart], path: Path) -> None:
-    """Draw charts side by side to a file, the same bytes for the same figures."""
+    """Draw charts side by side to a file; the same figures give the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -99,7 +99,7 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
             fontsize=8,
         )
         figure.savefig(text, format="svg", metadata={"Date": None})
-    # A tenth of a point is fine enough, and half of the bytes.
+    # A tenth of a point is fine enough, and saves half of the bytes.
     short = re.sub(r"(\.\d)\d+", r"\1", text.getvalue())
     path.write_text(re.sub(r"\n\s+", "\n", short), encoding="utf-8")
 
@@ -130,13 +130,13 @@ def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any
 
 
 def title(name: str) -> str:
-    """The title of an experiment."""
+    """Return the title of an experiment."""
     found: str = importlib.import_module(f"{__package__}.{name}").TITLE
     return found
 
 
 def section(name: str, report: Report, link: str) -> list[str]:
-    """The Markdown of an experiment."""
+    """Return the Markdown of an experiment."""
     experiment = importlib.import_module(f"{__package__}.{name}")
     lines = [f"### {title(name)}", "", f"**The papers.** {experiment.PAPER}", ""]
     if report.charts:
@@ -152,7 +152,7 @@ def section(name: str, report: Report, link: str) -> list[str]:
 
 
 def judged(reports: Mapping[str, Report]) -> list[str]:
-    """The table of all claims."""
+    """Return the table of all claims."""
     rows = ["| | claim | holds | where |", "| --- | --- | --- | --- |"]
     for number, claim in CLAIMS.items():
         found = [
@@ -167,7 +167,7 @@ def judged(reports: Mapping[str, Report]) -> list[str]:
 
 
 def joined(found: Sequence[Holds]) -> Holds:
-    """One word for several verdicts on a claim."""
+    """Return one word for several verdicts on a claim."""
     known = {holds for holds in found if holds != "not measured"}
     if not known:
         return "not measured"
@@ -175,7 +175,7 @@ def joined(found: Sequence[Holds]) -> Holds:
 
 
 def load(pictures: Path) -> dict[str, Report]:
-    """The reports that a page was written from."""
+    """Return the reports from which a page was written."""
     path = pictures / RESULTS
     if not path.exists():
         return {}
@@ -198,7 +198,7 @@ def write(
     reports: Mapping[str, Report],
     drawn: Container[str] = (),
 ) -> None:
-    """Write the page, the figures, and their pictures, but for what is drawn already."""
+    """Write the page, the figures, and those pictures that are not drawn already."""
     pictures.mkdir(parents=True, exist_ok=True)
     ordered = {name: reports[name] for name in EXPERIMENTS if name in reports}
     plain = {name: asdict(report) for name, report in ordered.items()}

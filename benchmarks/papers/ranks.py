@@ -1,4 +1,4 @@
-"""Reads, writes and growths by several ranks, as `benchmarks.parallel` measures them."""
+"""Reads, writes and growths on several ranks, as measured by `benchmarks.parallel`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..launching import started
 from ..sizes import Unsupported
 from .harness import Chart, Work, nbytes_of
 
-#: Candidates of `benchmarks.parallel`, and what they are called here.
+#: Candidates of `benchmarks.parallel`, and their names here.
 NAMES = {
     "ours": "extarray",
     "ours_mpi_io": "extarray, MPI-IO",
@@ -38,7 +38,7 @@ RANKS = {"tiny": (1, 2), "small": (1, 2, 4), "full": (1, 2, 4)}
 
 @dataclass(frozen=True)
 class Measured:
-    """Least seconds by number of ranks, line and candidate, and who took part."""
+    """Least seconds by number of ranks, line and candidate, and the participants."""
 
     tables: dict[int, parallel.Table]
     told: tuple[str, ...]
@@ -88,7 +88,7 @@ def _noted(work: Work, found: Measured) -> Measured:
 
 
 def rates(work: Work, found: Measured, action: str) -> list[Chart]:
-    """Bytes a second of an action, aligned with the chunks and not."""
+    """Chart the bytes per second of an action, aligned with the chunks and not."""
     scale = SCALES[work.scale]
     charts = []
     for kind, cut in (("aligned", 0), ("unaligned", 8)):

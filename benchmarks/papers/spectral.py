@@ -1,4 +1,4 @@
-"""Hyperspectral analysis of made scenes: what is known of them, and what the methods find.
+"""Hyperspectral analysis of synthetic scenes: the truth, and the results of the methods.
 
 As a program of several ranks it times the methods, see `main`.
 """
@@ -45,7 +45,7 @@ def made(rows: int, columns: int, bands: int, classes: int) -> Scene:
 
 
 def room(shape: tuple[int, int, int], classes: int) -> tuple[int, int]:
-    """Bytes of disk and of memory that an experiment with such a scene takes."""
+    """Return the bytes of disk and of memory that an experiment with such a scene takes."""
     rows, columns, bands = shape
     # The scene as u2 a few times, with scores; and as float64, with the distances to all centres.
     pixels = rows * columns
@@ -53,7 +53,7 @@ def room(shape: tuple[int, int, int], classes: int) -> tuple[int, int]:
 
 
 class Found(NamedTuple):
-    """How well a method has done: accuracies from 0 to 1, and the mean spectral angle."""
+    """A method's results: accuracies from 0 to 1, and the mean spectral angle."""
 
     pixels: float
     histogram: float
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
 
 def judge(a: Any, scene: Scene, endmembers: np.ndarray) -> Found:
-    """Compare with what is known: by pixels, by the sizes of classes alone, and by spectra."""
+    """Compare with the truth: by pixels, by the sizes of classes alone, and by spectra."""
     matching = hyperspectral.match(endmembers, scene.spectra)
     classes = np.unique(scene.truth)
     labels = hyperspectral.classify(a, endmembers[matching.order], classes=classes)[...]
@@ -77,7 +77,7 @@ def judge(a: Any, scene: Scene, endmembers: np.ndarray) -> Found:
 def on_ranks(
     parent: Path, shape: tuple[int, int, int], classes: int, ranks: int, rounds: int
 ) -> dict[str, float]:
-    """Least seconds of each method and of reading alone, on some ranks."""
+    """Return the least seconds of each method and of reading alone, on some ranks."""
     mpiexec = Path(sysconfig.get_path("scripts"), "mpiexec")
     if not mpiexec.exists():
         raise Unsupported("MPI is not installed")

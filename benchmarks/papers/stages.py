@@ -12,13 +12,13 @@ from ..peers.base import Peer
 from .candidates import FILE, HDF5, HDF5_CACHE, NETCDF, OURS, ZARR
 from .harness import Chart, Report, Work, columns, verdict
 
-#: Who stores the arrays: what rewrites its file at each growth stands for DRA.
+#: The stores of the arrays: a file that is rewritten at each growth stands for DRA.
 NAMES = (OURS, FILE, HDF5, HDF5_CACHE, NETCDF, ZARR)
 PARTS = ("growth", "reading and writing", "computing")
 
 
 class Storage:
-    """An array of a candidate as the applications see arrays; knows where its time goes."""
+    """A candidate's array as the applications see it; records the time of each kind of work."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -32,7 +32,7 @@ class Storage:
 
     def __getitem__(self, key: Any) -> np.ndarray:
         start = time.perf_counter()
-        # A copy, as all others give one.
+        # A copy, as all other arrays return one.
         values = np.array(self.peer.array[key])
         self.transfer += time.perf_counter() - start
         return values
@@ -56,7 +56,7 @@ class Storage:
 
 
 def increments(start: int, stop: int, rng: np.random.Generator) -> Iterator[int]:
-    """Growths of 1 to 100, as the program from outside makes them, up to a bound."""
+    """Yield growths of 1 to 100, like the outside program's, up to a bound."""
     while start < stop:
         by = min(int(rng.integers(1, 101)), stop - start)
         yield by
@@ -64,7 +64,7 @@ def increments(start: int, stop: int, rng: np.random.Generator) -> Iterator[int]
 
 
 def timed(arrays: Sequence[Storage], stages: Iterator[object]) -> np.ndarray:
-    """Seconds of each stage: growing, reading and writing, computing."""
+    """Return seconds of each stage: growing, reading and writing, computing."""
     rows, before = [], np.zeros(3)
     begin = time.perf_counter()
     for _ in stages:
@@ -83,7 +83,7 @@ def report(
     runs: Mapping[str, Callable[[], np.ndarray]],
     what: str,
 ) -> Report:
-    """Charts of all and of the storage alone, and the verdict on claim 16."""
+    """Chart whole stages and the storage alone, and judge claim 16."""
     found = work.least(runs, 1 if work.scale == "tiny" else 2)
     by_stage = [{name: times[i] for name, times in found.items()} for i in range(len(sizes))]
     every = Chart("a stage", x, list(sizes), "seconds", columns(by_stage))
@@ -116,6 +116,6 @@ def report(
     return Report([every, storage, parts], [verdict(16, held, " ".join([why, *more]))])
 
 
-#: What is no exchange of the storage, but another algorithm.
+#: Not an exchange of the storage, but another algorithm.
 INCREMENTAL = "extarray.apps, what is new alone"
 MORE = (INCREMENTAL,)

@@ -27,7 +27,7 @@ RANKS = range(2, 8)
 
 
 def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
-    """Times of elements one by one, and of the same in one selection."""
+    """Time reads of elements one by one, and of the same elements in one selection."""
     single, together = [], []
     sizes = {ndim: (round(work.choose(CELLS) ** (1 / ndim)),) * ndim for ndim in RANKS}
     work.need(
@@ -51,7 +51,7 @@ def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
         together.append(timed(lambda array, points=points: array.pick(points)))
         for array in arrays.values():
             array.close()
-        del arrays, array, timed  # whose files are free then
+        del arrays, array, timed  # frees their files
         work.clear()
     charts = [
         Chart(title, "axes", list(RANKS), "ns an element", columns(found))
@@ -79,7 +79,7 @@ def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
 
 
 def most(sizes: Mapping[int, Sequence[int]], names: Sequence[str]) -> float:
-    """Bytes of all these candidates' arrays of as many axes, at most."""
+    """Return the peak bytes of all these candidates' arrays with equally many axes."""
     plain = (FILE, MEMORY, ELEMENTS_MEMORY)
     return max(
         sum(nbytes_of(bounds, 1 if name in plain else side(ndim)) for name in names)

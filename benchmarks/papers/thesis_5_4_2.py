@@ -63,7 +63,7 @@ def run(work: Work) -> Report:
 
 
 def grown(path: Path, order: str, side: int, chunk: int, ndim: int) -> xa.ExtArray:
-    """An array that has grown along its axes in turn, filled."""
+    """Return a filled array that has grown along its axes in turn."""
     array = xa.create(path / "a", (chunk,) * ndim, chunks=(chunk,) * ndim, order=order)
     for _, axis in itertools.product(range(side // chunk - 1), range(ndim)):
         array.extend(axis, chunk)
@@ -72,7 +72,7 @@ def grown(path: Path, order: str, side: int, chunk: int, ndim: int) -> xa.ExtArr
 
 
 def kinds(side: int, chunk: int, ndim: int, n: int) -> list[tuple[str, list[Any]]]:
-    """What is read, at random places."""
+    """Return the kinds of reads, at random places."""
     rng = generator(ndim)
 
     def boxes(extent: int) -> list[Any]:

@@ -22,7 +22,7 @@ RANKS = (2, 3, 4)
 
 
 def run(work: Work) -> Report:
-    work.need(2 * 8 * work.choose(CELLS))  # with what the last growth exceeds, in whole chunks
+    work.need(2 * 8 * work.choose(CELLS))  # plus the excess of the last growth, in whole chunks
     formula, disk = [], []
     for ndim in RANKS:
         used = [grow(work, ndim, seed) for seed in range(work.choose(HISTORIES))]
@@ -45,7 +45,7 @@ def run(work: Work) -> Report:
 
 
 def grow(work: Work, ndim: int, seed: int) -> tuple[float, float]:
-    """Used over allocated, by the formula and on the disk, after random growths."""
+    """Return used over allocated bytes, by the formula and on the disk, after random growths."""
     rng = generator(seed)
     side = round(work.choose(CELLS) ** (1 / ndim))
     path = work.new() / "a"
@@ -63,7 +63,7 @@ def grow(work: Work, ndim: int, seed: int) -> tuple[float, float]:
 
 
 def expected(cells: int, ndim: int) -> float:
-    """Percent used, in the mean over all bounds in the last chunk."""
+    """Return the percentage used, averaged over all bounds in the last chunk."""
     chunks = -(-round(cells ** (1 / ndim)) // 32)
     bounds = np.arange(32 * (chunks - 1) + 1, 32 * chunks + 1)
     return 100 * float(bounds.mean() / (32 * chunks)) ** ndim

@@ -33,7 +33,7 @@ def factors(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
-    """A candidate's run: grow the factors, write what is new, multiply, at each size."""
+    """Return a candidate's run: at each size grow the factors, write the new part, multiply."""
     sizes = work.choose(SIZES)
     a, b = factors(sizes[-1])
 
@@ -69,7 +69,7 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
 
 
 def incremental(work: Work) -> np.ndarray:
-    """The same by `extarray.apps.matrix_product`, which keeps what it has computed."""
+    """Do the same with `extarray.apps.matrix_product`, which keeps earlier results."""
     sizes = work.choose(SIZES)
     a, b = factors(sizes[-1])
     folder = work.new()

@@ -62,6 +62,6 @@ def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
 
 def run(work: Work) -> Report:
     n = work.choose(SIZES)[-1]
-    work.need(3 * nbytes_of((9, n, n), (9, 32, 32)))  # two, of which one is being rewritten
+    work.need(3 * nbytes_of((9, n, n), (9, 32, 32)))  # two, one of which is being rewritten
     runs = {name: stored(work, name) for name in NAMES}
     return report(work, "nodes a side", work.choose(SIZES), runs, "the simulation")

@@ -93,14 +93,14 @@ def run(work: Work) -> Report:
 
 
 def steps(ndim: int, segments: int) -> float:
-    """Comparisons of a binary search in the vectors of all axes, for a random chunk."""
+    """Return the comparisons of a binary search in the vectors of all axes, for a random chunk."""
     _, axes, _ = history(ndim, segments)
     records = np.bincount(axes[np.flatnonzero(np.diff(axes, prepend=-1))], minlength=ndim) + 1
     return float(sum(math.ceil(math.log2(n + 1)) for n in records))
 
 
 def metadata(ndim: int, segments: int, folder: Path) -> float:
-    """Bytes of `.xmd` after growths of one chunk on all axes in turn, above those of none."""
+    """Return the bytes of `.xmd` that growths of one chunk on all axes in turn have added."""
     path = folder / "a"
     with xa.create(path, (1,) * ndim, "u1", chunks=1, sparse=True, growth="exact") as array:
         first = path.with_suffix(".xmd").stat().st_size

@@ -1,6 +1,6 @@
-"""The candidates: one adapter a library, at its best settings.
+"""The candidates: one adapter per library, at its best settings.
 
-A library is imported only when its candidate is loaded, so that the others can do without it.
+A library is imported only when its candidate is loaded; the others work without it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CANDIDATES = {
     OTHERS[0]: ("extarray", "ours", "MmapEngine"),
     OTHERS[1]: ("extarray", "ours", "PreadEngine"),
 }
-#: The libraries to be compared with.
+#: The libraries to compare with.
 LIBRARIES = tuple(n for n in CANDIDATES if n not in (NUMPY, MEMMAP, *OURS, *OTHERS))
 
 
 def installed(name: str) -> bool:
-    """Tell whether the candidate's packages are there, without importing them."""
+    """Tell whether the candidate's packages are installed, without importing them."""
     return all(find_spec(package) is not None for package in CANDIDATES[name][0].split())
 
 
@@ -49,7 +49,7 @@ def library_version(name: str) -> str:
 
 
 def load(name: str, checkout: Path | None = None) -> type[Peer]:
-    """Import the candidate's library, of a built checkout if one is given; return its adapter."""
+    """Import the candidate's library, from a built checkout if given; return its adapter."""
     _, module, class_name = CANDIDATES[name]
     if checkout is not None:
         sys.path.insert(0, str(checkout))

@@ -1,4 +1,4 @@
-"""What every candidate of the comparison can do, in terms of ``array[...]``."""
+"""The common interface of all candidates, in terms of ``array[...]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..sizes import Layout, Unsupported
 
 
 class Computing:
-    """Computes as NumPy's arrays do: `array` has their methods, and NumPy's functions take it."""
+    """Computes like NumPy: `array` has its methods, and NumPy's functions take it."""
 
     array: Any
 
@@ -29,11 +29,11 @@ class Computing:
 
 
 class Peer:
-    """One open array of a library; a subclass says what its library does better or otherwise.
+    """One open array of a library; a subclass overrides methods that its library does better.
 
-    `array` takes NumPy's brackets and returns and accepts NumPy values. `settings` tells how the
-    library is set up, in words for the head of the report. `replays` is true where the history of
-    growth leaves traces in the file: then the set-up carries it out growth by growth, else in one.
+    `array` takes NumPy's brackets and returns and accepts NumPy values.  `settings` describes the
+    library's setup for the head of the report.  `replays` is true if the history of growth leaves
+    traces in the file: the setup then grows step by step, else at once.
     """
 
     settings: ClassVar[str]
@@ -60,7 +60,7 @@ class Peer:
         self.array = None
 
     def tidy(self) -> None:
-        """Undo, untimed, what repeated writing of the same elements leaves behind."""
+        """Undo, untimed, the traces of repeated writing of the same elements."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,11 +79,11 @@ class Peer:
         self.array[selection] = values
 
     def pick(self, selection: Any) -> np.ndarray:
-        """Read what a mask, an array of rows, or a tuple of arrays (points) selects."""
+        """Read the elements of a mask, an array of rows, or a tuple of arrays (points)."""
         return np.asarray(self.array[selection])
 
     def put(self, selection: Any, values: np.ndarray) -> None:
-        """Write to what a mask, an array of rows, or a tuple of arrays (points) selects."""
+        """Write the elements of a mask, an array of rows, or a tuple of arrays (points)."""
         self.array[selection] = values
 
     def grow(self, axis: int, by: int) -> None:
@@ -99,11 +99,11 @@ class Peer:
         self.write(tuple(selection), data)
 
     def total(self) -> float:
-        """Sum of all elements."""
+        """Return the sum of all elements."""
         raise Unsupported("computing")
 
     def mean(self, axis: int) -> np.ndarray:
-        """Means along an axis."""
+        """Return the means along an axis."""
         raise Unsupported("computing")
 
     def add_one(self) -> None:
@@ -119,7 +119,7 @@ class Peer:
         raise Unsupported("conversion")
 
     def duplicate(self, folder: Path) -> None:
-        """Write the bytes of the array into the empty `folder`, as they are."""
+        """Write the bytes of the array into the empty `folder`, unchanged."""
         raise Unsupported("conversion")
 
     def addresses(self, indices: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 from ..sizes import Layout, Unsupported
 from .base import Peer
 
-#: Beyond, creation and growth take minutes: chunks are added one by one, to a list that is copied.
+#: Creating and growing larger arrays takes minutes: chunks are added one by one, to a copied list.
 MOST_CHUNKS = 50_000
 
 
@@ -72,5 +72,5 @@ class Blosc2(Peer):
         self.array.array.resize(tuple(shape))
 
     def put(self, selection: Any, values: np.ndarray) -> None:
-        # Rows and masks are written in steps of Python, points not at all.
+        # Rows and masks are written in Python steps, points not at all.
         raise Unsupported("writes to selections by arrays")

@@ -1,4 +1,4 @@
-"""dask's arrays over files of others: what people compute with out of core."""
+"""dask's arrays over files of other libraries: a common way to compute out of core."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from .base import Peer
 
-#: Bytes of a block of dask's: of 2 to 256 MiB none was clearly faster.
+#: Bytes of a block of dask's: no size from 2 to 256 MiB was clearly faster.
 BLOCK = "64 MiB"
 
 
 class Dask(Peer):
-    """Computes with dask; a subclass says whose files.
+    """Computes with dask; a subclass chooses the files.
 
-    No lock: h5py has its own, and no two blocks have a chunk in common.
+    Needs no lock: h5py has its own, and no two blocks share a chunk.
     """
 
     @classmethod

@@ -31,7 +31,7 @@ class H5pyDefault(Peer):
         file = h5py.File(
             folder / "array.h5", "w", libver="latest", locking=False, **cls.cache(layout)
         )
-        # A fixed shape has a simpler, faster index of chunks.
+        # A fixed shape has a simpler, faster chunk index.
         maxshape = (None,) * len(layout.shape) if layout.growable else None
         file.create_dataset(
             "array", layout.shape, layout.dtype, chunks=layout.chunks, maxshape=maxshape
@@ -56,7 +56,7 @@ class H5pyDefault(Peer):
             return values
         if selection.dtype == bool:
             return self.array[selection]
-        # Rows have to increase.
+        # HDF5 requires increasing rows.
         order = np.argsort(selection)
         rows = np.empty((len(order), *self.array.shape[1:]), self.array.dtype)
         rows[order] = self.array[selection[order]]
@@ -72,7 +72,7 @@ class H5pyDefault(Peer):
             self.array[selection[order]] = values[order]
 
     def _points(self, indices: tuple[np.ndarray, ...]) -> tuple[h5py.h5s.SpaceID, ...]:
-        """Return spaces, in memory and in the file, of points: only HDF5 itself takes them."""
+        """Return spaces of points, in memory and in the file: only low-level HDF5 takes points."""
         memory = h5py.h5s.create_simple((len(indices[0]),))
         file = self.array.id.get_space()
         file.select_elements(np.stack(indices, axis=1))
@@ -88,6 +88,7 @@ class H5pyCache(H5pyDefault):
     @classmethod
     def cache(cls, layout: Layout) -> dict[str, int]:
         grid = (ceil(n / c) for n, c in zip(layout.shape, layout.chunks, strict=True))
-        # HDF5 hashes a chunk by its indices side by side in bits: no two collide with this many.
+        # HDF5 hashes a chunk by its indices, side by side in bits: none collide with this many
+        # slots.
         slots = prod(1 << (n - 1).bit_length() for n in grid)
         return {"rdcc_nbytes": 2**31 - 1, "rdcc_nslots": min(max(slots, 10_000), 10**6) + 1}

@@ -1,4 +1,4 @@
-"""NumPy itself: the array in memory that sets the measure, and np.memmap."""
+"""NumPy itself: the array in memory that is the reference, and np.memmap."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class InMemory(Computing, Peer):
 
     @classmethod
     def set_threads(cls, count: int) -> None:
-        """NumPy's loops have one thread, whatever is asked for."""
+        """Do nothing: NumPy's loops have one thread."""
 
     def read(self, selection: Any, order: str = "C") -> np.ndarray:
-        # A slice of an ndarray is a view: the copy is the point.
+        # A slice of an ndarray is a view, but a read has to copy.
         return np.array(self.array[selection], order=order)
 
     def read_into(self, selection: Any, out: np.ndarray) -> np.ndarray:
@@ -40,7 +40,7 @@ class InMemory(Computing, Peer):
         return self.array[selection]
 
     def convert(self, folder: Path, chunks: tuple[int, ...], axes: tuple[int, ...]) -> None:
-        # In memory there are no chunks: what is left is the copy.
+        # An array in memory has no chunks: only the copy remains.
         self.array.transpose(axes).copy()
 
     def duplicate(self, folder: Path) -> None:

@@ -37,7 +37,7 @@ def current_domain(domain: tiledb.Domain, shape: tuple[int, ...]) -> tiledb.Curr
 class Brackets:
     """One array open for reading and for writing, with the bounds that TileDB does not show.
 
-    A reader sees the fragments that there were when it opened: it opens anew after a write.
+    A reader sees the fragments of the time when it opened: it reopens after a write.
     """
 
     def __init__(self, uri: str, shape: tuple[int, ...]) -> None:
@@ -132,7 +132,7 @@ class TileDB(Peer):
         self.array.close()
 
     def tidy(self) -> None:
-        """Keep the first fragment, which holds the whole array, and delete those written since."""
+        """Keep the first fragment, which holds the whole array, and delete later ones."""
         now = int(time.time() * 1000) + 1
         if self.written:
             self.array.close()
@@ -154,7 +154,7 @@ class TileDB(Peer):
     def append(self, data: np.ndarray, axis: int) -> None:
         start = self.array.shape[axis]
         self.grow(axis, data.shape[axis])
-        # A writer knows the bounds that there were when it opened.
+        # A writer knows the bounds of the time when it opened.
         self.array.writer.close()
         self.array.open_writer()
         selection = [slice(None)] * data.ndim

@@ -23,7 +23,7 @@ class Zarr(Peer):
 
     @classmethod
     def create(cls, folder: Path, layout: Layout) -> Zarr:
-        # Empty chunks are written too: looking for them costs time.
+        # Write empty chunks, too: looking for them costs time.
         return cls(
             zarr.create_array(
                 zarr.storage.LocalStore(folder / "array.zarr"),
@@ -46,7 +46,7 @@ class Zarr(Peer):
         return out
 
     def _brackets(self, selection: Any) -> Any:
-        """Return the brackets that suit a selection best: rows are orthogonal, the rest points."""
+        """Return the brackets that suit a selection: orthogonal for rows, else vectorized."""
         is_rows = isinstance(selection, np.ndarray) and selection.dtype != bool
         return self.array.oindex if is_rows else self.array.vindex
 

@@ -1,4 +1,4 @@
-"""zarr-python with the codec pipeline of zarrs, which is Rust."""
+"""zarr-python with the codec pipeline of zarrs, written in Rust."""
 
 from __future__ import annotations
 

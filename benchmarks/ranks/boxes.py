@@ -1,4 +1,4 @@
-"""Which part of a box each rank has."""
+"""Divide a box among ranks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ PROCESS_GRIDS = {1: (1, 1, 1), 2: (2, 1, 1), 4: (2, 2, 1)}
 
 
 def cut(low, high, parts, part):
-    """One of the parts of low ... high - 1, the larger ones first."""
+    """Return one of the parts of low ... high - 1, larger parts first."""
     small, more = divmod(high - low, parts)
     return low + part * small + min(part, more), low + (part + 1) * small + min(part + 1, more)
 
 
 def box_of(comm, low, high, grain):
-    """The BLOCK zone of this rank in a box, in units of `grain` elements along each axis."""
+    """Return this rank's BLOCK zone in a box, in units of `grain` elements along each axis."""
     grid = PROCESS_GRIDS[comm.size]
     place = np.unravel_index(comm.rank, grid)
     edges = []

@@ -1,4 +1,4 @@
-"""One array in row-major order, which a growth of any axis but the first writes anew."""
+"""One array in row-major order; growing any axis but the first rewrites it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Array:
         self._map()
 
     def _map(self):
-        """The file, as long as the shape says."""
+        """Map the file, as long as the shape says."""
         if self.comm.rank == 0:
             with open(self.path, "ab") as file:
                 file.truncate(8 * int(np.prod(self.shape)))
@@ -35,7 +35,7 @@ class Array:
         if axis:
             self.comm.Barrier()
             if self.comm.rank == 0:
-                os.unlink(self.path)  # who has the old file mapped keeps it
+                os.unlink(self.path)  # ranks that have the old file mapped keep it
             self.comm.Barrier()
         self._map()
         if axis:

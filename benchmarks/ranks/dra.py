@@ -1,7 +1,8 @@
 """Disk resident arrays of Global Arrays, in a Python that has the library linked in (with_ga.c).
 
-What is timed is the way between a global array in memory and the disk, not that between it and the
-memory of the ranks.  A growth reads the array, makes a larger one, and writes that.
+Timings cover the transfer between a global array in memory and the disk, not the one between the
+global array and the memory of the ranks.  A growth reads the array, makes a larger one, and writes
+it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Array:
         self.number += 1
         self.memory = library.NGA_Create(C_DOUBLE, 3, ints(self.shape), b"a", ints((-1,) * 3))
         self.disk = ctypes.c_int()
-        # A name of its own: the one before it is read still.
+        # A new name: the previous array is still being read.
         name = f"{self.path}-{self.number}".encode()
         status = library.NDRA_Create(
             C_DOUBLE, 3, sizes(self.shape), b"a", name, READ_WRITE, sizes(self.chunks),
@@ -63,16 +64,16 @@ class Array:
         library.GA_Sync()
 
     def load(self, box, local):
-        """Not timed: from the memory of the ranks."""
+        """Copy from the memory of the ranks, untimed."""
         self._local("NGA_Put", box, local)
         self._whole(box)
 
     def fetch(self, box, out):
-        """Not timed: to the memory of the ranks."""
+        """Copy to the memory of the ranks, untimed."""
         self._local("NGA_Get", box, out)
 
     def _whole(self, box):
-        """What all ranks have together."""
+        """Set the bounds of all ranks' boxes together."""
         comm = MPI.COMM_WORLD
         edges = [[(s.start, s.stop) for s in box]] if all(extents(box)) else []
         boxes = [one for some in comm.allgather(edges) for one in some]

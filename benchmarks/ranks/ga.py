@@ -34,7 +34,7 @@ class Candidate:
         library.GA_Zero(self.array)
 
     def calls(self, operation, values):
-        """What carries out an operation, by name.  (Puts are complete at the target, too.)"""
+        """Return an operation's calls, by name.  (Puts are complete at the target, too.)"""
         rows, columns = values.shape
         low, high = ints((self.rows, 0)), ints((self.rows + rows - 1, columns - 1))
         arguments = [self.array, low, high, ctypes.c_void_p(values.ctypes.data), ints((columns,))]

@@ -8,7 +8,7 @@ import h5py
 from boxes import extents
 from mpi4py import MPI
 
-# Two-phase buffering costs several times what it saves, where all ranks are on one host.
+# Two-phase buffering costs several times what it saves if all ranks are on one host.
 HINTS = {f"romio_{kind}": "disable" for kind in ("cb_read", "cb_write", "ds_read", "ds_write")}
 
 
@@ -22,7 +22,7 @@ class Array:
         self.together.set_dxpl_mpio(h5py.h5fd.MPIO_COLLECTIVE)
 
     def _spaces(self, box):
-        """What is moved, in memory and in the file; brackets would leave out who moves nothing."""
+        """Return the spaces of a transfer; brackets would leave out ranks that move nothing."""
         counts = extents(box)
         memory, file = h5py.h5s.create_simple(counts), self.data.id.get_space()
         if all(counts):

@@ -1,8 +1,8 @@
-"""The ranks' end of benchmarks/launching.py: waits for orders, and carries them out.
+"""The ranks' end of benchmarks/launching.py: wait for orders, and carry them out.
 
-Orders are files of a folder, numbered.  Who waits sleeps, so that the candidate whose turn it is
-has the processors; and the longer, the longer it has waited: some thirty processes that look once a
-millisecond take half a processor.
+Orders are numbered files in a folder.  Waiting processes sleep, to leave the processors to the
+candidate whose turn it is, and sleep longer the longer they have waited: some thirty processes that
+look once a millisecond take half a processor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHORTEST, LONGEST = 0.001, 0.02
 
 
 def serve(make, name, folder, master):
-    """Carry out orders as methods of ``make(name, folder)``, until there is one to end."""
+    """Carry out orders as methods of ``make(name, folder)``, until the order to end."""
     comm = MPI.COMM_WORLD
     program = make(name, folder)
     number = 0
@@ -29,7 +29,7 @@ def serve(make, name, folder, master):
         while not order.exists():
             time.sleep(pause)
             pause = min(1.2 * pause, LONGEST)
-            os.kill(int(master), 0)  # an error, if whoever gives orders is there no more
+            os.kill(int(master), 0)  # raises if the master has ended
         what, arguments = json.loads(order.read_text())
         if what == "end":
             return

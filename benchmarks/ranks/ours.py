@@ -1,4 +1,4 @@
-"""extarray, as it is by default."""
+"""extarray with its defaults."""
 
 from __future__ import annotations
 

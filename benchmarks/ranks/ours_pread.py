@@ -1,4 +1,4 @@
-"""extarray, through calls of each rank's own."""
+"""extarray, with each rank's own calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every rank of a candidate of benchmarks/onesided.py runs: patches of an array in memory.
+"""The program of each rank of a candidate of benchmarks/onesided.py: patches of an array in memory.
 
 ``python -m mpi4py patches.py CANDIDATE FOLDER MASTER``, on two ranks.  Rank 0 gets, puts and
 accumulates in the zone of rank 1.
@@ -27,11 +27,11 @@ class Program:
         return self.candidate.description
 
     def make(self, rows, columns):
-        """An array of which each of two ranks has so many rows."""
+        """Make an array in which each of two ranks has so many rows."""
         self.candidate.make(rows, columns)
 
     def measure(self, rows, columns, seconds):
-        """Times of each operation on the first rows and columns of rank 1's, by who does it."""
+        """Return the times of each operation on the first rows and columns of rank 1's, by way."""
         if MPI.COMM_WORLD.rank:
             return None
         self._check(rows, columns)
@@ -42,7 +42,7 @@ class Program:
         return times
 
     def _check(self, rows, columns):
-        """That what is put, and added, is what is got."""
+        """Check that gets return put and accumulated values."""
         values, found = np.random.default_rng(1).random((rows, columns)), np.empty((rows, columns))
         for way in self.candidate.calls("get", found):
             for operation in ("put", "accumulate"):
@@ -55,7 +55,7 @@ class Program:
 
 
 def in_turn(calls, seconds):
-    """Times of calls that take turns, by name."""
+    """Return the times of calls that take turns, by name."""
     times = {name: [] for name in calls}
     for call in calls.values():
         call()

@@ -1,4 +1,4 @@
-"""The same bytes by pread and pwrite: each rank has one run of them, and moves it as it is."""
+"""The same bytes by pread and pwrite: each rank moves one contiguous run, unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Array:
         self.nbytes = 8 * int(np.prod(shape))
 
     def _pieces(self, local, start=0):
-        """The bytes of a rank, behind those of the ranks before it, in pieces."""
+        """Yield the bytes of a rank, after those of the ranks before it, in pieces."""
         sizes = self.comm.allgather(local.nbytes)
         place = start + sum(sizes[: self.comm.rank])
         data = local.reshape(-1).view(np.uint8)

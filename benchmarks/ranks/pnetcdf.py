@@ -1,4 +1,4 @@
-"""PnetCDF, through ctypes.  Axis 0 may grow; for the others the file is written anew."""
+"""PnetCDF, through ctypes.  Axis 0 may grow; growing the others rewrites the file."""
 
 from __future__ import annotations
 

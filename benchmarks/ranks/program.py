@@ -1,7 +1,7 @@
-"""What every rank of a candidate of benchmarks/parallel.py runs: arrays in files.
+"""The program of each rank of a candidate of benchmarks/parallel.py: arrays in files.
 
-``python -m mpi4py program.py CANDIDATE FOLDER MASTER``.  It runs on old versions of NumPy and
-mpi4py, too: parallel HDF5 brings its own.
+``python -m mpi4py program.py CANDIDATE FOLDER MASTER``.  It also runs on old versions of NumPy and
+mpi4py, which parallel HDF5 brings along.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mpi4py import MPI
 from orders import serve
 
 comm = MPI.COMM_WORLD
-#: Cut off on both sides for what is not aligned with chunks.
+#: Cut off on both sides for cases not aligned with chunks.
 MARGIN = 5, 3
 
 
 def values(box):
-    """The elements of a box: different ones, that depend on the index alone."""
+    """Return the elements of a box: distinct, and determined by the index alone."""
     i, j, k = np.ogrid[box]
     return 1e8 * i + 1e4 * j + k + 1.0
 
@@ -47,7 +47,7 @@ class Program:
         self.candidate.remove(os.path.join(self.folder, "array"))
 
     def first(self, shape, chunks):
-        """Creation and the first write together: some make room at the one, some at the other."""
+        """Time creation and the first write together: libraries make room in either of them."""
         return self._second(lambda: self._first(shape, chunks))
 
     def _first(self, shape, chunks):
@@ -85,7 +85,7 @@ class Program:
         return seconds
 
     def _load(self, box, local):
-        """What a library with an array of its own in memory needs before a write."""
+        """Prepare a write if the library has its own array in memory."""
         if hasattr(self.array, "load"):
             self.array.load(box, local)
 
@@ -96,7 +96,7 @@ class Program:
             assert np.array_equal(found, values(box)), "wrong elements"
 
     def grow(self, shape, chunks, by, times):
-        """Growths along axes 0, 1, 2 in turn, each with a write of the new part; time of each."""
+        """Grow axes 0, 1, 2 in turn, writing each new part; return the times."""
         return self._second(lambda: self._grow(shape, chunks, by, times))
 
     def _grow(self, shape, chunks, by, times):
@@ -127,17 +127,17 @@ class Program:
 
     @staticmethod
     def _second(action):
-        """What an action says when it is done again at once.
+        """Return the result of an action's second run.
 
-        Files that are new take free memory.  A virtual machine may have given that to its host, and
-        has to wait for it many times as long as a copy takes; what the first time has taken, and
-        let go of, is there for the second.
+        New files take free memory.  A virtual machine may have returned it to its host, and getting
+        it back takes many times as long as a copy; the second run finds the memory that the first
+        has taken and released.
         """
         action()
         return action()
 
     def _timed(self, action):
-        """Seconds until the last rank is done."""
+        """Return the seconds until the last rank is done."""
         comm.Barrier()
         began = MPI.Wtime()
         action()

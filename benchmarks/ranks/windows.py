@@ -1,7 +1,6 @@
-"""Our global arrays, and MPI's windows by hand, in one program: single calls take turns.
+"""Our global arrays, and hand-written MPI windows, in one program: single calls take turns.
 
-By hand means: a window, the type of the patch made before, one call, and a flush; values lie in one
-run.
+Hand-written means: a window, a type made in advance, one call, and a flush; values lie in one run.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Candidate:
         self.window.Lock_all()
 
     def calls(self, operation, values):
-        """What carries out an operation, by name."""
+        """Return an operation's calls, by name."""
         rows, columns = values.shape
         selection = (slice(self.rows, self.rows + rows), slice(0, columns))
         box = MPI.DOUBLE.Create_vector(rows, columns, self.columns).Commit()

@@ -1,4 +1,4 @@
-"""The cases, one module an idea; each is an asv suite, and compare.py collects all of them.
+"""The cases, one module per idea; each is an asv suite, and compare.py collects all of them.
 
 `GROUPS` are functions from the sizes to a table of cases, in the order of the report.
 """
@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 if __name__ == "suites":
-    # asv imports this folder alone; the rest is found from the root. Last in the path, so that an
-    # installed extarray is preferred to an unbuilt one in the same place.
+    # asv imports only this folder; the root provides the rest.  Last on the path, so that an
+    # installed extarray wins over an unbuilt one in the same place.
     sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
 from .bench_axial import axial

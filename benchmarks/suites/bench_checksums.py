@@ -1,7 +1,7 @@
-"""Checksums: what it costs to verify chunks before they are read, copied, or written to in part.
+"""Checksums: the cost of verifying chunks before reads, copies, and partial writes.
 
-There is no like of it in other libraries.  ``python -m benchmarks.suites.bench_checksums`` prints
-the table.
+Other libraries have nothing like it.  ``python -m benchmarks.suites.bench_checksums`` prints the
+table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERIFICATIONS = ("never", "write", "read")
 
 @contextmanager
 def stored(side: int = SIDE, chunk: int = CHUNK) -> Iterator[str]:
-    """Path of a cube with checksums, which is in the page cache."""
+    """Yield the path of a cube with checksums, which is in the page cache."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a")
         with xa.create(path, (side,) * 3, "f4", chunks=chunk, checksum=True) as array:
@@ -49,7 +49,7 @@ def write_all(array: xa.ExtArray, out: np.ndarray) -> None:
     array[...] = out
 
 
-#: What is done in a session, and whether it is done once before: then all is known.
+#: The actions of a session, and whether each also runs once before, so that checksums are known.
 ACTIONS: dict[str, tuple[Callable[[xa.ExtArray, np.ndarray], None], bool]] = {
     "read all": (read, False),
     "read all, again": (read, True),
@@ -61,7 +61,7 @@ ACTIONS: dict[str, tuple[Callable[[xa.ExtArray, np.ndarray], None], bool]] = {
 
 
 def seconds(path: str, action: str, verify: str, n: int = 5) -> float:
-    """The least time of an action in a few sessions; closing is not counted."""
+    """Return the least time of an action in a few sessions; closing is not counted."""
     act, is_second = ACTIONS[action]
     times = []
     for _ in range(n):
@@ -78,7 +78,7 @@ def seconds(path: str, action: str, verify: str, n: int = 5) -> float:
 
 
 def element(path: str, verify: str, n: int = 20_000) -> float:
-    """Seconds of a read of one element, when its chunk is known."""
+    """Return the seconds of a read of one element, when its chunk is known."""
     with xa.open(path, verify=verify) as array:
         places = np.random.default_rng(1).integers(0, array.shape[0], (n, 3)).tolist()
         keys = [tuple(place) for place in places]
@@ -91,7 +91,7 @@ def element(path: str, verify: str, n: int = 20_000) -> float:
 
 
 def speed(nbytes: int = 1 << 26) -> float:
-    """Bytes of memory that one thread sums in a second."""
+    """Return the bytes of memory that one thread sums in a second."""
     data = np.ones(nbytes, np.uint8)
     times = []
     for _ in range(5):
@@ -123,7 +123,7 @@ Verifying.track_time.unit = "ms"
 
 
 def table(side: int = SIDE, chunk: int = CHUNK) -> str:
-    """The table, as Markdown."""
+    """Return the table, as Markdown."""
     columns = " | ".join(f'`"{verify}"`' for verify in VERIFICATIONS)
     rows = [f"| {side}³ float32, chunks of {chunk}³ | {columns} |", "| --- | --- | --- | --- |"]
     with stored(side, chunk) as path:

@@ -17,7 +17,7 @@ from .common import Suite, generator, reading
 TARGETS = (Target(2, NUMPY), Target(1 / 20, "h5py"), Target(1 / 5, "zarr"))
 
 Shape = tuple[int, ...]
-#: Of a workspace, an array and its values.
+#: Returns an array of a workspace and its values.
 Open = Callable[[Workspace], tuple[Peer, np.ndarray]]
 
 
@@ -54,7 +54,7 @@ def sheet(chunk: int) -> Open:
     return lambda workspace: (workspace.sheet(chunk), workspace.sheet_source)
 
 
-# A selection is made when it is needed: masks are large.
+# A selection is made when needed: masks are large.
 def rows(shape: Shape) -> Callable[[], np.ndarray]:
     return lambda: generator().permutation(shape[0])[: shape[0] // 2]
 

@@ -1,4 +1,4 @@
-"""Growth: planes appended, growth without data, and opening what has grown."""
+"""Growth: appending planes, growing without data, and opening grown arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .common import Suite
 
 Prepare = Callable[[Workspace], Operation]
 
-#: How much longer a call may take in another state and still be called flat.
+#: Ratio up to which a call's time in another state still counts as flat.
 FLAT = 1.5
 
 
@@ -28,14 +28,14 @@ def append(scale: Scale) -> Group:
         return tuple(scale.append_start + (planes + 2 - axis) // 3 for axis in range(3))
 
     def plane(step: int) -> tuple[np.ndarray, int]:
-        """Return what step number `step` appends, and the axis."""
+        """Return the data that step number `step` appends, and the axis."""
         axis = step % 3
         shape = list(shape_after(step))
         shape[axis] = 1
         return np.full(shape, 2.0 + step), axis
 
     def appending(first: int, start: int) -> Prepare:
-        """Append planes from number `first` on, to an array made at once as of `start` planes."""
+        """Append planes from number `first` on, to an array that begins with `start` planes."""
 
         def prepare(workspace: Workspace) -> Operation:
             planes = [plane(step) for step in range(first, first + timed)]
@@ -101,11 +101,11 @@ def append(scale: Scale) -> Group:
                 (Target(1 / 10, PEERS), Target(FLAT, alone.name, same_candidate=True)),
                 per=timed,
             ),
-            # What no append can beat: the same stores, into NumPy's array too.
+            # A lower bound for appends: the same stores, into NumPy's array too.
             Case(f"planes from {done} on, stored into what there is", storing, per=timed),
         ),
-        # Twice what it is: fewer take part at a time, and what they write stays below what the
-        # system begins to bring to the disk while others are timed.
+        # Doubled, so that fewer take part at a time, and their writes stay below the amount at
+        # which the system begins to write to the disk while others are timed.
         disk=2 * 8 * (side * scale.append_chunk) ** 3,
         absolute=True,
     )
@@ -113,7 +113,7 @@ def append(scale: Scale) -> Group:
 
 def growth(scale: Scale) -> Group:
     chunk = 16
-    layers = 2  # of 4 × 4 chunks of 32 KiB, with which the small array has 1 MiB
+    layers = 2  # each of 4 × 4 chunks of 32 KiB: the small array has 1 MiB
     layer_bytes = 16 * 8 * chunk**3
 
     def growing(first_layers: int, past: int = 0) -> Prepare:

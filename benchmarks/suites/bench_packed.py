@@ -1,4 +1,4 @@
-"""Packed files: reads of an array that lies in one, beside reads of its pair of files.
+"""Packed files: reads of an array in one, beside reads of its pair of files.
 
 ``python -m benchmarks.suites.bench_packed`` prints the table.
 """
@@ -18,7 +18,7 @@ import extarray as xa
 #: Side of a square of float64, and of its chunks.
 SIDE, CHUNK = 2500, 256
 ENGINES = ("mmap", "pread")
-#: At least this part of the pair's speed.
+#: At least this share of the pair's speed.
 BAR = 0.95
 
 Action = Callable[[xa.ExtArray, np.ndarray], object]
@@ -41,7 +41,7 @@ ACTIONS: dict[str, Action] = {
 
 @contextmanager
 def stored(side: int = SIDE, chunk: int = CHUNK) -> Iterator[tuple[str, str]]:
-    """Paths of an array with a history, and of the packed file of it; in the page cache."""
+    """Yield the paths of an array with a history, and of its packed file; in the page cache."""
     with tempfile.TemporaryDirectory() as folder:
         path, packed = os.path.join(folder, "a"), os.path.join(folder, "a.xap")
         half = side // 2
@@ -54,7 +54,7 @@ def stored(side: int = SIDE, chunk: int = CHUNK) -> Iterator[tuple[str, str]]:
 
 
 def seconds(paths: tuple[str, str], action: str, engine: str, n: int = 30) -> list[float]:
-    """Median seconds of an action on each of two arrays, in turn."""
+    """Return the median seconds of an action on each of two arrays, in turn."""
     with xa.open(paths[0], engine=engine) as pair, xa.open(paths[1], engine=engine) as packed:
         out = np.zeros(pair.shape)
         times: list[list[float]] = [[], []]
@@ -62,13 +62,13 @@ def seconds(paths: tuple[str, str], action: str, engine: str, n: int = 30) -> li
             for j, array in sorted(enumerate((pair, packed)), reverse=bool(turn % 2)):
                 start = time.perf_counter()
                 ACTIONS[action](array, out)
-                if turn:  # the first one maps what it meets
+                if turn:  # the first one maps the pages
                     times[j].append(time.perf_counter() - start)
     return [float(np.median(each)) for each in times]
 
 
 class Packed:
-    """asv: the pair's time in that of the packed file, for each engine."""
+    """asv: the pair's time over that of the packed file, for each engine."""
 
     params = (list(ACTIONS), list(ENGINES))
     param_names = ("action", "engine")
@@ -81,7 +81,7 @@ class Packed:
         self.place.__exit__(None, None, None)
 
     def track_ratio(self, action: str, engine: str) -> float:
-        """Return the speed of a packed file as a part of the pair's."""
+        """Return the speed of a packed file as a share of the pair's."""
         pair, packed = seconds(self.paths, action, engine)
         return pair / packed
 
@@ -90,7 +90,7 @@ Packed.track_ratio.unit = "of the pair's speed"
 
 
 def table(side: int = SIDE, chunk: int = CHUNK, n: int = 30) -> str:
-    """The table, as Markdown."""
+    """Return the table, as Markdown."""
     rows = [f"| {side}² float64, chunks of {chunk}² | engine | pair | packed | ratio |"]
     rows.append("| --- | --- | --- | --- | --- |")
     with stored(side, chunk) as paths:

@@ -1,6 +1,6 @@
 """Growth policies: segments, storage and time of an array whose axes grow by a chunk in turn.
 
-There is no like of it in other libraries.  ``python -m benchmarks.suites.bench_policy`` prints the
+Other libraries have nothing like it.  ``python -m benchmarks.suites.bench_policy`` prints the
 table.
 """
 
@@ -39,7 +39,7 @@ def shown(policy: GrowthPolicy) -> str:
 
 @contextmanager
 def grown(policy: GrowthPolicy, ndim: int, steps: int) -> Iterator[xa.ExtArray]:
-    """An array in sparse files that has grown from one chunk by `steps` on each axis, in turn."""
+    """Yield a sparse array that has grown from one chunk by `steps` on each axis, in turn."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a")
         chunks = (CHUNK,) * ndim
@@ -50,17 +50,17 @@ def grown(policy: GrowthPolicy, ndim: int, steps: int) -> Iterator[xa.ExtArray]:
 
 
 class Policies:
-    """asv: what a policy makes of the same growth."""
+    """asv: the effects of each policy on the same growth."""
 
     params = ([shown(policy) for policy in POLICIES], [ndim for ndim, _ in CUBES])
     param_names = ("policy", "ndim")
 
     def track_segments(self, policy: str, ndim: int) -> int:
-        """Return how many segments the array has."""
+        """Return the number of the array's segments."""
         return int(self._facts(policy, ndim)["segments"])
 
     def track_utilisation(self, policy: str, ndim: int) -> float:
-        """Return the share of what is allocated that lies inside the bounds."""
+        """Return the share of the allocated space that lies inside the bounds."""
         return 100 * float(self._facts(policy, ndim)["utilisation"])
 
     def _facts(self, policy: str, ndim: int) -> Info:
@@ -74,7 +74,7 @@ Policies.track_utilisation.unit = "%"
 
 
 def best(run: Callable[[], object], n: int = 5) -> float:
-    """The least time of a few runs, in seconds."""
+    """Return the least time of a few runs, in seconds."""
     times = []
     for _ in range(n):
         start = time.perf_counter()
@@ -84,10 +84,10 @@ def best(run: Callable[[], object], n: int = 5) -> float:
 
 
 def table(cubes: tuple[tuple[int, int], ...] = CUBES) -> str:
-    """The table, as Markdown.
+    """Return the table, as Markdown.
 
-    Time of growth is that of all steps; of access, that of 1,000 elements at random places, and of
-    a plane across the last axis, which meets the most segments.
+    The time of growth is that of all steps; the time of access is for 1,000 elements at random
+    places, and for a plane across the last axis, which meets the most segments.
     """
     rows = [
         "| axes, grid | policy | segments | utilisation | a step | 1,000 elements | a plane |",

@@ -18,7 +18,7 @@ from .common import FASTER_THAN_MEMMAP, FASTER_THAN_PEERS, Suite, reading
 #: At least 0.8 of NumPy's speed.
 NEAR_NUMPY = Target(1.25, NUMPY)
 ABOVE_NUMPY = Target(1.0, NUMPY)
-#: How much longer than in large chunks a slab may take in small ones: beyond is a cliff.
+#: Limit of a slab's time in small chunks over that in large ones: beyond is a cliff.
 CLIFF = 2.0
 
 Prepare = Callable[[Workspace], Operation]
@@ -131,7 +131,7 @@ def threads(scale: Scale) -> Group:
     halves = (slice(1, planes // 2 + 1), slice(planes // 2 + 1, planes + 1))
 
     def read_halves(workspace: Workspace) -> Operation:
-        """Read with two threads of the caller's, one of ours each: they meet only in the GIL."""
+        """Read with two threads of the caller, one of ours each: they meet only in the GIL."""
         cube = workspace.cube(chunk)
         out = workspace.warm(workspace.source[part].shape)
         pool = ThreadPoolExecutor(2)

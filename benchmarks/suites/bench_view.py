@@ -1,7 +1,7 @@
-"""``extarray view``: how long the server takes for a picture of a large array, and what it reads.
+"""``extarray view``: the server's time for a picture of a large array, and the bytes it reads.
 
 ``python -m benchmarks.suites.bench_view`` prints the table.  The arrays are sparse: they have 100
-GB, and take the disk space of the planes that are written.
+GB, and take the disk space of the written planes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE = 100
 
 
 class Case(NamedTuple):
-    """A plane of an array: the axes of its rows and columns, and how many elements of each."""
+    """A plane of an array: the axes of its rows and columns, and the elements along each."""
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -52,11 +52,11 @@ CASES = {
 
 
 class Taken(NamedTuple):
-    """Seconds until a picture is there, and bytes that the server has read for a sharp one.
+    """Seconds until a picture arrives, and bytes that the server reads for a sharp one.
 
-    `first` is for the first picture of a server that has just begun, which is coarse where a sharp
-    one takes long, `again` the least time for one of planes beside that, and `sharp` for a sharp
-    one.  `steps` tell how many elements there are to a pixel in a sharp picture.
+    `first` is for the first picture of a new server, which is coarse if a sharp one takes long;
+    `again` is the least time for a neighbouring plane, and `sharp` the time for a sharp picture.
+    `steps` are the elements per pixel in a sharp picture.
     """
 
     first: float
@@ -67,7 +67,7 @@ class Taken(NamedTuple):
 
 
 def make(path: str, case: Case) -> None:
-    """Make the array of a case, of float32, with the planes that are shown."""
+    """Make the float32 array of a case, with the planes to show."""
     with xa.create(path, case.shape, "f4", chunks=case.chunks, sparse=True) as array:
         if case.is_written:
             for turn in range(4):
@@ -105,7 +105,7 @@ def served(path: str) -> Iterator[tuple[str, str, int]]:
 def picture(
     address: str, token: str, case: Case, turn: int, **options: int
 ) -> tuple[float, list[int]]:
-    """Ask for a picture as the page does; return seconds, and every how many-th element it has."""
+    """Ask for a picture as the page does; return seconds, and the step between its elements."""
     spans = {
         key: ",".join(map(str, (axis, 0, min(n, case.shape[axis]), PIXELS)))
         for key, (axis, n) in (("rows", case.rows), ("columns", case.columns))
@@ -124,7 +124,7 @@ def picture(
 
 
 def read_by(process: int, name: str) -> int:
-    """Return how many bytes a process has read, and how many of a file it has mapped (Linux)."""
+    """Return the bytes that a process has read, and the bytes of a file it has mapped (Linux)."""
     with open(f"/proc/{process}/io", encoding="utf-8") as lines:
         found = int(lines.readline().split()[1])
     is_of_file = False
@@ -152,7 +152,7 @@ def measure(case: Case, folder: str, turns: int = 12) -> Taken:
 
 
 def table(turns: int = 12) -> str:
-    """The table, as Markdown."""
+    """Return the table, as Markdown."""
     rows = [
         f"| picture of {PIXELS} × {PIXELS} | bytes | every | first | again | sharp | read |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -1,4 +1,4 @@
-"""Arrays read by zarr through `as_zarr_store`, beside the same chunks in zarr's own folder.
+"""Arrays that zarr reads through `as_zarr_store`, beside the same chunks in zarr's own folder.
 
 The targets: opening, and reading all, a slab, a column and single chunks, take no longer than
 through `zarr.storage.LocalStore`, warm.  `python -m benchmarks.suites.bench_zarr_store` measures
@@ -31,7 +31,7 @@ ACTIONS: dict[str, Callable[[Any, int], Any]] = {
 
 @contextlib.contextmanager
 def stored(side: int = SIDE, chunk: int = CHUNKS[0]) -> Iterator[tuple[str, str]]:
-    """An array that grew along both axes, at the start too, and the same in a folder of zarr."""
+    """Yield paths of an array grown along both axes, also at the start, and of its zarr copy."""
     import zarr
 
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def stored(side: int = SIDE, chunk: int = CHUNKS[0]) -> Iterator[tuple[str, str]
 def seconds(
     paths: tuple[str, str], action: str, engine: str, chunk: int, n: int = 20
 ) -> list[float]:
-    """Median seconds of an action on the folder, and on the array, in turn."""
+    """Return the median seconds of an action on the folder, and on the array, in turn."""
     import zarr
 
     with xa.open(paths[0], engine=engine) as array:
@@ -65,13 +65,13 @@ def seconds(
                     zarr.open_array(stores[j], mode="r")
                 else:
                     ACTIONS[action](opened[j], chunk)
-                if turn:  # the first one maps what it meets
+                if turn:  # the first one maps the pages
                     times[j].append(time.perf_counter() - start)
     return [float(np.median(each)) for each in times]
 
 
 class ZarrStore:
-    """asv: the time through the array's store in that through zarr's own."""
+    """asv: the time through the array's store over that through zarr's own."""
 
     params = (["open", *ACTIONS], list(ENGINES), list(CHUNKS))
     param_names = ("action", "engine", "chunk")
@@ -84,7 +84,7 @@ class ZarrStore:
         self.place.__exit__(None, None, None)
 
     def track_ratio(self, action: str, engine: str, chunk: int) -> float:
-        """Return the time as a part of zarr's own."""
+        """Return the time over zarr's own."""
         local, ours = seconds(self.paths, action, engine, chunk)
         return ours / local
 
@@ -93,7 +93,7 @@ ZarrStore.track_ratio.unit = "of the time of LocalStore"
 
 
 def table(side: int = SIDE, chunks: tuple[int, ...] = CHUNKS, n: int = 20) -> str:
-    """The table, as Markdown."""
+    """Return the table, as Markdown."""
     rows = [f"| {side}² float64 | chunks | engine | LocalStore | as_zarr_store | ratio |"]
     rows.append("| --- | --- | --- | --- | --- | --- |")
     for chunk in chunks:

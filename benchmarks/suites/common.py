@@ -1,4 +1,4 @@
-"""What the suites share: selections, operations, the usual targets, and the asv side of a group."""
+"""Shared by the suites: selections, operations, the usual targets, and the asv side of a group."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Suite(ABC):
         self.operation.before()
 
     def teardown(self, case: str, candidate: str) -> None:
-        # asv comes here also when `setup` said that the candidate cannot do it.
+        # asv also comes here after `setup` said that the candidate cannot do it.
         if self.operation is not None:
             self.operation.after()
             self.candidate(candidate).finish()
@@ -93,7 +93,7 @@ class Suite(ABC):
         self.operation.run()
 
     def track_ratio(self, case: str, candidate: str) -> float:
-        """Return the candidate's time over NumPy's, nan where NumPy has no like."""
+        """Return the candidate's time over NumPy's, nan if NumPy has nothing like it."""
         both = {name: self.candidate(name) for name in (NUMPY, candidate)}
         number = self.names.index(case)
         outcomes = measure(both, number, self.cases[number].per, self.effort)

@@ -60,6 +60,8 @@ From the top down; each module uses some of those below it, and none above:
 ``_file``
     `File`: a counted descriptor, closed when its last user leaves, and the system calls on it; also
     read-ahead: asks the system for cold pages (not in its cache) that a transfer will read.
+``_system``
+    Every call of the operating system that compiled code makes, declared; ``_system.h`` has them.
 ``_types``
     ``index_t``, checked arithmetic, division that rounds down, and the locks and atomics of
     ``_shared.h``, which are plain loads and stores with the GIL.  Declarations alone.

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from ._file cimport ahead_t, sieve_t
+from ._file cimport ahead_t
+from ._system cimport sieve_t
 from ._vectors cimport axial_t
 from ._mapping cimport touched_t
 from ._selection cimport selection_t

@@ -19,14 +19,16 @@ from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcpy, memmove
-from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
-from ._file cimport ask_for, ask_for_block, lock_chunk, sieving_is_over, unlock_chunk
+from ._file cimport ask_for, ask_for_block
 from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport (
     populate_alone, populate_ends, reserve_pages, touched_get, touched_set, touched_spare,
 )
 from ._selection cimport selection_t
+from ._system cimport (
+    lock_chunk, off_t, sieving_is_over, unlock_chunk, xa_page_bytes, xa_read_at, xa_write_at,
+)
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
 
@@ -160,9 +162,9 @@ cdef int move_bytes(
     offset += L.start
     while n > 0:
         if write:
-            moved = pwrite(L.fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
+            moved = xa_write_at(L.fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
         else:
-            moved = pread(L.fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
+            moved = xa_read_at(L.fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
         if moved < 0:
             if errno == EINTR:
                 continue
@@ -574,7 +576,7 @@ cdef bint goes_direct(const job_t *job) noexcept nogil:
     cdef int32_t i
     if not job.write or L.base == NULL or L.touched == NULL or L.place != NULL:
         return False
-    if L.sparse and L.chunk_bytes % sysconf(_SC_PAGESIZE):
+    if L.sparse and L.chunk_bytes % xa_page_bytes():
         return False
     for j in range(L.ndim):
         n_chunks *= job.n_pieces[j]

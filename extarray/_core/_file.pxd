@@ -2,8 +2,8 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from posix.types cimport off_t
 
+from ._system cimport off_t, sieve_t
 from ._types cimport index_t
 
 
@@ -25,14 +25,6 @@ cdef class FileCore:
     cdef int _do(self, action_t action, off_t offset, off_t length) except -1
     cdef int _must(self, action_t action, off_t length) except -1
     cdef index_t _read(self, char *target, index_t length, index_t offset) except -1
-
-
-cdef extern from "_system.h":
-    ctypedef struct sieve_t "xa_sieve":
-        pass
-    void lock_chunk "xa_lock_chunk"(sieve_t *sieve, int64_t address) noexcept nogil
-    void unlock_chunk "xa_unlock_chunk"(sieve_t *sieve, int64_t address) noexcept nogil
-    bint sieving_is_over "xa_is_over"(sieve_t *sieve) noexcept nogil
 
 
 # Leave to write back what lies between elements, as long as nobody else writes to the file.

@@ -14,35 +14,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, EIO, errno as c_errno
 from libc.stdint cimport int64_t, uint8_t
-from posix.types cimport off_t
-from posix.unistd cimport close, ftruncate, pread, pwrite
 
+from ._system cimport (
+    XA_CHUNK_LOCKS, lock_chunk, off_t, unlock_chunk, xa_ask_for, xa_begin_sieving, xa_close,
+    xa_datasync, xa_end_sieving, xa_exceeds_disk, xa_filesystem, xa_generation, xa_is_cached,
+    xa_length, xa_lengthen, xa_page_bytes, xa_punch, xa_read_at, xa_reserve, xa_set_length,
+    xa_sieve_init, xa_stop_sieving, xa_write_at, xa_write_back, xa_zero,
+)
 from ._types cimport MAX_NDIM, index_t
 
 from extarray.common.errors import ClosedError
-
-cdef extern from "_system.h":
-    ctypedef struct stat_t "struct stat":
-        int64_t st_size
-    int fstat(int fd, stat_t *about) nogil
-    bint xa_exceeds_disk(int fd, off_t length) noexcept nogil
-    int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
-    int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
-    void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
-    int xa_zero(int fd, off_t offset, off_t length) noexcept nogil
-    int xa_lengthen(int fd, off_t offset, off_t length) noexcept nogil
-    int xa_datasync(int fd) noexcept nogil
-    long xa_filesystem(int fd) noexcept
-    long xa_generation(int fd) noexcept
-    bint xa_is_cached(int fd, off_t offset) noexcept nogil
-    void xa_ask_for(int fd, off_t offset, off_t length) noexcept nogil
-    void xa_sieve_init(sieve_t *sieve) noexcept nogil
-    bint xa_begin_sieving(sieve_t *sieve, int fd, int64_t byte) noexcept nogil
-    void xa_end_sieving(sieve_t *sieve, int fd, int64_t byte) noexcept nogil
-    void xa_stop_sieving(sieve_t *sieve) noexcept nogil
-    int XA_CHUNK_LOCKS
-    int _SC_PAGESIZE
-    long sysconf(int name) nogil
 
 cdef enum:
     PAGE = 1 << 12
@@ -80,7 +61,7 @@ cdef class FileCore:
 
     def __dealloc__(self):
         if self.fd >= 0:
-            close(self.fd)  # at exit, modules are gone
+            xa_close(self.fd)  # at exit, modules are gone
 
     # -- users -------------------------------------------------------------------------------
 
@@ -160,7 +141,7 @@ cdef class FileCore:
         try:
             while done < length:
                 with nogil:
-                    n = pread(fd, target + done, length - done, offset + done)
+                    n = xa_read_at(fd, target + done, length - done, offset + done)
                     failure = c_errno
                 if n > 0:
                     done += n
@@ -188,7 +169,7 @@ cdef class FileCore:
             while i < n_runs:
                 with nogil:
                     while i < n_runs and self.size < 0:
-                        n = pread(fd, &to[done], length, self.start + places[i])
+                        n = xa_read_at(fd, &to[done], length, self.start + places[i])
                         if n != length:
                             break
                         done += n
@@ -214,7 +195,7 @@ cdef class FileCore:
             try:
                 while done < view.len:
                     with nogil:
-                        n = pwrite(fd, <char *> view.buf + done, view.len - done, offset + done)
+                        n = xa_write_at(fd, <char *> view.buf + done, view.len - done, offset + done)
                         failure = c_errno if n < 0 else EIO
                     if n > 0:
                         done += n
@@ -252,18 +233,18 @@ cdef class FileCore:
     def length(self):
         """Bytes of the file."""
         cdef int fd = self.enter(), failure
-        cdef stat_t about
+        cdef int64_t length = 0
         if self.size >= 0:
             self.leave()
             return self.size
         try:
             with nogil:
-                failure = c_errno if fstat(fd, &about) else 0
+                failure = xa_length(fd, &length)
         finally:
             self.leave()
         if failure:
             raise OSError(failure, os.strerror(failure))
-        return about.st_size
+        return length
 
     def truncate(self, index_t length):
         """Give the file another length."""
@@ -301,7 +282,7 @@ cdef class FileCore:
         The system can part pages that it keeps as one (see `populate_ends`) where they are written.
         So this comes before a hole is made of the range.
         """
-        cdef off_t page = sysconf(_SC_PAGESIZE)
+        cdef off_t page = xa_page_bytes()
         cdef off_t first = (start + page - 1) & -page, last = stop & -page
         cdef int fd = self.enter()
         try:
@@ -332,7 +313,7 @@ cdef class FileCore:
 
 
 cdef int cut_off(int fd, off_t offset, off_t length) noexcept nogil:
-    return c_errno if ftruncate(fd, length) else 0
+    return xa_set_length(fd, length)
 
 
 cdef int bring(int fd, off_t offset, off_t length) noexcept nogil:

@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "_system.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -48,22 +49,11 @@ enum {
 
 /* -- memory ------------------------------------------------------------------------------------- */
 
-/* Memory for a table; `free` gives it back.  In huge pages a large one costs the system far fewer
- * faults, which would otherwise take longer than all that is done with it. */
+/* Memory for a table; `free` gives it back. */
 static inline void *xa_table(size_t n, size_t size)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(n, size, &bytes)) return NULL;
-#ifdef MADV_HUGEPAGE
-    enum { XA_HUGE_PAGE = 1 << 21 };
-    if (bytes >= 2 * XA_HUGE_PAGE) {
-        void *table = NULL;
-        if (posix_memalign(&table, XA_HUGE_PAGE, bytes)) return NULL;
-        (void) madvise(table, bytes, MADV_HUGEPAGE);
-        return table;
-    }
-#endif
-    return malloc(bytes ? bytes : 1);
+    return __builtin_mul_overflow(n, size, &bytes) ? NULL : xa_allocate(bytes);
 }
 
 /* -- division by an extent ---------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ cdef class Region:
     cdef object __weakref__
 
     cdef void _take(self, char *base, size_t window) noexcept
-    cdef char *_map_again(self, int protection) noexcept
+    cdef char *_map_again(self, bint writable) noexcept
     cdef void _unmap(self) noexcept
     cdef bint shows(self, const char *first, const char *last) noexcept
 

@@ -13,7 +13,6 @@ leases, the chunks that were touched) know each other's memory.
 """
 
 import os
-import re
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -21,13 +20,12 @@ from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
-from posix.mman cimport (
-    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE, PROT_READ,
-    PROT_WRITE, mmap, mprotect, munmap,
-)
-from posix.types cimport off_t
-from posix.unistd cimport _SC_PAGESIZE, close, pread, sysconf
 
+from ._system cimport (
+    off_t, xa_advise_huge, xa_advise_scattered, xa_bring, xa_brings_huge_pages, xa_close, xa_cover,
+    xa_discard, xa_give_back, xa_keep_free, xa_map_file, xa_open_memory, xa_page_bytes,
+    xa_physical_bytes, xa_populate, xa_read_at, xa_reserve, xa_unmap,
+)
 from ._types cimport (
     acquire, add_bytes, add_to, bytes_of, count_of, index_t, lock_t, release,
 )
@@ -36,62 +34,6 @@ from extarray.common.errors import ReserveError
 
 cdef extern from *:
     """
-    #include "_system.h"
-    /* Zero whole pages of private memory, and let the system have them. */
-    static void xa_discard(char *base, size_t length) {
-    #if defined(__linux__)
-        if (madvise(base, length, MADV_DONTNEED) == 0) return;
-    #endif
-        memset(base, 0, length);
-    }
-
-    /* 0, or an errno where a load (or, with `store`, a store) would be a SIGBUS; EOPNOTSUPP where the
-     * system cannot say. */
-    static int xa_populate(char *base, size_t length, int store) {
-    #if defined(__linux__)
-    #ifndef MADV_POPULATE_READ
-    #define MADV_POPULATE_READ 22
-    #endif
-    #ifndef MADV_POPULATE_WRITE
-    #define MADV_POPULATE_WRITE 23
-    #endif
-        while (madvise(base, length, store ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
-            if (errno != EINTR) return errno == EINVAL ? EOPNOTSUPP : errno;
-        return 0;
-    #else
-        (void) base; (void) length; (void) store;
-        return EOPNOTSUPP;
-    #endif
-    }
-
-    /* Have pages of a file in the system's cache: these, each by itself, and none around them. */
-    static void xa_bring(char *base, size_t length) {
-        (void) madvise(base, length, MADV_WILLNEED);
-    }
-
-    /* Have no pages of a mapped file in the resident set: they stay in the system's cache. */
-    static void xa_give_back(char *base, size_t length) {
-    #if defined(__linux__)
-        (void) madvise(base, length, MADV_DONTNEED);
-    #else
-        (void) base; (void) length;
-    #endif
-    }
-
-    /* Have a fault bring its page alone, without what lies around it. */
-    static void xa_advise_scattered(char *base, size_t length) {
-        (void) madvise(base, length, MADV_RANDOM);
-    }
-
-    static void xa_advise_huge(char *base, size_t length) {
-    #ifdef MADV_HUGEPAGE
-        /* Advice: without huge pages everything works, slower. */
-        (void) madvise(base, length, MADV_HUGEPAGE);
-    #else
-        (void) base; (void) length;
-    #endif
-    }
-
     /* Publish *slot = fresh unless another thread was first; returns what is there. */
     static void *xa_publish(void **slot, void *fresh) {
         void *expected = NULL;
@@ -115,13 +57,6 @@ cdef extern from *:
     /* What was loaded before is older than what is loaded behind it. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
-    int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
-    void xa_discard(char *base, size_t length) noexcept nogil
-    int xa_populate(char *base, size_t length, int store) noexcept nogil
-    void xa_bring(char *base, size_t length) noexcept nogil
-    void xa_give_back(char *base, size_t length) noexcept nogil
-    void xa_advise_huge(char *base, size_t length) noexcept nogil
-    void xa_advise_scattered(char *base, size_t length) noexcept nogil
     void *xa_publish(void **slot, void *fresh) noexcept nogil
     void *xa_load_pointer(void **slot) noexcept nogil
     uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
@@ -139,9 +74,7 @@ cdef size_t GIB = <size_t> 1 << 30
 cdef size_t HUGE = <size_t> 1 << 21
 
 
-# Whether a fault can bring one huge page and no others: Linux does from 5.18 on.
-cdef bint BRINGS_BLOCKS = os.path.isdir("/sys/kernel/mm/transparent_hugepage") and tuple(
-    int(number) for number in re.findall("[0-9]+", os.uname().release)[:2]) >= (5, 18)
+cdef bint BRINGS_BLOCKS = xa_brings_huge_pages()
 
 
 cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil:
@@ -163,7 +96,7 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
     So what lies beside the part may need space, too, and there may be none.  Pages in between are
     kept with none but each other and the ends.
     """
-    cdef size_t page = sysconf(_SC_PAGESIZE)
+    cdef size_t page = xa_page_bytes()
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
     cdef int failure = populate(base + first, page, True)
     if failure == 0 and last != first:
@@ -174,7 +107,7 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
     """Do `populate_ends` for a part that may not be in the cache yet: it comes without what lies
     around it, which would be kept as one with it."""
-    cdef size_t page = sysconf(_SC_PAGESIZE)
+    cdef size_t page = xa_page_bytes()
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
     if last - first < HUGE:
         xa_bring(base + first, last - first + page)
@@ -245,19 +178,9 @@ cdef size_t generous(size_t usual, size_t length) noexcept:
     return max(usual, 4 * min(length, FARTHEST // 4))
 
 
-cdef size_t physical_memory() except? 0:
-    """Return the number of bytes of memory of the machine; 0 where the system does not tell."""
-    try:
-        return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return 0
-
-
 cdef char *keep_free(size_t window) noexcept:
     """Find address space for a window, wherever huge pages begin in it; NULL: there is not so much."""
-    # Without access nothing is charged; memory is when `commit` opens it.
-    cdef void *base = mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-    return <char *> base if base != MAP_FAILED else NULL
+    return xa_keep_free(window + HUGE)
 
 
 cdef size_t most_free(size_t window, size_t least) noexcept:
@@ -267,7 +190,7 @@ cdef size_t most_free(size_t window, size_t least) noexcept:
         window = max(least, window // 2)
         base = keep_free(window)
     if base != NULL:
-        munmap(base, window + HUGE)
+        xa_unmap(base, window + HUGE)
     return window
 
 
@@ -422,9 +345,9 @@ cdef class Counter:
 
     def __dealloc__(self):
         if self.page != NULL:
-            munmap(self.page, self.length)
+            xa_unmap(self.page, self.length)
         if self.fd >= 0:
-            close(self.fd)  # at exit, modules are gone
+            xa_close(self.fd)  # at exit, modules are gone
 
     @staticmethod
     def file(int fd, size_t offset, bint mapped):
@@ -434,18 +357,16 @@ cdef class Counter:
         duplicate of the descriptor.
         """
         cdef Counter self = Counter.__new__(Counter)
-        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
+        cdef size_t page = xa_page_bytes()
         cdef size_t low = offset & ~(page - 1)
-        cdef void *base
         self.offset = offset
         if not mapped:
             self.fd = os.dup(fd)
             return self
         self.length = offset + 8 - low
-        base = mmap(NULL, self.length, PROT_READ, MAP_SHARED, fd, low)
-        if base == MAP_FAILED:
+        self.page = xa_map_file(NULL, self.length, fd, low, False)
+        if self.page == NULL:
             raise OSError(c_errno, f"cannot map the metadata: {os.strerror(c_errno)}; use engine='pread'")
-        self.page = <char *> base
         self.place = <uint64_t *> (self.page + (offset - low))
         return self
 
@@ -456,7 +377,7 @@ cdef class Counter:
             xa_after_loads()
             return xa_little(xa_load_bits(self.place))
         # A failure is no number that there was: whoever compares looks further, and meets it there.
-        return xa_little(number) if pread(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
+        return xa_little(number) if xa_read_at(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
 
     @property
     def value(self):
@@ -478,7 +399,7 @@ cdef class Region:
         leave(&self.here)
         self._unmap()
         if self.fd >= 0:
-            close(self.fd)  # at exit, modules are gone
+            xa_close(self.fd)  # at exit, modules are gone
 
     @staticmethod
     def file(int fd, size_t length, bint writable, bint mapped, size_t start=0):
@@ -499,9 +420,8 @@ cdef class Region:
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
             length += self.head
-            self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
-                      PROT_READ | (PROT_WRITE if writable else 0))
-            self._map_others(PROT_READ | (PROT_WRITE if writable else 0))
+            self._map(generous(64 * GIB, length), max(length, HUGE), writable)
+            self._map_others(writable)
         enter(&self.here)
         return self
 
@@ -510,13 +430,13 @@ cdef class Region:
         """Make an anonymous region, for `length` bytes and growth; without address space it is a
         `ReserveError`."""
         cdef Region self = Region.__new__(Region)
-        self._map(generous(max(64 * GIB, 4 * physical_memory()), length), max(length, HUGE),
-                  MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
+        self._map(generous(max(64 * GIB, 4 * <size_t> xa_physical_bytes()), length),
+                  max(length, HUGE), True)
         self.here.inode = <size_t> self.base
         enter(&self.here)
         return self
 
-    def _map(self, size_t window, size_t least, int flags, int protection):
+    def _map(self, size_t window, size_t least, bint writable):
         """Map a window, aligned to huge pages.
 
         Where the address space does not grant it, one that leaves most of what there is to others.
@@ -524,82 +444,78 @@ cdef class Region:
         cdef char *base
         cdef char *aligned
         cdef size_t head, smaller
-        cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
         cdef off_t first = self.start - <off_t> self.head
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
         # Systems align large mappings of files by themselves, where their huge pages can be shown.
-        if fd >= 0:
-            base = <char *> mmap(NULL, window, protection, flags | MAP_NORESERVE, fd, first)
-            if <void *> base != MAP_FAILED:
+        if self.fd >= 0:
+            base = xa_map_file(NULL, window, self.fd, first, writable)
+            if base != NULL:
                 if not <size_t> base & (HUGE - 1):
                     self._take(base, window)
                     xa_advise_huge(base, window)
                     return
-                munmap(base, window)
+                xa_unmap(base, window)
         base = keep_free(window)
         if base == NULL:
             # A file that outgrows its window gets another one; memory has to do with what it has.
-            smaller = 4 * min(least, FARTHEST // 4) if fd >= 0 else most_free(window, least) // 4
+            smaller = 4 * min(least, FARTHEST // 4) if self.fd >= 0 else most_free(window, least) // 4
             window = max(least, min(window, smaller & ~(HUGE - 1)))
             base = keep_free(window)
             if base == NULL and window > least:
                 window = least
                 base = keep_free(window)
         if base == NULL:
-            advice = "use engine='pread'" if fd >= 0 else "keep the array in a file"
+            advice = "use engine='pread'" if self.fd >= 0 else "keep the array in a file"
             raise ReserveError(
                 f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
                 f"raise the limit (ulimit -v), or {advice}")
         aligned = <char *> ((<size_t> base + HUGE - 1) & ~(HUGE - 1))
         head = aligned - base
         if head:
-            munmap(base, head)
+            xa_unmap(base, head)
         if HUGE - head:
-            munmap(aligned + window, HUGE - head)
+            xa_unmap(aligned + window, HUGE - head)
         self._take(aligned, window)
-        if fd >= 0:
-            if mmap(
-                aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, first
-            ) == MAP_FAILED:
+        if self.fd >= 0:
+            if xa_map_file(aligned, window, self.fd, first, writable) == NULL:
                 raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
 
-    def _map_others(self, int protection):
+    def _map_others(self, bint writable):
         """Map the windows for what is not read on and on, if there is much address space left."""
-        cdef char *base = self._map_again(protection)
+        cdef char *base = self._map_again(writable)
         if base != NULL:
             self.pages = self.here.pages = base
             xa_advise_scattered(base, self.window)
-        base = self._map_again(protection) if BRINGS_BLOCKS else NULL
+        base = self._map_again(writable) if BRINGS_BLOCKS else NULL
         if base != NULL:
             self.blocks = self.here.blocks = base
             xa_advise_huge(base, self.window)
             xa_advise_scattered(base, self.window)
 
-    cdef char *_map_again(self, int protection) noexcept:
+    cdef char *_map_again(self, bint writable) noexcept:
         """Map one window more; NULL: there is not much address space left."""
-        cdef void *base
+        cdef char *base
         if self.window > FARTHEST // 4 - min(bytes_of(&reserved), FARTHEST // 4):
             return NULL
-        base = mmap(NULL, self.head + self.window, protection, MAP_SHARED | MAP_NORESERVE, self.fd,
-                    self.start - <off_t> self.head)
-        if base == MAP_FAILED:
+        base = xa_map_file(NULL, self.head + self.window, self.fd, self.start - <off_t> self.head, writable)
+        if base == NULL:
             return NULL
         add_bytes(&reserved, self.head + self.window)
-        return <char *> base + self.head
+        return base + self.head
 
     cdef void _unmap(self) noexcept:
         """Give the windows back."""
         cdef size_t length = self.head + self.window
         if self.blocks != self.base:
-            munmap(self.blocks - self.head, length)
+            xa_unmap(self.blocks - self.head, length)
             add_bytes(&reserved, -length)
         if self.pages != self.base:
-            munmap(self.pages - self.head, length)
+            xa_unmap(self.pages - self.head, length)
             add_bytes(&reserved, -length)
         if self.base != NULL:
-            munmap(self.base - self.head, length)
+            xa_unmap(self.base - self.head, length)
             add_bytes(&reserved, -length)
 
     cdef void _take(self, char *base, size_t window) noexcept:
@@ -641,9 +557,10 @@ cdef class Region:
             raise ReserveError(
                 f"cannot grow to {length} bytes: {self.window} bytes of address space are "
                 "reserved; keep the array in a file instead")
-        if mprotect(self.base + self.committed, length - self.committed, PROT_READ | PROT_WRITE):
+        cdef int failure = xa_open_memory(self.base + self.committed, length - self.committed)
+        if failure:
             raise ReserveError(
-                f"cannot grow to {length} bytes of memory: {os.strerror(c_errno)}; keep the "
+                f"cannot grow to {length} bytes of memory: {os.strerror(failure)}; keep the "
                 "array in a file instead")
         self.committed = length
 
@@ -651,7 +568,7 @@ cdef class Region:
 
     def populate(self, size_t start, size_t length):
         """Map the pages of a part of a mapped file, so that a load finds them."""
-        cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
+        cdef size_t low = start & ~(<size_t> xa_page_bytes() - 1)
         cdef int failure
         with nogil:
             failure = populate(self.base + low, start + length - low, False)
@@ -668,7 +585,7 @@ cdef class Region:
     def populate_whole(self, size_t start, size_t stop):
         """Map pages for stores to all of a part of a mapped file: a hole gets its space, and what is
         there stays, also what others write meanwhile.  EOPNOTSUPP where the system does not do this."""
-        cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
+        cdef size_t low = start & ~(<size_t> xa_page_bytes() - 1)
         cdef int failure
         with nogil:
             failure = xa_populate(self.base + low, stop - low, True)
@@ -676,7 +593,7 @@ cdef class Region:
 
     def discard(self, size_t start, size_t stop):
         """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them."""
-        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
+        cdef size_t page = xa_page_bytes()
         cdef size_t low = (start + page - 1) & ~(page - 1), high = stop & ~(page - 1)
         if stop > self.committed:
             raise ValueError("the range was not committed")
@@ -694,14 +611,14 @@ cdef class Region:
         For views of what the file is about to lose: a load beyond its end would be a SIGBUS.  The
         page in which `start` lies stays.
         """
-        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
+        cdef size_t page = xa_page_bytes()
         cdef size_t low = (start + page - 1) & ~(page - 1)
         if self.base != NULL and self.fd >= 0 and low < self.window:
-            abandon_pages(self.base + low, self.window - low)
+            xa_cover(self.base + low, self.window - low)
             if self.pages != self.base:
-                abandon_pages(self.pages + low, self.window - low)
+                xa_cover(self.pages + low, self.window - low)
             if self.blocks != self.base:
-                abandon_pages(self.blocks + low, self.window - low)
+                xa_cover(self.blocks + low, self.window - low)
 
     def fill(self, const unsigned char[::1] source not None, size_t start, size_t stop):
         """Repeat bytes over the bytes start ... stop - 1 of an anonymous region.
@@ -730,14 +647,6 @@ cdef class Region:
     def mapped(self):
         """Tell whether the bytes are in the address space."""
         return self.base != NULL
-
-
-cdef void abandon_pages(char *base, size_t length) noexcept:
-    """Show private memory, all zero, where a file was mapped."""
-    # This fails only where the system has no room for a mapping more; then the pages stay, and a
-    # load of them is what it is where a file was cut off by others.
-    mmap(base, length, PROT_READ | PROT_WRITE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)
 
 
 cdef class Epoch:

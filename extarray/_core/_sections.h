@@ -12,10 +12,10 @@
 
 #ifdef Py_GIL_DISABLED
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "_system.h"
 
 #define XA_LINE 128             /* no two threads' numbers are in one line of a cache */
 
@@ -27,8 +27,8 @@ typedef struct xa_turn {
 } xa_turn;
 
 static xa_turn *xa_turns;
-static pthread_key_t xa_turn_key;
-static pthread_once_t xa_turns_once = PTHREAD_ONCE_INIT;
+static xa_thread_key xa_turn_key;
+static xa_once_t xa_turns_once = XA_ONCE_INIT;
 static _Thread_local xa_turn *xa_own_turn;
 
 static void xa_end_turn(void *turn)
@@ -50,7 +50,7 @@ static void xa_forget_turns(void)
 
 static void xa_begin_turns(void)
 {
-    if (pthread_key_create(&xa_turn_key, xa_end_turn) || pthread_atfork(NULL, NULL, xa_forget_turns))
+    if (xa_make_thread_key(&xa_turn_key, xa_end_turn) || xa_in_forked_children(xa_forget_turns))
         abort();
 }
 
@@ -59,7 +59,7 @@ static xa_turn *xa_find_turn(void)
 {
     xa_turn *turn;
     int free_one;
-    pthread_once(&xa_turns_once, xa_begin_turns);
+    xa_once(&xa_turns_once, xa_begin_turns);
     for (turn = __atomic_load_n(&xa_turns, __ATOMIC_ACQUIRE); turn != NULL; turn = turn->next) {
         free_one = 0;
         if (__atomic_compare_exchange_n(
@@ -75,7 +75,7 @@ static xa_turn *xa_find_turn(void)
         while (!__atomic_compare_exchange_n(
                 &xa_turns, &turn->next, turn, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) { }
     }
-    pthread_setspecific(xa_turn_key, turn);
+    xa_set_thread_value(xa_turn_key, turn);
     return xa_own_turn = turn;
 }
 
@@ -103,7 +103,7 @@ static void xa_wait_for_sections(void)
         number = __atomic_load_n(&turn->number, __ATOMIC_SEQ_CST);
         for (tries = 0; (number & 1) && __atomic_load_n(&turn->number, __ATOMIC_ACQUIRE) == number; tries++)
             if (tries > 100)
-                sched_yield();
+                xa_yield();
     }
 }
 

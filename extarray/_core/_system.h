@@ -1,4 +1,10 @@
-/* What is asked of the system for an open file: its disk space, its file system, its bytes on the disk. */
+/* Every call of the operating system that compiled code makes: files, mappings, locks, threads.
+ *
+ * Other C and Cython code includes this and names no header, call or flag of POSIX, so that another
+ * system needs another version of this file alone.  `extarray.common.system` is its like in Python.
+ * Functions return 0 or an errno unless they say otherwise; EOPNOTSUPP means that the system, or the
+ * file system, has no such thing.
+ */
 
 #ifndef XA_SYSTEM_H
 #define XA_SYSTEM_H
@@ -6,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +23,42 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #if defined(__linux__)
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
+#endif
+
+typedef off_t xa_offset;
+
+/* -- bytes of a file ---------------------------------------------------------------------------- */
+
+/* Bytes moved, or -1 with errno set. */
+static inline ssize_t xa_read_at(int fd, void *to, size_t n, xa_offset offset) {
+    return pread(fd, to, n, offset);
+}
+static inline ssize_t xa_write_at(int fd, const void *from, size_t n, xa_offset offset) {
+    return pwrite(fd, from, n, offset);
+}
+
+static inline int xa_length(int fd, int64_t *length) {
+    struct stat about;
+    if (fstat(fd, &about)) return errno;
+    *length = (int64_t) about.st_size;
+    return 0;
+}
+static inline int xa_set_length(int fd, xa_offset length) { return ftruncate(fd, length) ? errno : 0; }
+
+static inline void xa_close(int fd) { (void) close(fd); }
+
+/* The unit of mappings, and of the system's cache of files. */
+static inline long xa_page_bytes(void) { return sysconf(_SC_PAGESIZE); }
+
+/* -- file systems and disk space ---------------------------------------------------------------- */
+
+/* The number of a type of file system (statfs); 0: not known. */
+#if defined(__linux__)
 static inline long xa_filesystem(int fd) {
     struct statfs about;
     return fstatfs(fd, &about) ? 0 : (long) (unsigned int) about.f_type;
@@ -69,7 +109,6 @@ static inline void xa_ask_for(int fd, off_t offset, off_t length) {
 #endif
 }
 
-/* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */
 #if defined(__linux__)
 static inline int xa_fallocate(int fd, int mode, off_t offset, off_t length) {
     while (fallocate(fd, mode, offset, length))
@@ -240,5 +279,164 @@ static inline void xa_stop_sieving(xa_sieve *s) {
         pthread_mutex_lock(&s->chunk[i]);
         pthread_mutex_unlock(&s->chunk[i]);
     }
+}
+
+/* -- address space ------------------------------------------------------------------------------ */
+
+/* Bytes of memory of the machine; 0: not known. */
+static inline uint64_t xa_physical_bytes(void) {
+#if defined(_SC_PHYS_PAGES)
+    long pages = sysconf(_SC_PHYS_PAGES);
+    return pages > 0 ? (uint64_t) pages * (uint64_t) xa_page_bytes() : 0;
+#else
+    return 0;
+#endif
+}
+
+/* Reserve address space without access, which costs no memory; NULL: there is not so much. */
+static inline char *xa_keep_free(size_t length) {
+    void *base = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return base == MAP_FAILED ? NULL : (char *) base;
+}
+
+/* Give address space back, also a part of what was reserved or mapped. */
+static inline void xa_unmap(char *base, size_t length) { (void) munmap(base, length); }
+
+/* Show a file in reserved address space `at`, or (NULL) wherever the system likes; NULL: errno says why.
+ * The range may reach beyond the end of the file, which may grow into it. */
+static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offset, int writable) {
+    int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+    int flags = MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0);
+    void *base = mmap(at, length, protection, flags, fd, offset);
+    return base == MAP_FAILED ? NULL : (char *) base;
+}
+
+/* Give reserved address space memory, all zero. */
+static inline int xa_open_memory(char *base, size_t length) {
+    return mprotect(base, length, PROT_READ | PROT_WRITE) ? errno : 0;
+}
+
+/* Show private memory, all zero, where a file was mapped. */
+static inline void xa_cover(char *base, size_t length) {
+    /* This fails only where the system has no room for one more mapping.  Then the pages of the file
+     * stay, and a load from them ends as if another program had cut the file. */
+    (void) mmap(base, length, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+/* Zero whole pages of private memory, and let the system have them. */
+static inline void xa_discard(char *base, size_t length) {
+#if defined(__linux__)
+    if (madvise(base, length, MADV_DONTNEED) == 0) return;
+#endif
+    memset(base, 0, length);
+}
+
+/* Map pages of a file.  An errno tells that a load (or, with `store`, a store) would be a SIGBUS. */
+static inline int xa_populate(char *base, size_t length, int store) {
+#if defined(__linux__)
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+    while (madvise(base, length, store ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+        if (errno != EINTR) return errno == EINVAL ? EOPNOTSUPP : errno;
+    return 0;
+#else
+    (void) base; (void) length; (void) store;
+    return EOPNOTSUPP;
+#endif
+}
+
+/* The rest is advice: where the system takes none, everything works, slower. */
+
+/* Have these pages of a mapped file in the system's cache, and none around them. */
+static inline void xa_bring(char *base, size_t length) { (void) madvise(base, length, MADV_WILLNEED); }
+
+/* Take pages of a mapped file out of the resident set; they stay in the system's cache. */
+static inline void xa_give_back(char *base, size_t length) {
+#if defined(__linux__)
+    (void) madvise(base, length, MADV_DONTNEED);
+#else
+    (void) base; (void) length;
+#endif
+}
+
+/* Have a fault bring its page alone, without its neighbours. */
+static inline void xa_advise_scattered(char *base, size_t length) {
+    (void) madvise(base, length, MADV_RANDOM);
+}
+
+static inline void xa_advise_huge(char *base, size_t length) {
+#ifdef MADV_HUGEPAGE
+    (void) madvise(base, length, MADV_HUGEPAGE);
+#else
+    (void) base; (void) length;
+#endif
+}
+
+/* Whether a fault on a scattered mapping can bring one huge page and no others: Linux does since 5.18. */
+static inline int xa_brings_huge_pages(void) {
+#if defined(__linux__)
+    struct utsname about;
+    char *rest;
+    long major;
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) || uname(&about)) return 0;
+    major = strtol(about.release, &rest, 10);
+    return major > 5 || (major == 5 && *rest == '.' && strtol(rest + 1, NULL, 10) >= 18);
+#else
+    return 0;
+#endif
+}
+
+/* Memory that `free` gives back, in huge pages if it is large: a large table otherwise costs more in
+ * faults than all that is done with it.  NULL: there is none. */
+static inline void *xa_allocate(size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    enum { XA_HUGE_PAGE = 1 << 21 };
+    if (bytes >= 2 * XA_HUGE_PAGE) {
+        void *table = NULL;
+        if (posix_memalign(&table, XA_HUGE_PAGE, bytes)) return NULL;
+        (void) madvise(table, bytes, MADV_HUGEPAGE);
+        return table;
+    }
+#endif
+    return malloc(bytes ? bytes : 1);
+}
+
+/* -- threads ------------------------------------------------------------------------------------ */
+
+/* A function that is called with a thread's value when the thread ends. */
+typedef pthread_key_t xa_thread_key;
+static inline int xa_make_thread_key(xa_thread_key *key, void (*at_end)(void *)) {
+    return pthread_key_create(key, at_end);
+}
+static inline void xa_set_thread_value(xa_thread_key key, void *value) {
+    (void) pthread_setspecific(key, value);
+}
+
+typedef pthread_once_t xa_once_t;
+#define XA_ONCE_INIT PTHREAD_ONCE_INIT
+static inline void xa_once(xa_once_t *once, void (*function)(void)) { (void) pthread_once(once, function); }
+
+/* Have a function called in each forked child. */
+static inline int xa_in_forked_children(void (*function)(void)) {
+    return pthread_atfork(NULL, NULL, function);
+}
+
+/* Let other threads run. */
+static inline void xa_yield(void) { (void) sched_yield(); }
+
+/* -- the processor ------------------------------------------------------------------------------ */
+
+/* Features of the processor, as the system tells them (AT_HWCAP); 0: it does not. */
+static inline unsigned long xa_processor_features(void) {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP);
+#else
+    return 0;
+#endif
 }
 #endif

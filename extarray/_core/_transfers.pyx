@@ -27,6 +27,7 @@ from ._visits cimport place_of_visit, query_t, run_visits
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState, Frame, Writes, frame_t
 from ._threads cimport run_pieces, run_tables, worth_threads
+from ._system cimport xa_length
 from ._types cimport (
     MAX_NDIM, acquire, add_to, ceil_div, count_of, fence, floor_div, hint_of, index_t, release, set_hint,
 )
@@ -35,11 +36,6 @@ from extarray.common.config import config
 from extarray.common.errors import BoundsError, ShapeError, StorageError, TruncatedError
 
 cnp.import_array()
-
-cdef extern from "<sys/stat.h>":
-    ctypedef struct stat_t "struct stat":
-        int64_t st_size
-    int fstat(int fd, stat_t *about) nogil
 
 cdef enum:
     ROOM = 48                   # pieces that fit on the stack: small transfers allocate nothing
@@ -927,9 +923,9 @@ cdef bint is_cold(const job_t *job, index_t size) noexcept:
 
 cdef bint is_truncated(Frame frame) noexcept:
     """Tell whether another program has cut off the file."""
-    cdef stat_t about
-    return (frame.now.layout.fd >= 0 and fstat(frame.now.layout.fd, &about) == 0
-            and about.st_size - frame.now.layout.start < frame.now.file_bytes)
+    cdef int64_t length = 0
+    return (frame.now.layout.fd >= 0 and xa_length(frame.now.layout.fd, &length) == 0
+            and length - frame.now.layout.start < frame.now.file_bytes)
 
 
 cdef bint what_is_left(Frame frame, Frame known, index_t *lows, index_t *highs) noexcept:

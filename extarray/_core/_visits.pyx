@@ -10,12 +10,13 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from ._file cimport ask_for, lock_chunk, sieving_is_over, unlock_chunk
+from ._file cimport ask_for
 from ._vectors cimport address_of
 from ._copy cimport (
     GAP_FACTOR, SIEVE_BYTES, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, move_marked,
     reach, stage_of, worker_t,
 )
+from ._system cimport lock_chunk, sieving_is_over, unlock_chunk
 from ._types cimport MAX_NDIM, index_t
 
 cdef extern from "_gather.h":

@@ -1,11 +1,11 @@
 """Applications: what scientists do with arrays that grow, in a few short modules each.
 
-They use the public face alone, and other packages through the extra ``[apps]``.
+They use only the public face, and other packages through the extra ``[apps]``.
 
 Its modules, from the top down; each uses some of those below it:
 
 ``matrix_product``
-    Products of matrices larger than memory, whose factors grow.
+    Multiply matrices larger than memory, whose factors grow.
 ``lennard_jones``
     Molecular dynamics with a growing matrix of forces.
 ``lattice_boltzmann``
@@ -13,29 +13,29 @@ Its modules, from the top down; each uses some of those below it:
 ``cube``
     Totals of a table by several keys: items, stores and days (MOLAP).
 ``cube_columns``
-    Columns of a table: labels and quantities, in types of cells and axes that change neither.
+    Columns of a table: labels and quantities, and types of cells and axes that keep their values.
 ``bands``
-    Rows of an array that a program computes at a time.
+    Bands of rows that a program computes at a time.
 ``scene_pictures``
-    Pictures of a scene that has arrived in pieces: its colours, its materials, where they are.
+    Draw a scene that has arrived in pieces: its colours, its materials, their places.
 ``hyperspectral``
-    Hyperspectral analysis: what is public of the modules below.
+    Hyperspectral analysis: the public names of the modules below.
 ``hyperspectral_growing``
-    A scene that grows: its statistics and endmembers, kept up without reading it again.
+    Keep the statistics and endmembers of a growing scene up to date without rereading it.
 ``hyperspectral_classes``
-    Spectral angles and classes of pixels, and how right they are.
+    Spectral angles and classes of pixels, and their accuracy.
 ``hyperspectral_unmixing``
-    Abundances of endmembers in each pixel, by least squares under constraints.
+    Abundances of endmembers in each pixel, by constrained least squares.
 ``hyperspectral_purity``
-    Endmembers as the pixels of the greatest index: PPI, and AMEE, which looks at neighbourhoods.
+    Endmembers as the pixels with the greatest index: PPI, and AMEE, which looks at neighbourhoods.
 ``hyperspectral_endmembers``
     Endmembers as the pixels that span the others: ATGP, VCA and N-FINDR.
 ``hyperspectral_components``
-    Statistics of a scene, and what follows from them: components, noise, number of endmembers.
+    Statistics of a scene, and results from them: components, noise, number of endmembers.
 ``hyperspectral_blocks``
-    A scene as blocks of whole spectra, which ranks share, and sums that do not depend on the ranks.
+    A scene as blocks of whole spectra, shared by ranks; sums do not depend on the ranks.
 ``hyperspectral_pixels``
-    Scenes as their owners keep them, read box by box; which of their pixels have data.
+    Scenes in their owners' forms, read box by box; which of their pixels have data.
 ``scenes``
     A hyperspectral scene that arrives in pieces, and the order in which they arrive.
 

@@ -1,4 +1,4 @@
-"""Rows of an array that a program computes at a time: few enough for memory, or a rank's own."""
+"""Bands of rows that a program computes at a time: as memory allows, or a rank's own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def bands(array: xa.ExtArray, axis: int, nbytes: int) -> Iterator[slice]:
     Parameters
     ----------
     array : ExtArray
-        One that was opened with ``comm=`` is shared along the axis, which `share` has said: each
-        rank gets one slice, its own, which may be empty.
+        If it was opened with ``comm=``, `share` has divided it along the axis: each rank gets one
+        slice, its own, which may be empty.
     axis : int
     nbytes : int
-        Memory that the work on one index takes; together they take ``config.max_memory``.
+        Memory for the work on one index; one slice takes up to ``config.max_memory``.
 
     Yields
     ------
@@ -40,7 +40,7 @@ def communicator(array: xa.ExtArray) -> Any:
 
 
 def share(array: xa.ExtArray, axis: int) -> None:
-    """Divide an array among the ranks along one axis alone; without ranks, leave it as it is."""
+    """Divide an array among the ranks along one axis only; without ranks, do nothing."""
     comm = communicator(array)
     if comm is not None:
         grid = [comm.size if j == axis else 1 for j in range(array.ndim)]

@@ -42,7 +42,7 @@ __all__ = ["Cube", "Totals"]
 Array = NDArray[Any]
 Agg = Literal["sum", "mean", "count", "min", "max"]
 
-# What an array beside the sums has of a cell; all but the count mean nothing where that is 0.
+# Arrays beside the sums, and how each is reduced; min and max mean nothing if the count is 0.
 _KEPT = {"count": np.add, "min": np.minimum, "max": np.maximum}
 _NEEDS = {
     "sum": (),
@@ -52,7 +52,7 @@ _NEEDS = {
     "max": ("count", "max"),
 }
 _SUMS = {kind: np.dtype(f"{kind}{16 if kind == 'c' else 8}") for kind in "iufc"}
-_PARTIAL = 2**26  # bytes of totals by labels, at a time, that are grouped in memory
+_PARTIAL = 2**26  # bytes of totals by labels that are grouped in memory at a time
 _LOOKS = 100
 
 
@@ -62,7 +62,7 @@ class Totals(NamedTuple):
     Attributes
     ----------
     labels : dict of {str: ndarray}
-        Of each axis, in the order of the axes of `values`.
+        For each axis of `values`, in order.
     values : ndarray
     """
 
@@ -70,12 +70,12 @@ class Totals(NamedTuple):
     values: Array
 
     def to_pandas(self) -> Any:
-        """Return the totals as pandas has them.
+        """Return the totals as a pandas object.
 
         Returns
         -------
         DataFrame or Series
-            Of two axes a table of rows and columns; else a Series with an index of the labels.
+            A DataFrame of rows and columns for two axes, else a Series indexed by the labels.
 
         Examples
         --------
@@ -97,9 +97,9 @@ class Cube:
     """Sums of a quantity by several keys, such as items, stores and days.
 
     A cube is a group in files: the array ``cells``, and an array of labels for each axis.  A label
-    that a table brings for the first time makes its axis longer; nothing moves, and what was added
-    before stays where it is.  Arrays ``count``, ``min`` and ``max`` of the rows in each cell stand
-    beside it where `create` was told to keep them.
+    that a table brings for the first time makes its axis longer; nothing moves, and earlier sums
+    stay where they are.  If `create` was told to keep them, arrays ``count``, ``min`` and ``max``
+    of the rows in each cell stand beside ``cells``.
 
     Made by `Cube.create` and `Cube.open`.  Threads that use the same cube take turns.
 
@@ -136,7 +136,7 @@ class Cube:
         self._kept = [name for name in _KEPT if name in group and name not in axes]
 
     def _array(self, name: str) -> xa.ExtArray:
-        """Return an array of the cube, which stays open."""
+        """Return an array of the cube, and keep it open."""
         array = self._arrays.get(name)
         if array is None:
             found = self.group[name]
@@ -161,16 +161,16 @@ class Cube:
         Parameters
         ----------
         path : path_like
-            Of a new folder.
+            A new folder.
         axes : dict of {str: dtype_like}
             Names of the axes, and the types of their labels, such as ``"U16"`` and ``"M8[D]"``.
         dtype : dtype_like
-            Of the sums.  It becomes wider when a sum needs it; see `add`.
+            Type of the sums.  It becomes wider when a sum needs it; see `add`.
         chunks : int or sequence of int, optional
-            Of the cells; None: as `extarray.create` chooses them, as long along each axis.
+            Chunk shape of the cells; None: as `extarray.create` chooses, with equal extents.
         aggs : collection of {"sum", "mean", "count", "min", "max"}
-            What `roll_up` can tell of the rows.  Sums are always kept; all others cannot be told
-            from sums, and need one array as large as the cells, or two.
+            Aggregates of rows that `roll_up` can return.  Sums are always kept; the others do not
+            follow from sums, and need one or two more arrays as large as the cells.
 
         Returns
         -------
@@ -179,9 +179,9 @@ class Cube:
         Raises
         ------
         DTypeError, ArgumentError, ChunksError
-            Labels or sums cannot have the type, or axes not the name.
+            Labels or sums cannot have the type, or axes cannot have the name.
         ExistsError
-            A FileExistsError: there is something at `path`.
+            A FileExistsError: `path` exists.
         """
         names = list(axes)
         taken = {"cells", "where", "agg", *_KEPT} & {*names}
@@ -263,7 +263,7 @@ class Cube:
         return self.cells.shape
 
     def labels(self, axis: str) -> Array:
-        """Return the labels of an axis, in the order in which they came.
+        """Return the labels of an axis, in order of arrival.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class Cube:
         Returns
         -------
         ndarray
-            The label of rows that have none is NaN or NaT, or None among objects.
+            The label of rows without a label is NaN or NaT, or None among objects.
         """
         self._check_axes([axis])
         known = self._known(axis)
@@ -284,7 +284,7 @@ class Cube:
             raise xa.VariableError(f"no axis {sorted(unknown)}; there are {self.axes}")
 
     def _known(self, axis: str) -> Labels:
-        """Return the labels of an axis that its array has now."""
+        """Return the labels that the axis' array has now."""
         with self._lock:
             array, known = self._array(axis), self._labels.get(axis)
             if known is None or known.values.dtype != array.dtype:
@@ -295,12 +295,12 @@ class Cube:
             return known
 
     def refresh(self) -> bool:
-        """Take up what a writer has added since the cube was opened or refreshed.
+        """Follow a writer's additions since the cube was opened or refreshed.
 
         Returns
         -------
         bool
-            Whether anything was new.  Sums in cells that were there are seen without it.
+            Whether there was news.  New sums in existing cells are visible without it.
 
         Raises
         ------
@@ -310,8 +310,8 @@ class Cube:
 
         Notes
         -----
-        What one `add` has brought is seen as a whole, labels and cells.  Also where the writer has
-        made cells or labels wider, which replaces their files.
+        Each `add` becomes visible as a whole, labels and cells.  This holds also if the writer has
+        widened cells or labels, which replaces their files.
         """
         with self._lock:
             arrays = list(self._arrays.values())
@@ -325,7 +325,7 @@ class Cube:
                         self._labels.clear()
                 try:
                     is_new |= xa.refresh(arrays)
-                except xa.ReplacedError:  # since the look above
+                except xa.ReplacedError:  # replaced since the check above
                     continue
                 if self._is_even():
                     return is_new
@@ -339,14 +339,14 @@ class Cube:
     # -- rows ------------------------------------------------------------------------------------
 
     def add(self, table: Mapping[str, Any], quantity: str, dropna: bool = True) -> None:
-        """Add the rows of a table, of which several may meet in a cell.
+        """Add the rows of a table; several rows may fall into one cell.
 
         Parameters
         ----------
         table : mapping of columns
-            Such as a DataFrame: a column for each axis, and one with what is summed.
+            Such as a DataFrame: a column for each axis, and one of quantities to sum.
         quantity : str
-            Name of the latter.
+            Name of the column of quantities.
         dropna : bool
             Leave out rows without a label: None, NaN, NaT, pandas' NA, or masked.  If False, they
             are summed under a label of their own.
@@ -356,26 +356,25 @@ class Cube:
         DTypeError, ArgumentTypeError
             TypeErrors: labels of another kind than the axis has, or finer dates; no numbers.
         LimitError
-            An OverflowError: a sum that no type holds.
+            An OverflowError: no type holds a sum.
         ShapeError
             Columns of different lengths.
         ReadOnlyError, StorageError
 
         Notes
         -----
-        Axes grow by the new labels of the table, in their own order, all by one commit.  After an
-        error, all of the cube is as before; but cells and labels may have become wider.  A process
-        that is killed meanwhile leaves no new label, but may leave some of the new sums in cells
-        that were there.
+        Axes grow by the new labels of the table, sorted, all in one commit.  After an error the
+        whole cube is as before, except that cells and labels may have become wider.  A process
+        killed meanwhile leaves no new label, but may leave some of the new sums in existing cells.
 
-        Missing quantities count for nothing, but their rows' labels come to the axes, as in
-        ``groupby`` of pandas.
+        Missing quantities add nothing, but their rows' labels come to the axes, as in pandas'
+        ``groupby``.
 
-        Nothing is stored as another value.  Text that is longer than the axis' makes its labels
-        wider.  A sum that the cells cannot hold makes them wider: integers of more bits, and
-        float64 where fractions come; whole numbers must stay exact, or are refused.  Cells that
-        become wider are written anew, with the same chunks, to files that then replace the old
-        ones; `refresh` of a reader opens these.
+        No value is stored as another value.  Text longer than the axis' type makes its labels
+        wider.  A sum that the cells cannot hold makes them wider: integers get more bits, and
+        become float64 for fractions; whole numbers stay exact, or are refused.  Wider cells are
+        written to new files with the same chunks, which then replace the old ones; a reader's
+        `refresh` opens them.
         """
         with self._lock:
             if self.group.mode != "r+":
@@ -385,7 +384,7 @@ class Cube:
                 self._store(load)
 
     def _load(self, table: Mapping[str, Any], quantity: str, dropna: bool) -> _Load | None:
-        """Work out what the rows of a table change; None: they change nothing."""
+        """Work out the changes that a table's rows make; None: no change."""
         columns = {name: Column.of(table[name], name) for name in self.axes}
         amounts = Column.of(table[quantity], quantity)
         lengths = {name: len(column.values) for name, column in columns.items()}
@@ -428,7 +427,7 @@ class Cube:
         return _Load(fresh, places, inside, old, new)
 
     def _read(self, name: str, places: tuple[Array, ...], inside: Array) -> Array:
-        """Return cells that are there, and 0 for those that are not."""
+        """Return existing cells, and 0 for new ones."""
         array = self._array(name)
         found = np.zeros(len(inside), array.dtype)
         if inside.any():
@@ -440,7 +439,7 @@ class Cube:
         return _ends_of(self._array(name))
 
     def _store(self, load: _Load) -> None:
-        """Store what rows change, or nothing of it."""
+        """Store the changes of a table's rows, all or none."""
         for name, values in (*load.new.items(), *((n, f.labels) for n, f in load.fresh.items())):
             self._widen(name, values.dtype)
         bits = self._bits()
@@ -461,26 +460,23 @@ class Cube:
                 for name, values in load.new.items():
                     self._array(name)[load.places] = values
         except BaseException:
-            if self._moment() == before:  # the commit did not come to count
+            if self._moment() == before:  # the commit did not take effect
                 at = tuple(place[load.inside] for place in load.places)
                 for name, values in load.old.items():
                     self._array(name)[at] = values[load.inside]
             raise
 
     def _moment(self) -> tuple[Any, ...]:
-        """Return what each commit of rows changes."""
+        """Return values that change with each commit of rows."""
         return self.shape, self._bits()
 
     def _bits(self) -> int | None:
-        """Return how many bits the greatest sum has or had at most, without its sign.
-
-        None: it is not known.
-        """
+        """Return an upper bound on the bits of the sums, without sign; None: unknown."""
         bits: int | None = self.cells.attrs.get("bits")
         return bits
 
     def _widen(self, name: str, kind: np.dtype[Any]) -> None:
-        """Write an array anew with another type, and give it the place of the old one."""
+        """Rewrite an array with another type, in place of the old one."""
         array = self._array(name)
         if array.dtype != kind:
             del self._arrays[name]
@@ -501,51 +497,52 @@ class Cube:
         Parameters
         ----------
         *axes : str
-            Axes that stay as they are.
+            Axes to keep as they are.
         where : dict of {str: label, list of labels, slice or callable}, optional
-            What is summed of an axis.  Both ends of a slice count, as in pandas' ``loc``, and a
+            Which labels of an axis to sum.  Slices include both ends, as in pandas' ``loc``, and a
             date that is a month or a year counts as a whole: ``slice("2024-01", "2024-02")`` is
-            both months.  A callable takes the labels, and returns which are meant, a bool for each.
-            None and NaN are the label of rows that have none.
+            both months.  A callable takes the labels, and returns a bool for each.  None and NaN
+            are the label of rows without a label.
         agg : {"sum", "mean", "count", "min", "max"}
-            Of the rows, not of the cells.  All but "sum" only where `create` was told to keep it.
+            Aggregate of the rows, not of the cells.  All but "sum" only if `create` was told to
+            keep them.
         **groups : callable
-            By axes that stay with coarser labels: it takes the labels, and returns those of their
+            For axes to keep with coarser labels: takes the labels, and returns those of their
             groups, such as ``day=lambda days: days.astype("M8[M]")``.  All other axes are summed.
 
         Returns
         -------
         Totals
-            With the axes in the order in which they were named.  Labels of groups are sorted.  The
-            label of rows that have none is NaN or NaT, or None among objects, and its group is
-            itself.  Sums are of 64 bits, or complex.  Where there is no row, "sum" and "count" are
-            0; "mean", "min" and "max" are NaN, or None among integers beyond 2**53.
+            Axes are in the order in which they were named, labels of groups are sorted.  The label
+            of rows without a label is NaN or NaT, or None among objects, and is its own group.
+            Sums have 64 bits, or are complex.  Without rows, "sum" and "count" are 0; "mean", "min"
+            and "max" are NaN, or None among integers beyond 2**53.
 
         Raises
         ------
         VariableError
             A KeyError: no such axis or label.
         ArgumentError
-            The cube does not keep what `agg` needs.
+            The cube does not keep the arrays that `agg` needs.
         LimitError
             An OverflowError: a sum of integers beyond 64 bits.
 
         Notes
         -----
-        Only the chunks that `where` needs are read, in bounded memory.
+        Reads only the chunks that `where` needs, in bounded memory.
         """
         with self._lock:
             return self._roll_up(axes, where or {}, agg, groups)
 
     def slice(self, *, agg: Agg = "sum", **where: Any) -> Totals:
-        """Return the cells at some labels, as `where` of `roll_up` has them.
+        """Return the cells at some labels, given as for `where` of `roll_up`.
 
         Parameters
         ----------
         agg : {"sum", "mean", "count", "min", "max"}
-            As `roll_up` has it.
+            As for `roll_up`.
         **where
-            By axis.  One label takes the axis away; all else keeps it.
+            Labels of each axis.  A single label drops its axis; any other selection keeps it.
 
         Returns
         -------
@@ -620,7 +617,7 @@ class Cube:
         if (known := self._bits()) is not None:
             bits = min(bits, known)
         if plan.cells << bits >= 2**63:
-            # A sum that has wrapped is off by 2**64, far more than a sum of floats can be.
+            # A wrapped sum is off by 2**64, far more than a sum of floats can be.
             floats = plan.total(self.cells, np.add, np.dtype(float))
             if (np.abs(floats - totals.astype(float)) > 2.0**62).any():
                 raise xa.LimitError(
@@ -631,9 +628,9 @@ class Cube:
 
 
 class _Load(NamedTuple):
-    """Rows of a table: new labels, where the cells are that change, and their old and new values.
+    """Rows of a table: new labels, the places of changed cells, and their old and new values.
 
-    `inside` tells of each cell whether it is there yet.
+    `inside` tells for each cell whether it exists yet.
     """
 
     fresh: dict[str, Fresh]
@@ -644,10 +641,10 @@ class _Load(NamedTuple):
 
 
 class _Plan:
-    """A roll-up: the places that are chosen on each axis, which stay, and how they are grouped.
+    """A roll-up: chosen places on each axis, the axes to keep, and their groups.
 
-    `codes` has the groups of chosen places, of axes that are grouped; `sizes` the number of labels
-    of each axis that stays.
+    `codes` has the groups of chosen places for grouped axes; `sizes` has the number of labels of
+    each axis to keep.
     """
 
     def __init__(self, chosen: list[Array], codes: dict[int, Array], sizes: dict[int, int]) -> None:
@@ -657,7 +654,7 @@ class _Plan:
     def total(
         self, array: xa.ExtArray, op: Any, kind: np.dtype[Any], counts: xa.ExtArray | None = None
     ) -> Array:
-        """Reduce an array; of `counts`, only the cells count where it is not 0."""
+        """Reduce an array; if `counts` is given, only its nonzero cells count."""
         first = 0 if counts is None else _last_resort(op, kind)
         totals = np.full([*self.sizes.values()], first, kind)
         summed = tuple(axis for axis in range(array.ndim) if axis not in self.sizes)
@@ -683,7 +680,7 @@ class _Plan:
         return totals
 
     def _boxes(self, chunks: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:
-        """Cut the chosen places along the axes that are grouped, if they are too many at a time."""
+        """Cut the chosen places along grouped axes, if they are too many at a time."""
         steps = [len(places) for places in self.chosen]
         if not all(steps):
             return
@@ -701,7 +698,7 @@ class _Plan:
 
 
 def _some_of(array: xa.ExtArray, places: list[Array]) -> Any:
-    """Return what an array has at increasing places of each axis, to be read late."""
+    """Return a lazy view of an array at increasing places of each axis."""
     if array.shape == tuple(map(len, places)):
         return array
     has_gaps = [some[-1] - some[0] + 1 != len(some) for some in places]
@@ -714,7 +711,7 @@ def _some_of(array: xa.ExtArray, places: list[Array]) -> Any:
 
 
 def _last_resort(op: Any, kind: np.dtype[Any]) -> Any:
-    """Return the value that never is the least, or never the greatest."""
+    """Return the neutral value of a minimum or a maximum."""
     if kind.kind == "f":
         return np.inf if op is np.minimum else -np.inf
     return np.iinfo(kind).max if op is np.minimum else np.iinfo(kind).min
@@ -726,7 +723,7 @@ def _ends_of(values: Any) -> Array:
 
 
 def _with_gaps(values: Array, empty: Array) -> Array:
-    """Return values with NaN where there are none; integers beyond 2**53 become objects."""
+    """Return values with NaN for empty cells; integers beyond 2**53 become objects with None."""
     if not empty.any():
         return values
     filled = np.where(empty, 0, values)

@@ -1,6 +1,6 @@
-"""Columns of a table: labels and quantities, in types of cells and axes that change neither.
+"""Columns of a table: labels and quantities, and types of cells and axes that keep their values.
 
-All of it is NumPy in memory; `cube` has the arrays.
+Everything here is NumPy in memory; `cube` has the arrays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INTEGERS = [np.dtype(f"{kind}{size}") for size in (1, 2, 4, 8) for kind in "iu"
 _FLOAT, _COMPLEX = np.dtype("f8"), np.dtype("c16")
 _WHOLE = (int, np.integer, np.bool_)
 _REAL = (*_WHOLE, float, np.floating)
-_EXACT = 2**53  # float64 holds all whole numbers below
+_EXACT = 2**53  # float64 holds all smaller whole numbers
 
 
 class Column(NamedTuple):
@@ -49,7 +49,7 @@ class Column(NamedTuple):
 
     @classmethod
     def of(cls, entries: Any, name: str) -> Column:
-        """Take an array or a Series; or a list, as objects: NumPy makes text of NaN beside text."""
+        """Take an array, a Series, or a list as objects: NumPy turns NaN beside text into text."""
         if hasattr(entries, "dtype") or hasattr(entries, "__array__"):
             values = np.asarray(entries)
             if values.dtype.kind == "T":
@@ -84,21 +84,21 @@ class Column(NamedTuple):
 def _objects(entries: Any) -> Array:
     entries = list(entries)
     values = np.empty(len(entries), object)
-    for i, entry in enumerate(entries):  # not all at once: entries may be sequences
+    for i, entry in enumerate(entries):  # one by one: entries may be sequences
         values[i] = entry
     return values
 
 
 def _is_missing(entry: Any) -> bool:
-    # A program that has pandas' NA has imported pandas.
+    # If a program has pandas' NA, it has imported pandas.
     if entry is None or entry is getattr(sys.modules.get("pandas"), "NA", None):
         return True
-    unequal = entry != entry  # of NaN and NaT
+    unequal = entry != entry  # NaN and NaT
     return isinstance(unequal, (bool, np.bool_)) and bool(unequal)
 
 
 def _by_label(column: Column, name: str) -> tuple[Array, Array]:
-    """Return the labels of a column, each once, and which of them each row has; missing: -1."""
+    """Return the distinct labels of a column, and each row's index into them; missing: -1."""
     codes = np.full(len(column.values), -1, np.intp)
     present = column.present()
     if present.dtype.kind != "O":
@@ -115,7 +115,7 @@ def _by_label(column: Column, name: str) -> tuple[Array, Array]:
 
 
 def group_labels(groups: Any, own: Column, name: str) -> tuple[Array, Array]:
-    """Return the labels of groups, sorted, the missing one last, and the group of each label.
+    """Return the sorted labels of groups, a missing one last, and the group of each label.
 
     `groups` is a user's function of the labels that are not missing.
     """
@@ -128,12 +128,12 @@ def group_labels(groups: Any, own: Column, name: str) -> tuple[Array, Array]:
         )
     labels, codes = _by_label(column, name)
     if labels.dtype.kind == "O":
-        with contextlib.suppress(TypeError):  # else they stay in the order of the axis
+        with contextlib.suppress(TypeError):  # else keep the order of the axis
             order = sorted(range(len(labels)), key=labels.__getitem__)
             ranks = np.full(len(order) + 1, -1)
             ranks[order] = np.arange(len(order))
             labels, codes = labels[order], ranks[codes]
-        if len({type(label) for label in labels}) == 1:  # as if the function had made an array
+        if len({type(label) for label in labels}) == 1:  # as if the function had returned an array
             typed = np.array(labels.tolist())
             labels = typed if typed.ndim == 1 and typed.tolist() == labels.tolist() else labels
     found = np.full(len(own.values), -1)
@@ -145,7 +145,7 @@ def group_labels(groups: Any, own: Column, name: str) -> tuple[Array, Array]:
 
 
 def _with_missing(labels: Array) -> Array:
-    """Append the missing label, as NaN or NaT where the type has one, else as None."""
+    """Append the missing label, as NaN or NaT if the type has one, else as None."""
     if labels.dtype.kind in "fMm":
         return np.concatenate([labels, _stand_in(labels.dtype)])
     return np.concatenate([labels.astype(object), _objects([None])])
@@ -155,10 +155,10 @@ def _with_missing(labels: Array) -> Array:
 
 
 def check_label_type(dtype: DTypeLike, name: str) -> np.dtype[Any]:
-    """Return the type of the labels of an axis; raise where labels cannot have it."""
+    """Return the type of an axis' labels; raise if labels cannot have it."""
     kind: Any = np.dtype(dtype)
     if kind.kind in "US" and not kind.itemsize:
-        kind = np.dtype(f"{kind.kind}1")  # it becomes wider
+        kind = np.dtype(f"{kind.kind}1")  # it widens later
     is_generic = kind.kind in "Mm" and np.datetime_data(kind)[0] == "generic"
     if kind.kind not in "USMmiufb" or is_generic or (kind.kind == "f" and kind.itemsize > 8):
         raise xa.DTypeError(
@@ -170,10 +170,10 @@ def check_label_type(dtype: DTypeLike, name: str) -> np.dtype[Any]:
 
 
 class Labels:
-    """Labels of an axis in the order of their places, as they are stored.
+    """Labels of an axis in the order of their places, as stored.
 
-    The axis may have one label for rows without label, which is None in `places`.  What is stored
-    for it is NaN or NaT where the type has one; else an attribute says at which place it is.
+    The axis may have one label for rows without a label; its key in `places` is None.  It is stored
+    as NaN or NaT if the type has one; otherwise an attribute notes its place.
     """
 
     def __init__(self, values: Array, missing: int | None) -> None:
@@ -182,7 +182,7 @@ class Labels:
         self.extend(values, missing)
 
     def extend(self, values: Array, missing: int | None) -> None:
-        """Take labels that have come; `missing` is the place of the missing one."""
+        """Append labels; `missing` is the place of the missing label."""
         start = len(self.values)
         self.values = np.concatenate([self.values, values]).astype(values.dtype, copy=False)
         keys = values.tolist()
@@ -204,12 +204,12 @@ class Labels:
         return labels
 
     def fitted(self, labels: Array, name: str) -> Array:
-        """Return labels in the type of the axis, or in a wider one where that would change them.
+        """Return labels in the type of the axis, or in a wider type that keeps their values.
 
         Raises
         ------
         DTypeError
-            They are of another kind, or no type holds them beside those of the axis.
+            They are of another kind, or no type holds them together with those of the axis.
         """
         dtype, given = self.values.dtype, labels.tolist()
         if dtype.kind in "US":
@@ -230,8 +230,8 @@ class Labels:
     def find(self, some: Any, name: str) -> Array:
         """Return the places of labels, in increasing order.
 
-        `some` is a label, several of them, a slice of which both ends count, or a function of the
-        labels that tells which are meant.
+        `some` is a label, several labels, a slice that includes both ends, or a function that
+        returns a bool for each label.
         """
         if callable(some) or isinstance(some, slice):
             places = self.present()
@@ -262,7 +262,7 @@ class Labels:
         return np.array(sorted({self.places[key] for key in wanted}), np.intp)
 
     def _within(self, some: slice, labels: Array, name: str) -> Array:
-        """Tell which labels lie in a slice, whose ends both count, as in pandas' ``loc``."""
+        """Tell which labels lie in a slice that includes both ends, as pandas' ``loc`` does."""
         if some.step is not None:
             raise xa.ArgumentError(
                 f"a slice of labels cannot have a step; axis {name!r} was given {some}"
@@ -273,7 +273,7 @@ class Labels:
                 continue
             if labels.dtype.kind == "M":
                 bound = _dates(_objects([end]), labels.dtype, name)[0]
-                # The last month counts as a whole.
+                # The whole last month counts.
                 is_coarser = _is_coarser(bound.dtype, labels.dtype)
                 coarse = labels.astype(bound.dtype) if is_coarser else labels
             else:
@@ -283,9 +283,9 @@ class Labels:
 
 
 class Fresh(NamedTuple):
-    """Labels that a column brings to an axis, and the places of its rows there.
+    """New labels that a column brings to an axis, and the places of its rows there.
 
-    `missing` is the place of the missing label if that is among the new ones.
+    `missing` is the place of the missing label if it is new.
     """
 
     labels: Array
@@ -294,7 +294,7 @@ class Fresh(NamedTuple):
 
     @classmethod
     def of(cls, known: Labels, column: Column, name: str) -> Fresh:
-        """Compare a column with the labels `known` of the axis `name`, which stay as they are."""
+        """Compare a column with the axis' labels `known`, which do not change."""
         labels, codes = _by_label(column, name)
         fitted = known.fitted(labels, name)
         keys = fitted.tolist()
@@ -304,7 +304,7 @@ class Fresh(NamedTuple):
         if column.missing.any() and None not in known.places:
             places[None] = missing = start + len(new)
             new = np.concatenate([new, _stand_in(new.dtype)])
-        # The code of a missing label, -1, takes the last.
+        # A missing label's code, -1, selects the last entry.
         table = [
             places[key] if key in places else known.places.get(key, -1) for key in [*keys, None]
         ]
@@ -312,7 +312,7 @@ class Fresh(NamedTuple):
 
 
 def _stand_in(dtype: np.dtype[Any]) -> Array:
-    """Return what is stored for the missing label."""
+    """Return the stored form of the missing label."""
     if dtype.kind == "f":
         return np.array([np.nan], dtype)
     return np.array(["NaT"], dtype) if dtype.kind in "Mm" else np.zeros(1, dtype)
@@ -345,7 +345,7 @@ def _as_text(given: list[Any], dtype: np.dtype[Any], name: str) -> Array:
 
 
 def _dates(labels: Array, dtype: np.dtype[Any], name: str) -> list[Any]:
-    """Return dates or durations as NumPy's scalars, each in its own unit."""
+    """Return dates or durations as NumPy scalars, each in its own unit."""
     if labels.dtype.kind == dtype.kind:
         return list(labels)
     kinds: tuple[type, ...] = (str, dt.date, np.datetime64)
@@ -357,7 +357,7 @@ def _dates(labels: Array, dtype: np.dtype[Any], name: str) -> list[Any]:
     of_pandas = "to_datetime64" if dtype.kind == "M" else "to_timedelta64"
     result = []
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # NumPy reads a time zone with a warning
+        warnings.simplefilter("error")  # NumPy only warns of a time zone
         for label in given:
             try:
                 if getattr(label, "tzinfo", None) is not None:
@@ -393,7 +393,7 @@ def _is_coarser(unit: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 def _exactly(given: list[Any], kind: np.dtype[Any]) -> Array | None:
-    """Return numbers in a type, or None where that would change them."""
+    """Return numbers in a type, or None if it changes their values."""
     try:
         with np.errstate(over="ignore"):
             result = np.array(given, kind)
@@ -406,7 +406,7 @@ def _exactly(given: list[Any], kind: np.dtype[Any]) -> Array | None:
 
 
 def check_cell_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """Return the type of cells; raise where sums cannot have it."""
+    """Return the type of cells; raise if sums cannot have it."""
     kind = np.dtype(dtype)
     if kind.kind not in "iufc" or kind.itemsize > (16 if kind.kind == "c" else 8):
         raise xa.DTypeError(f"cells cannot have dtype {kind}; use integers, float64 or complex128")
@@ -414,10 +414,10 @@ def check_cell_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def numbers(column: Column, cells: np.dtype[Any], name: str) -> Array:
-    """Return the quantities that are not missing, for cells of a type.
+    """Return the quantities that are not missing, in a type for the cells.
 
-    Whole numbers are int64, or Python's int beyond; else they are float64 or complex128.  Floats
-    are whole numbers for cells of integers if all of them are.
+    Whole numbers become int64, or Python ints beyond it; others become float64 or complex128.  For
+    integer cells, floats count as whole numbers if all of them are.
     """
     values = column.present()
     if values.dtype.kind == "O":
@@ -451,7 +451,7 @@ def numbers(column: Column, cells: np.dtype[Any], name: str) -> Array:
 
 
 def _whole(values: Array) -> Array:
-    """Return whole numbers as int64, or as Python's int where it does not hold them."""
+    """Return whole numbers as int64, or as Python ints if int64 does not hold them."""
     if values.dtype.kind == "b" or np.can_cast(values.dtype, np.int64):
         return values.astype(np.int64)
     limits = np.iinfo(np.int64)
@@ -469,7 +469,7 @@ def _is_whole(values: Array) -> bool:
 
 
 def totals_of(op: np.ufunc, values: Array, codes: Array, n: int) -> Array:
-    """Reduce quantities by code, whole numbers exactly; a code without any has 0 of no meaning."""
+    """Reduce quantities by code, whole numbers exactly; unused codes get a meaningless 0."""
     if op is not np.add:
         order = np.argsort(codes, kind="stable")
         found, starts = np.unique(codes[order], return_index=True)
@@ -491,7 +491,7 @@ def totals_of(op: np.ufunc, values: Array, codes: Array, n: int) -> Array:
 
 
 def combined(op: np.ufunc, old: Array, new: Array) -> Array:
-    """Return op of what cells have and what comes, whole numbers exactly."""
+    """Return op of old and new values of cells, whole numbers exactly."""
     if not (_is_whole(old) and _is_whole(new)):
         for some in (old, new):
             if _is_whole(some) and _largest(some) >= _EXACT:
@@ -526,22 +526,22 @@ def wide_enough(
     Parameters
     ----------
     dtype : dtype
-        Of the cells.
+        Type of the cells.
     totals : ndarray
     is_whole : bool
-        Whether whole numbers have come: they have to stay exact.
+        Whether new values are whole numbers, which have to stay exact.
     ends : callable
         Returns the least and the greatest cell.
 
     Raises
     ------
     LimitError
-        An OverflowError: none does.
+        An OverflowError: no type holds them.
     """
     for kind in _ladder(dtype, _FLOAT, _COMPLEX):
         if not _holds(kind, totals, is_whole):
             continue
-        # NumPy takes float64 to hold int64.
+        # NumPy's can_cast claims that float64 holds int64.
         is_safe = np.can_cast(dtype, kind) and not (dtype.itemsize == 8 and dtype.kind in "iu")
         if kind == dtype or is_safe or _holds(kind, ends(), dtype.kind in "iu"):
             return kind
@@ -559,7 +559,7 @@ def _holds(kind: np.dtype[Any], totals: Array, is_whole: bool) -> bool:
         return _is_whole(totals) and limits.min <= totals.min() and totals.max() <= limits.max
     if totals.dtype.kind == "c" and kind.kind != "c":
         return False
-    # At the limit, a sum may have been rounded to it.
+    # A sum at the limit may have been rounded to it.
     limit = 2 ** (np.finfo(kind).nmant + 1)
     if _is_whole(totals):
         return not is_whole or _largest(totals) < limit
@@ -570,7 +570,7 @@ def _holds(kind: np.dtype[Any], totals: Array, is_whole: bool) -> bool:
 
 
 def _ladder(dtype: np.dtype[Any], *last: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """Return types to try one after the other: the present one, wider ones of its kind, others."""
+    """Return types to try in order: the present one, wider ones of its kind, others."""
     integers = [k for k in _INTEGERS if k.itemsize >= dtype.itemsize and dtype.kind in "iu"]
     integers.sort(key=lambda kind: kind.kind != dtype.kind)
     return list(dict.fromkeys([dtype, *integers, *last]))

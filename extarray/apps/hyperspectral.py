@@ -1,12 +1,12 @@
-"""Analysis of hyperspectral scenes, in bounded memory, by one process or several, as they grow.
+"""Analyse hyperspectral scenes, in bounded memory, by one process or several, as they grow.
 
 Components and statistics (`pct`, `mnf`), the number of endmembers (`hfc`, `hysime`), endmembers
 (`atgp`, `ppi`, `vca`, `nfindr`, `amee`), abundances, spectral angles and classes (`abundances`,
-`sam`, `classify`), and how right they are (`match`, `accuracy`).
+`sam`, `classify`), and their accuracy (`match`, `accuracy`).
 
-Every function takes an ExtArray or an array of three axes, goes through it block by block, and
-gives the same bits on any number of ranks or threads.  One process shares the blocks among
-``extarray.config.threads`` threads; a rank has one, and BLAS none of its own.
+Every function takes an ExtArray or an array of three axes, works block by block, and returns the
+same bits on any number of ranks or threads.  One process shares the blocks among
+``extarray.config.threads`` threads; a rank has one thread, and BLAS none of its own.
 """
 
 from extarray.apps.hyperspectral_classes import (

@@ -1,16 +1,16 @@
-"""A scene as blocks of whole spectra, shared by ranks or threads; sums do not depend on which.
+"""A scene as blocks of whole spectra, shared by ranks or threads; sums do not depend on them.
 
-The blocks are runs of pixels in the order of rows, cut by the shape of the scene and the memory
-alone.  Each rank works on a run of blocks: its zone, cut along rows, the spectra kept whole.  A
-process without ranks shares them among its threads in the same way.  What blocks give is merged in
-a binary tree whose shape is that of the blocks; each rank or thread computes parts of the tree, so
-the result has the same bits on any number of them.
+The blocks are runs of pixels in row order, cut by the shape of the scene and the memory alone.
+Each rank works on a run of blocks: its zone, cut along rows, with whole spectra.  A process without
+ranks shares them among its threads in the same way.  Results of blocks are merged in a binary tree
+that depends only on the blocks; each rank or thread computes parts of the tree, so the result has
+the same bits on any number of them.
 
-Each block's products are computed by the thread that has the block: BLAS, which would share these
-small ones among threads of its own, has one as long as ours are at work.
+The thread that has a block computes its products.  BLAS would share these small products among
+threads of its own, so it gets one thread while ours are at work.
 
-A pixel without data, as the scene or a mask says, or with a number that is not finite in any band,
-is in no block's spectra.
+The spectra of a block leave out pixels without data, as the scene or a mask says, and pixels with a
+number that is not finite in any band.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
-#: Bytes of a block as float64: it and what is made of it stay in the caches.
+#: Bytes of a block as float64: the block and its results should stay in the caches.
 _BLOCK = 4 * 2**20
 
-#: A block is at most such a part of the memory, and with what is made of it takes some blocks.
+#: A block takes at most 1 / _PARTS of the memory; with its results it takes _WORK blocks.
 _PARTS = 16
 _WORK = 6
 
@@ -77,7 +77,7 @@ class Block(NamedTuple):
 
 
 def memory_of(max_memory: int | str | None) -> int:
-    """Return bytes: those given, as a number or such as "256 MiB", or `xa.config.max_memory`."""
+    """Return bytes, given as a number or such as "256 MiB"; None: `xa.config.max_memory`."""
     if max_memory is None:
         return int(xa.config.max_memory)
     with xa.config.set(max_memory=max_memory):
@@ -94,23 +94,23 @@ class Spectra:
     band_axis : int or str, optional
         The axis of the bands; the two others are rows and columns, in their order.
     comm : mpi4py.MPI.Intracomm, optional
-        The ranks that share the work.  Default: those that have `a` open together.
+        Ranks that share the work.  Default: those that have `a` open together.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
     block_bytes : int
-        Bytes of a block as float64, where `max_memory` allows it.
+        Bytes of a block as float64, if `max_memory` allows it.
     work_bytes : int, optional
-        What the work on a block takes.  Default: some times the bytes of one.
+        Bytes for the work on a block.  Default: a few times those of a block.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out.
+        True for pixels to leave out.
 
     Attributes
     ----------
     rows, columns, bands, pixels : int
         Extents; `pixels` is rows times columns.
     threads : int
-        That work on blocks at the same time: one a rank, else as many as the settings and the
-        memory allow.
+        Threads that work on blocks at the same time: one per rank, else as many as the settings and
+        the memory allow.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class Spectra:
         self.rank: int = 0 if self.comm is None else self.comm.rank
         self.size: int = 1 if self.comm is None else self.comm.size
         self.memory = memory_of(max_memory)
-        self.moments: Any = None  # once they were taken
-        self._own = threading.local()  # the buffers of each thread
+        self.moments: Any = None  # kept after the first use
+        self._own = threading.local()  # each thread's buffers
         block_bytes = min(block_bytes, self.memory // _PARTS)
         self.blocks = cut(self.rows, self.columns, self.bands, block_bytes)
         at_once = self.memory // max(1, work_bytes or _WORK * block_bytes)
@@ -151,9 +151,9 @@ class Spectra:
         return self.blocks[n * self.rank // self.size : n * (self.rank + 1) // self.size]
 
     def by_threads(self, call: Callable[[Iterator[tuple[int, Block]]], T]) -> list[T]:
-        """Return what calls give for runs of this rank's blocks, with their numbers, one a thread.
+        """Call for a run of this rank's numbered blocks on each thread; return the results.
 
-        When one has failed, the runs of the others end early.
+        After a failure the other runs end early.
         """
         n, crew = len(self.blocks), self.size * self.threads
         edges = [n * (self.rank * self.threads + k) // crew for k in range(self.threads + 1)]
@@ -191,16 +191,16 @@ class Spectra:
         Returns
         -------
         data : ndarray, (rows, columns, bands)
-            Zero where a pixel has no data.  It is the caller's, who may change it, until its thread
-            reads the next one: fresh memory for each would take as long as much of what is
-            computed.
+            Zero for pixels without data.  The caller may change it; it is valid until the same
+            thread reads the next box.  Fresh memory for each box would take as long as much of the
+            computation.
         missing : ndarray of bool, (rows, columns), or None
-            Which pixels have no data; None: all have some.
+            Pixels without data; None: all have data.
         """
         found, missing = self.raster.read(rows, columns)
         data = self.buffer("box", found.shape)
         data[...] = found
-        # The sum of squares, which says it in one quick look, may also be too large for a float.
+        # The sum of squares tells quickly, but may also overflow.
         flat = data.reshape(-1)
         if found.dtype.kind == "f" and not math.isfinite(np.vdot(flat, flat)):
             finite: Any = np.isfinite(data).all(axis=2)
@@ -211,7 +211,7 @@ class Spectra:
         return data, missing
 
     def buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Return memory for a purpose, used again when the same thread asks for it again."""
+        """Return memory for a purpose; the same thread gets the same memory again."""
         size = math.prod(shape)
         buffers: dict[str, Floats] = self._own.__dict__
         if name not in buffers or buffers[name].size < size:
@@ -221,7 +221,7 @@ class Spectra:
     def read(self, block: Block) -> tuple[Floats, Ints]:
         """Read the spectra of a block's pixels that have data, and the numbers of these pixels.
 
-        Shapes (n, bands) and (n,), where n may be 0.
+        Shapes (n, bands) and (n,); n may be 0.
         """
         data, missing = self.box(block.rows, block.columns)
         x = data.reshape(-1, self.bands)
@@ -238,10 +238,7 @@ class Spectra:
         return spectra
 
     def with_data(self, ranks: Ints) -> Ints:
-        """Return the numbers of pixels, of which it is given how many that have data precede them.
-
-        One pass over the scene.
-        """
+        """Return the numbers of pixels, given their ranks among pixels with data, in one pass."""
 
         def count(block: Block) -> list[int]:
             return [len(self.read(block)[1])]
@@ -261,7 +258,7 @@ class Spectra:
     # -- results of all blocks -------------------------------------------------------------------
 
     def fold(self, work: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
-        """Merge what each block gives; every rank gets the result.
+        """Merge the results of all blocks; every rank gets the total.
 
         `merge` joins the results of two neighbouring parts, the earlier one first.
         """
@@ -279,7 +276,7 @@ class Spectra:
         for node in itertools.chain(*self.together(mine)):
             _push(nodes, node, merge)
         _, _, result = nodes.pop()
-        while nodes:  # what is left are trees of falling height
+        while nodes:  # trees of falling height are left
             result = merge(nodes.pop()[2], result)
         return result
 
@@ -290,9 +287,9 @@ class Spectra:
         dtype: Any = np.float64,
         path: str | Path | None = None,
     ) -> Any:
-        """Put what each block gives, (pixels, depth) or (pixels,), into an image of the scene.
+        """Put the results of blocks, (pixels, depth) or (pixels,), into an image of the scene.
 
-        An ndarray on every rank; an ExtArray at `path`, or in a temporary file where the image
+        The image is an ndarray on every rank; an ExtArray at `path`, or in a temporary file if it
         takes more than half of the memory.
         """
         tail = () if depth is None else (depth,)
@@ -319,7 +316,7 @@ class Spectra:
 
         self.together(partial(self.by_threads, write))
         image.flush()
-        if path is None:  # to be read, so that it need not be closed
+        if path is None:  # open for reading, it need not be closed
             image.close()
             options = {} if self.comm is None else {"comm": self.comm}
             image = xa.open(name, "r", **options)
@@ -334,9 +331,9 @@ class Spectra:
         path: str | Path | None = None,
         fill: float = math.nan,
     ) -> Any:
-        """Put what spectra give, (n, depth) or (n,), into an image of the scene.
+        """Put the results of spectra, (n, depth) or (n,), into an image of the scene.
 
-        Pixels without data have the fill value.
+        Pixels without data get the fill value.
         """
         return self.image(partial(self.spread, call, depth, dtype, fill), depth, dtype, path)
 
@@ -348,7 +345,7 @@ class Spectra:
         fill: float,
         block: Block,
     ) -> NDArray[Any]:
-        """Return what the spectra of a block give, and the fill value for pixels without data."""
+        """Return the results of a block's spectra, with the fill value for pixels without data."""
         x, numbers = self.read(block)
         if len(x) == block.pixels:
             return call(x)
@@ -358,9 +355,9 @@ class Spectra:
         return values
 
     def _exchange(self, values: NDArray[Any]) -> None:
-        """Send the pixels of each rank's zone to all others, from where they lie to the same place.
+        """Broadcast the pixels of each rank's zone into the same place on all ranks.
 
-        As objects, they would be in memory four times: alone, pickled, unpickled and joined.
+        Sent as objects, they would be in memory four times: alone, pickled, unpickled and joined.
         """
         if self.comm is None or self.size == 1:
             return
@@ -372,7 +369,7 @@ class Spectra:
                 self.comm.Bcast(values[first:stop], root=rank)
 
     def create(self, path: str | Path, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
-        """Make an array of all ranks, in chunks of whole spectra of about 1 MiB."""
+        """Create an array on all ranks, in chunks of whole spectra of about 1 MiB."""
         wide = min(shape[1], 4096)
         row = wide * np.dtype(dtype).itemsize * math.prod(shape[2:])
         chunks = (min(shape[0], max(1, 2**20 // row)), wide, *shape[2:])
@@ -380,21 +377,21 @@ class Spectra:
         return xa.create(path, shape, dtype, chunks=chunks, **options)
 
     def temporary_path(self) -> Path:
-        """Return a path in a new folder: beside the files of the scene, which all ranks reach."""
+        """Return a path in a new folder, with ranks beside the scene's files, which all reach."""
         beside = getattr(self.raster.array, "path", None) if self.size > 1 else None
         near = None if beside is None else Path(beside).parent
         return Path(self.once(lambda: tempfile.mkdtemp(prefix="extarray-", dir=near)), "image")
 
     def remove_with(self, owner: object, path: Path) -> None:
-        """Remove the folder of a temporary path when its owner on the first rank goes.
+        """Remove the folder of a temporary path when its owner on rank 0 is deleted.
 
-        Other ranks that have files open go on using them.
+        Other ranks can still use files that they have open.
         """
         if self.rank == 0:
             weakref.finalize(owner, shutil.rmtree, path.parent, ignore_errors=True)
 
     def together(self, call: Callable[[], T]) -> list[T]:
-        """Return what each rank's call gives, in their order; the error of one is raised by all."""
+        """Return the results of all ranks' calls, in order; all ranks raise the error of one."""
         if self.comm is None or self.size == 1:
             return [call()]
         result: T | None = None
@@ -410,7 +407,7 @@ class Spectra:
         return [one for one, _ in pairs]
 
     def once(self, call: Callable[[], T]) -> T:
-        """Return what rank 0 computes: ranks on different processors might round differently."""
+        """Return rank 0's result: ranks on different processors might round differently."""
         with _BLAS:
             if self.comm is None or self.size == 1:
                 return call()
@@ -419,7 +416,7 @@ class Spectra:
 
 
 class _OneThread:
-    """BLAS with one thread of its own, as long as any of ours is in such a block."""
+    """Limits BLAS to one thread while any thread of ours is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -441,7 +438,7 @@ class _OneThread:
 
 @functools.cache
 def _libraries() -> Any:
-    """Return what knows the BLAS of this process."""
+    """Return the controller of this process's BLAS."""
     return require("threadpoolctl", "apps", "hyperspectral analysis").ThreadpoolController()
 
 
@@ -456,14 +453,14 @@ def as_spectra(
     mask: Any = None,
     block_bytes: int = _BLOCK,
 ) -> Spectra:
-    """Return a scene as `Spectra`, if it is none yet."""
+    """Return a scene as `Spectra`, unless it is one already."""
     if isinstance(a, Spectra):
         return a
     return Spectra(a, band_axis, comm, max_memory, block_bytes, mask=mask)
 
 
 def no_data() -> ArgumentError:
-    """Return the error of a scene in which no pixel is left."""
+    """Return the error for a scene without pixels."""
     return ArgumentError(
         "no pixel of the scene has data in all bands; leave out bands without any data, or "
         "accept every finite number as data with mask=False"
@@ -471,7 +468,7 @@ def no_data() -> ArgumentError:
 
 
 def cut(rows: int, columns: int, bands: int, nbytes: int) -> list[Block]:
-    """Cut a scene into blocks of whole rows, or rows into parts where one is too large."""
+    """Cut a scene into blocks of whole rows, or of parts of rows if a row is too large."""
     fits = max(1, nbytes // (8 * bands))
     high = max(1, fits // columns)
     wide = -(-columns // -(-columns // fits))  # even parts
@@ -489,7 +486,7 @@ def cut(rows: int, columns: int, bands: int, nbytes: int) -> list[Block]:
 def _push(
     nodes: list[tuple[int, int, T]], node: tuple[int, int, T], merge: Callable[[T, T], T]
 ) -> None:
-    """Put a node (height, number, value) beside those on its left, and merge what are siblings."""
+    """Append a node (height, number, value) to those on its left, and merge siblings."""
     height, number, value = node
     while number % 2 and nodes and nodes[-1][:2] == (height, number - 1):
         value = merge(nodes.pop()[2], value)
@@ -504,7 +501,7 @@ def batches(n: int, size: int) -> Iterator[slice]:
 
 
 def spectra_given(values: ArrayLike, bands: int, what: str) -> Floats:
-    """Return spectra as float64; refuse what is not (n, bands), n at least 1, of finite numbers."""
+    """Return spectra as float64; refuse all but finite numbers of shape (n, bands), n > 0."""
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
         raise ArgumentError(f"{what} must be real numbers, not {given.dtype}")

@@ -1,4 +1,4 @@
-"""Spectral angles and classes of pixels, and how right they are."""
+"""Spectral angles and classes of pixels, and their accuracy."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def sam(
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
     path : path, optional
-        Of an array for the result.
+        Path of a new array for the result.
 
     Returns
     -------
     ndarray or ExtArray, (rows, columns, p)
-        In radians, from 0 to pi; pi / 2 where a pixel is zero in all bands, and NaN where it has no
-        data.
+        In radians, from 0 to pi; pi / 2 for pixels that are zero in all bands, NaN for pixels
+        without data.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def classify(
     max_memory: int | str | None = None,
     path: str | Path | None = None,
 ) -> Any:
-    """Label each pixel with the endmember that it is most like, or has most of.
+    """Label each pixel with its most similar or most abundant endmember.
 
     Parameters
     ----------
@@ -99,26 +99,26 @@ def classify(
     endmembers : array, (p, bands)
         Their spectra.
     method : {"sam", "fcls", "nnls", "scls", "ucls"}
-        By the least spectral angle, or the greatest abundance.
+        Classify by the least spectral angle, or by the greatest abundance.
     classes : sequence of int, optional
-        The label of each endmember, from 1; several may have the same.  Default: 1 to p.
+        Label of each endmember, from 1; several may share one.  Default: 1 to p.
     threshold : float, optional
-        Pixels beyond it have the label 0: the greatest angle, or the least abundance.
+        Pixels beyond it get the label 0: the greatest angle, or the least abundance.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
     path : path, optional
-        Of an array for the result.
+        Path of a new array for the result.
 
     Returns
     -------
     ndarray or ExtArray of int32, (rows, columns)
-        0 where a pixel has no data.
+        0 for pixels without data.
 
     Examples
     --------
@@ -161,18 +161,18 @@ def classify(
     return spectra.map(label, None, np.int32, path, 0)
 
 
-# -- how right it is -------------------------------------------------------------------------------
+# -- accuracy --------------------------------------------------------------------------------------
 
 
 class Matching(NamedTuple):
-    """Pairs of spectra: ``endmembers[order[k]]`` is the one for reference k.
+    """Pairs of spectra: ``endmembers[order[k]]`` belongs to reference k.
 
     Attributes
     ----------
     order : ndarray of int, (m,)
-        For each reference the number of its endmember.
+        For each reference the index of its endmember.
     angles : ndarray, (m,)
-        The spectral angle of each pair, in radians.
+        Spectral angle of each pair, in radians.
     """
 
     order: NDArray[np.int64]
@@ -180,14 +180,14 @@ class Matching(NamedTuple):
 
 
 def match(endmembers: ArrayLike, references: ArrayLike) -> Matching:
-    """Pair each reference spectrum with an endmember, so that the sum of the angles is least.
+    """Pair each reference spectrum with an endmember, minimizing the sum of the angles.
 
     Parameters
     ----------
     endmembers : array, (p, bands)
-        The spectra that were found.
+        Spectra that were found.
     references : array, (m, bands)
-        Those that are known; m is at most p.
+        Known spectra; m is at most p.
 
     Returns
     -------
@@ -226,11 +226,11 @@ class Accuracy:
     per_class : ndarray, (k,)
         The same for the pixels of each class of the truth.
     kappa : float
-        Cohen's: `overall` beyond what chance would give, 1 at best; nan where chance alone gives 1.
+        Cohen's: `overall` beyond chance, 1 at best; nan if chance alone reaches 1.
     classes : ndarray of int, (k,)
         The classes of the truth.
     confusion : ndarray of int, (k, k + 1)
-        Pixels of each class of the truth, by their label; the last column is for all other labels.
+        Pixels of each class of the truth by label; the last column counts all other labels.
     """
 
     overall: float
@@ -241,14 +241,14 @@ class Accuracy:
 
 
 def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> Accuracy:
-    """Compare labels with the truth, pixel by pixel; where the truth is 0, nothing is known.
+    """Compare labels with the truth, pixel by pixel; 0 in the truth means unknown.
 
     Parameters
     ----------
     labels, truth : ExtArray, array or DataArray of int, (rows, columns) or (n,)
-        The label of each pixel, or of some of them, as of a test set.
+        Label of each pixel, or of some of them, such as a test set.
     mask : array of bool, of the same shape, optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
 
@@ -259,7 +259,7 @@ def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> 
     Raises
     ------
     ShapeError, ArgumentError
-        The shapes differ, or no pixel that counts is labelled in the truth.
+        The shapes differ, or the truth labels no pixel that counts.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> 
 
 
 def _label_map(labels: Any, name: str, mask: Any) -> Raster:
-    """Return labels as a scene of one band; those of a single axis are a row."""
+    """Return labels as a scene of one band; those of a single axis become a row."""
     array = labels if hasattr(labels, "shape") else np.asarray(labels)
     if len(array.shape) not in (1, 2) or np.dtype(array.dtype).kind not in "biu":
         raise ShapeError(
@@ -321,7 +321,7 @@ def _label_map(labels: Any, name: str, mask: Any) -> Raster:
 
 
 class _OneBand:
-    """Labels with an axis of one band behind those they have, and one of one row before."""
+    """Labels with an axis of one band at the end, and if `single` one of one row in front."""
 
     def __init__(self, labels: Any, single: bool) -> None:
         self._labels, self._single = labels, single

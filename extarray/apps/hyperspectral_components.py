@@ -1,4 +1,4 @@
-"""Statistics of a scene, and what follows from them: components, noise, number of endmembers."""
+"""Statistics of a scene, and results from them: components, noise, number of endmembers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
     "with_noise",
 ]
 
-#: Bytes of a block for differences of neighbours, which is to have some rows.
+#: Bytes of a block for differences of neighbours, which should have several rows.
 _TALL = 8 * 2**20
 
-#: So many times the least relative difference of floats is none but rounding.
+#: Multiples of the float epsilon that count as rounding in relative differences.
 _ROUNDING = 64
 
 #: Pixels along diagonals whose differences are taken together: more would leave the caches.
@@ -40,17 +40,17 @@ _DIAGONAL = 4
 
 @dataclass
 class Moments:
-    """Number, mean and scatter matrix of spectra; two of them merge without loss of digits."""
+    """Number, mean and scatter matrix of spectra; two merge without loss of digits."""
 
     count: int
     mean: Floats  # (bands,)
-    scatter: Floats  # (bands, bands): the sum of the products of deviations from the mean
+    scatter: Floats  # (bands, bands): sum of the products of deviations from the mean
 
     @classmethod
     def of(cls, spectra: Floats) -> Moments:
-        """Take the moments of spectra, (pixels, bands), of which there may be none.
+        """Take the moments of spectra, (pixels, bands), perhaps of none.
 
-        The mean is subtracted from them in place.
+        Subtracts the mean from them in place.
         """
         if not len(spectra):
             bands = spectra.shape[1]
@@ -61,9 +61,9 @@ class Moments:
 
     @classmethod
     def of_groups(cls, each: int, means: Floats, scatter: Floats) -> Moments:
-        """Take the moments of groups of as many spectra each, of their means and inner scatter.
+        """Take the moments of groups of `each` spectra, from their means and total inner scatter.
 
-        The mean of all is subtracted from those of the groups in place.
+        Subtracts the overall mean from the groups' means in place.
         """
         among = cls.of(means)
         return cls(each * among.count, among.mean, scatter + each * among.scatter)
@@ -79,7 +79,7 @@ class Moments:
         return Moments(count, self.mean + step * (other.count / count), scatter)
 
     def without(self, part: Moments) -> Moments:
-        """Return the moments of what is left when a part of the spectra is taken away."""
+        """Return the moments of the spectra without a part of them."""
         if not part.count:
             return self
         count = self.count - part.count
@@ -104,19 +104,19 @@ class Moments:
 
 @dataclass
 class Components:
-    """Components of a scene; the first ones have most of what tells pixels apart.
+    """Components of a scene; the first ones tell pixels apart best.
 
     Attributes
     ----------
     mean : ndarray, (bands,)
         Mean spectrum.
     components : ndarray, (n, bands)
-        A row for each: what the deviation of a pixel from the mean is multiplied by.
+        A row for each: the weights of a pixel's deviation from the mean.
     variances : ndarray, (n,)
-        Variances of the scores, falling.  Of `mnf`: in units of the noise's, so that
+        Variances of the scores, falling.  From `mnf`: in units of the noise's, so that
         ``variances - 1`` is the signal-to-noise ratio.
     scores : ndarray or ExtArray, (rows, columns, n)
-        The scene in these components; NaN where a pixel has no data.
+        The scene in these components; NaN for pixels without data.
     """
 
     mean: Floats
@@ -147,23 +147,23 @@ def pct(
     n : int, optional
         Number of components, from 1 to the number of bands.  Default: all.
     band_axis : int or str, optional
-        The axis of the bands, or its name.  Default: the axis that is named ``band``, ``bands``,
+        The axis of the bands, or its name.  Default: the axis named ``band``, ``bands``,
         ``wavelength`` or ``wavelengths``, else the last one.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out, as in `numpy.ma`.  So are, without it, pixels that have in
-        any band: a number that is not finite; an element that `numpy.ma` masks; or a value that the
-        scene says stands for none, by its attributes (``_FillValue``, ``missing_value``,
-        ``nodata``, ``data ignore value``, ``BLANK``) or, of an ExtArray, by a fill value other than
-        zero.  ``mask=False`` takes such a value for one like others.
+        True for pixels to leave out, as in `numpy.ma`.  Pixels are also left out if any band has a
+        number that is not finite; an element that `numpy.ma` masks; or a value for missing data,
+        which the scene gives by its attributes (``_FillValue``, ``missing_value``, ``nodata``,
+        ``data ignore value``, ``BLANK``) or, an ExtArray, by a fill value other than zero.
+        ``mask=False`` trusts such values like others.
     comm : mpi4py.MPI.Intracomm, optional
-        Ranks that share the work; all call this, with the same arguments, and get the same result,
-        to the bit, whatever their number.  Default: those that have `a` open together.
+        Ranks that share the work; all call this, with the same arguments, and get bitwise the same
+        result, whatever their number.  Default: those that have `a` open together.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank, such as ``"256 MiB"``.  Default:
+        Bytes of temporary memory per rank, such as ``"256 MiB"``.  Default:
         `extarray.config.max_memory`.
     path : path, optional
-        Of an array for the scores.  Without it they are an ndarray, or an ExtArray in a temporary
-        file where they take more than half of `max_memory`.
+        Path of a new array for the scores.  Without it they are an ndarray, or an ExtArray in a
+        temporary file if they take more than half of `max_memory`.
 
     Returns
     -------
@@ -173,8 +173,8 @@ def pct(
     Raises
     ------
     ArgumentError, ShapeError, AxisError
-        There is no such number of components, the scene is not one of real numbers, or no pixel
-        of it has data.
+        The number of components is impossible, the scene does not have real numbers, or none of its
+        pixels has data.
 
     Examples
     --------
@@ -205,8 +205,8 @@ def mnf(
 ) -> Components:
     """Transform a scene to components in the order of their signal-to-noise ratio.
 
-    The minimum noise fraction of Green et al. (1988).  The noise is estimated by the differences
-    of pixels that touch diagonally, halved.  Two passes over the scene.
+    The minimum noise fraction of Green et al.  (1988).  Halved differences of pixels that touch
+    diagonally estimate the noise.  Two passes over the scene.
 
     Parameters
     ----------
@@ -217,13 +217,13 @@ def mnf(
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
     path : path, optional
-        Of an array for the scores.
+        Path of a new array for the scores.
 
     Returns
     -------
@@ -256,7 +256,7 @@ def mnf(
     statistics, noise = spectra.fold(partial(with_noise, spectra), merge_both)
     if not statistics.count:
         raise no_data()
-    # Differences of equal neighbours are zero, but for the rounding of sums.
+    # Differences of equal neighbours are zero, up to rounding of sums.
     rounding = (_ROUNDING * np.finfo(float).eps) ** 2 * statistics.correlation.diagonal()
     if (noise.covariance.diagonal() <= rounding).all():
         raise ArgumentError(
@@ -279,8 +279,8 @@ def hfc(
 ) -> int:
     """Estimate the number of endmembers by the test of Harsanyi, Farrand and Chang (1993).
 
-    The virtual dimensionality: eigenvalues of the correlation that exceed those of the covariance,
-    by more than noise would in a share `far` of cases.
+    The virtual dimensionality: the number of eigenvalues of the correlation that exceed those of
+    the covariance, by more than noise would in a share `far` of cases.
 
     Parameters
     ----------
@@ -291,11 +291,11 @@ def hfc(
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
@@ -335,8 +335,8 @@ def hysime(
 ) -> int:
     """Estimate the number of endmembers as the dimension of the signal (HySime).
 
-    Bioucas-Dias and Nascimento (2008): the noise of a band is what regression on the others leaves,
-    and a direction counts where leaving it out would cost more than its noise.  One pass.
+    Bioucas-Dias and Nascimento (2008): the noise of a band is its residual from regression on the
+    others, and a direction counts if leaving it out would cost more than its noise.  One pass.
 
     Parameters
     ----------
@@ -345,11 +345,11 @@ def hysime(
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
@@ -368,8 +368,8 @@ def hysime(
     bands = len(whole)
     if not whole.any():
         return 0
-    # A regression of every band on the others needs one inverse of the whole: with P of it, the
-    # coefficients for band i are -P[j, i] / P[i, i], and what is left of the bands is X @ residual.
+    # Regressing every band on the others needs one inverse of the whole matrix: with its inverse P,
+    # the coefficients for band i are -P[j, i] / P[i, i], and the residuals are X @ residual.
     ridge = 1e-12 * np.trace(whole) / bands
     inverse = np.linalg.inv(whole + ridge * np.eye(bands))
     residual = inverse / inverse.diagonal()
@@ -384,7 +384,7 @@ def hysime(
 
 
 def moments(spectra: Spectra) -> Moments:
-    """Take the moments of all pixels that have data, in one pass, once for each object."""
+    """Take the moments of all pixels that have data, in one pass, and keep them."""
     if spectra.moments is None:
         spectra.moments = spectra.fold(partial(moments_of_block, spectra), Moments.merge)
         if not spectra.moments.count:
@@ -419,15 +419,15 @@ def _noise_adjusted(signal: Floats, noise: Floats, n: int | None) -> tuple[Float
 
 
 def _oriented(rows: Floats) -> Floats:
-    """Give each row the sign that makes its entry of the greatest magnitude positive."""
+    """Flip each row so that its entry of the greatest magnitude is positive."""
     peaks = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
     return np.ascontiguousarray(rows * np.where(peaks < 0, -1.0, 1.0))
 
 
 def with_noise(spectra: Spectra, block: Block) -> tuple[Moments, Moments]:
-    """Return the moments of a block, and of its differences to the pixels to their lower right.
+    """Return the moments of a block, and of its differences to lower right neighbours.
 
-    A difference counts where both pixels have data.
+    A difference counts if both pixels have data.
     """
     high, wide = block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
     box, missing = spectra.box(
@@ -450,10 +450,10 @@ def with_noise(spectra: Spectra, block: Block) -> tuple[Moments, Moments]:
 def _of_strip(spectra: Spectra, box: Floats, high: int, wide: int) -> tuple[Moments, Moments]:
     """Return the moments of some rows of a box, and of the differences that begin in them.
 
-    Of n pixels x along a diagonal and their n - 1 differences d, the cosine transform z makes n
-    products for 2 n - 1: it is orthogonal, and what it transforms to are the eigenvectors of the
-    sum of squared differences.  So ``sum xx'`` is ``sum zz'``, and ``sum dd'`` is the same sum with
-    the eigenvalues as weights, of which none is negative.
+    For n pixels x along a diagonal and their n - 1 differences d, the cosine transform z needs n
+    products instead of 2 n - 1: it is orthogonal, and its basis vectors are the eigenvectors of the
+    sum of squared differences.  So ``sum xx'`` is ``sum zz'``, and ``sum dd'`` is the same sum
+    weighted with the eigenvalues, none of which is negative.
     """
     columns, bands = box.shape[1:]
     whole = wide - high + 1  # diagonals through all rows
@@ -465,7 +465,7 @@ def _of_strip(spectra: Spectra, box: Floats, high: int, wide: int) -> tuple[Mome
     parts = [Moments.of(one) for one in transformed]
     weights = np.stack([np.ones(high), eigenvalues])
     scatters = np.tensordot(weights, np.stack([part.scatter for part in parts]), axes=1)
-    # Each place along the diagonals has a mean of its own.
+    # Each place along the diagonals has its own mean.
     means = cosines.T @ np.stack([part.mean for part in parts])
     pixels = Moments.of_groups(whole, means.copy(), scatters[0])
     noise = Moments.of_groups(whole, means[:-1] - means[1:], scatters[1])
@@ -507,7 +507,7 @@ def merge_both(
 def _project(
     spectra: Spectra, mean: Floats, components: Floats, variances: Floats, path: str | Path | None
 ) -> Components:
-    """Give the components their scores, in one pass."""
+    """Project the scene on components, in one pass, and return both."""
     offset = components @ mean
 
     def score(x: Floats) -> Floats:

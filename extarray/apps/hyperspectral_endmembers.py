@@ -35,16 +35,16 @@ __all__ = [
     "vertices_to_begin_with",
 ]
 
-#: What reads rows of a block, and the numbers of their pixels.
+#: Reads rows of a block, and the numbers of their pixels.
 Rows = Callable[[Block], tuple[Floats, Ints]]
 
-#: A pixel replaces a vertex where the volume grows by more than rounding.
+#: A pixel replaces a vertex if the volume grows by more than rounding.
 _GROWS = 1 + 1e-9
 
 
 @dataclass
 class Endmembers:
-    """Pixels whose spectra stand for materials.
+    """Pixels whose spectra represent materials.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Simplex(Endmembers):
     Attributes
     ----------
     volume : float
-        Of the simplex that they span, in the space of the first p - 1 principal components.
+        Volume of the endmembers' simplex in the space of the first p - 1 principal components.
     """
 
     volume: float
@@ -82,8 +82,8 @@ def atgp(
 ) -> Endmembers:
     """Find endmembers by automatic target generation (ATGP).
 
-    The brightest pixel, and then each time the one that is farthest from the span of those before
-    it (Ren and Chang 2003).  p passes over the scene.
+    Takes the brightest pixel, and then repeatedly the one farthest from the span of those before
+    (Ren and Chang 2003).  p passes over the scene.
 
     Parameters
     ----------
@@ -94,16 +94,16 @@ def atgp(
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
     Endmembers
-        In the order in which they were found; of equal pixels, the first one.
+        In the order in which they were found; ties go to the first pixel.
 
     Raises
     ------
@@ -137,8 +137,9 @@ def vca(
 ) -> Endmembers:
     """Find endmembers by vertex component analysis (VCA).
 
-    Nascimento and Bioucas-Dias (2005): the pixel that is extreme along a random direction which is
-    orthogonal to the endmembers so far, in a projection that depends on the signal-to-noise ratio.
+    Nascimento and Bioucas-Dias (2005): repeatedly takes the pixel that is extreme along a random
+    direction orthogonal to the endmembers so far, in a projection that depends on the
+    signal-to-noise ratio.
 
     Parameters
     ----------
@@ -147,15 +148,15 @@ def vca(
     p : int
         Number of endmembers, from 2 to the number of bands.
     seed : int, optional
-        Of the random directions; None: others each time.
+        Seeds the random directions; None: new ones each time.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
@@ -183,7 +184,7 @@ def vca(
         w = rng.random(p)
         f = w - np.linalg.pinv(found) @ (found @ w)
         best = _best(reduced, rows, partial(_along, f))
-        if best.pixel in pixels[:k]:  # then no other lies outside what these span
+        if best.pixel in pixels[:k]:  # then no other pixel lies outside the span of these
             raise ArgumentError(f"the spectra span only {k} dimensions, too few for {p} endmembers")
         pixels[k], found[k] = best.pixel, best.row
     return Endmembers(spectra.at(pixels), spectra.positions(pixels))
@@ -202,9 +203,9 @@ def nfindr(
 ) -> Simplex:
     """Find endmembers that span a simplex of the greatest volume (N-FINDR, Winter 1999).
 
-    No pixel that took the place of a single endmember would make the simplex larger.  How much it
-    would is a coordinate of the pixel with respect to the vertices: a sweep over the scene is one
-    product of matrices for all places at once, and no determinant is computed.
+    No pixel enlarges the simplex in the place of a single endmember.  The enlargement is a
+    coordinate of the pixel with respect to the vertices: a sweep over the scene is one matrix
+    product for all places at once, without determinants.
 
     Parameters
     ----------
@@ -213,17 +214,17 @@ def nfindr(
     p : int
         Number of endmembers, from 2 to one more than the bands.
     seed : int, optional
-        Of random pixels and directions at the start; None: others each time.
+        Seeds random pixels and directions at the start; None: new ones each time.
     init : {"atgp", "vca", "random"}
-        The pixels to begin with.  "atgp" is on the principal components, as is all else.
+        The pixels to begin with.  "atgp" works on the principal components, like all other steps.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
@@ -268,9 +269,9 @@ class _Pixel(NamedTuple):
 
 
 def _best(spectra: Spectra, rows: Rows, score: Callable[[Floats], Floats]) -> _Pixel:
-    """Return the pixel whose row has the greatest score; of equal ones, the first.
+    """Return the pixel whose row has the greatest score; ties go to the first.
 
-    ArgumentError where no pixel has data.
+    Raise an ArgumentError if no pixel has data.
     """
 
     def work(block: Block) -> _Pixel:
@@ -288,12 +289,12 @@ def _best(spectra: Spectra, rows: Rows, score: Callable[[Floats], Floats]) -> _P
 
 
 def _farthest(spectra: Spectra) -> float:
-    """Return how far from the origin the farthest pixel is."""
+    """Return the greatest distance of a pixel from the origin."""
     return math.sqrt(_best(spectra, spectra.read, lambda x: np.einsum("ij,ij->i", x, x)).value)
 
 
 def _along(direction: Floats, x: Floats) -> Floats:
-    """Return how far rows are from the origin, along a direction or against it."""
+    """Return the distance of rows from the origin, along a direction or against it."""
     return np.abs(x @ direction)
 
 
@@ -327,7 +328,7 @@ def _targets(spectra: Spectra, rows: Rows, p: int) -> tuple[Ints, Floats]:
 
 
 def _as_vca_does(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
-    """Project a scene to p dimensions as VCA does; return it, and what reads rows of a block."""
+    """Project a scene to p dimensions as VCA does; return it, and a reader of rows of a block."""
     statistics = moments(spectra)
     mean, whole = statistics.mean, statistics.correlation
     covariance = statistics.scatter / statistics.count
@@ -335,7 +336,7 @@ def _as_vca_does(spectra: Spectra, p: int) -> tuple[Spectra, Rows]:
     power, kept = float(np.trace(whole)), float(signal.sum() + mean @ mean)
     # The ratio of signal to noise, against 15 dB and 10 log p.
     if kept - p / spectra.bands * power < 10**1.5 * p * (power - kept):
-        # Much noise: the plane through the mean, at a distance that sees all pixels from afar.
+        # Much noise: project on the plane through the mean, at the farthest pixel's distance.
         reduced = projected(spectra, directions[: p - 1], directions[: p - 1] @ mean)
         far = _farthest(reduced)
 
@@ -367,10 +368,9 @@ def _homogeneous(x: Floats) -> Floats:
 
 
 def enlarge(reduced: Spectra, pixels: Ints, vertices: Floats | None = None) -> float:
-    """Exchange pixels, the vertices of a simplex, until none makes it larger; return its volume.
+    """Exchange pixels, the vertices of a simplex, until none enlarges it; return its volume.
 
-    `vertices` are where they lie, (p, p - 1), if they are no pixels of this scene, whatever their
-    numbers.
+    Give `vertices`, (p, p - 1), if they are not pixels of this scene, whatever their numbers.
     """
     vertices = _homogeneous(reduced.at(pixels) if vertices is None else vertices)
     while True:
@@ -393,7 +393,7 @@ def vertices_to_begin_with(reduced: Spectra, p: int) -> Ints:
 
 
 def _first_pixels(spectra: Spectra, reduced: Spectra, p: int, seed: Any, init: str) -> Ints:
-    """Return the pixels with which N-FINDR begins: a simplex that has a volume."""
+    """Return the first pixels of N-FINDR: a simplex that has a volume."""
     if init == "vca":
         pixels: Ints = vca(spectra, p, seed).positions @ np.array([spectra.columns, 1])
         return pixels
@@ -409,7 +409,7 @@ def _first_pixels(spectra: Spectra, reduced: Spectra, p: int, seed: Any, init: s
 
 
 class _Candidates(NamedTuple):
-    """For each vertex, the pixel that would enlarge the simplex the most in its place."""
+    """For each vertex, the pixel that would enlarge the simplex most in its place."""
 
     ratio: Floats  # (p,)
     pixel: Ints  # (p,)
@@ -437,7 +437,7 @@ def _larger(one: _Candidates, other: _Candidates) -> _Candidates:
 
 
 def _replace(vertices: Floats, pixels: Ints, candidates: _Candidates) -> bool:
-    """Put candidates in the place of vertices as long as the simplex grows; tell whether it did."""
+    """Replace vertices by candidates while the simplex grows; tell whether it did."""
     grown = False
     while True:
         ratios = np.abs(candidates.row @ np.linalg.inv(vertices))
@@ -452,7 +452,7 @@ def _replace(vertices: Floats, pixels: Ints, candidates: _Candidates) -> bool:
 
 
 def check_number(p: Any, most: int, least: int = 1) -> None:
-    """Refuse a number of endmembers that there cannot be."""
+    """Refuse an impossible number of endmembers."""
     if not isinstance(p, (int, np.integer)) or not least <= p <= most:
         raise ArgumentError(f"the number of endmembers must be from {least} to {most}, not {p}")
 

@@ -1,4 +1,4 @@
-"""A scene that grows: its statistics and endmembers, kept up without reading it again."""
+"""Keep the statistics and endmembers of a growing scene up to date without rereading it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from extarray.apps.hyperspectral_pixels import Raster, within
 
 __all__ = ["Growing"]
 
-#: The part of the memory for pixels that are kept until their scores are known.
+#: Pixels kept until their scores are known take this part of the memory: 1 / _KEPT.
 _KEPT = 4
 
-#: The whole scene is searched for endmembers when it has so many times the pixels of the last time.
+#: Search the whole scene for endmembers again when it has this many times the pixels.
 _AGAIN = 1.25
 
-#: What an update that fails leaves as it was.
+#: Attributes that a failed update restores.
 _STATE = (
     "shape",
     "endmembers",
@@ -44,53 +44,53 @@ _STATE = (
 class Growing:
     """Statistics and endmembers of a scene that grows by swaths and bands.
 
-    An update reads what has arrived since the last one, once, and costs what that costs, however
-    large the scene is.  Of what was seen, only the spectra of new endmembers are read again.
+    An update reads only the data that have arrived since the last one, once, so its cost does not
+    depend on the size of the scene.  Of earlier data it rereads only the spectra of new endmembers.
 
     Parameters
     ----------
     a : ExtArray or array
-        Scene of three axes, which may be empty as yet.  It grows at the ends of its axes.
+        Scene of three axes, which may still be empty.  It grows at the ends of its axes.
     p : int
         Number of endmembers, from 2.
     tolerance : float
-        Directions with a smaller share of the variance are not kept.
+        Directions with a smaller share of the variance are dropped.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.  It is at least as large as the scene, and may
-        be an ExtArray that grows before the scene does.
+        True for pixels to leave out; see `pct`.  It is at least as large as the scene, and may be
+        an ExtArray that grows before the scene does.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work, and call all methods together.  Default: those that have `a` open
         together.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Attributes
     ----------
     shape : tuple of int
-        Rows, columns and bands that were taken up.
+        Rows, columns and bands analysed so far.
     count : int
         Pixels that have data.
     mean, covariance : ndarray, (bands,) and (bands, bands)
-        Of these pixels; see Notes.
+        Statistics of these pixels; see Notes.
     endmembers, positions : ndarray, (p, bands) and (p, 2)
-        As of `nfindr`, see Notes; none as long as the pixels span too few dimensions.
+        As from `nfindr`, see Notes; empty while the pixels span too few dimensions.
     volume : float
-        Of the simplex of the endmembers.
+        Volume of the endmembers' simplex.
 
     Notes
     -----
-    Swaths, rows or columns, cost no accuracy: moments merge exactly.  How a new band varies
-    together with the old ones is known from the scores, hence without what is below `tolerance`:
-    noise, as a rule, which varies with nothing.
+    Swaths, rows or columns, cost no accuracy: moments merge exactly.  The covariance of a new band
+    with old ones comes from the scores, hence without the parts below `tolerance`: usually noise,
+    which is uncorrelated.
 
-    No pixel that arrived would make the simplex larger in the place of a single endmember.  The
-    pixels before are searched again, by their scores, when bands have arrived or the scene has
-    grown by a quarter since, so that all these searches together cost a few times what one does.
+    No newly arrived pixel would enlarge the simplex in the place of a single endmember.  Earlier
+    pixels are searched again, by their scores, after bands have arrived or the scene has grown by a
+    quarter, so that all these searches together cost a few times as much as one.
 
-    A pixel that had no data when it arrived stays left out.  One that has none in a band that
-    arrives later is left out from then on, and the spectra of its block are read again for that.
+    A pixel without data on arrival stays left out.  A pixel without data in a later band is left
+    out from then on, and the spectra of its block are read again to remove it.
 
     The scores are an ExtArray in a temporary file, which grows along all axes with the scene;
     `close`, or the end of a with block, removes it.
@@ -133,8 +133,8 @@ class Growing:
         self._start = getattr(a, "origin", None)
         self.shape = (0, 0, 0)
         self._moments = Moments.of(np.empty((0, 0)))
-        # A pixel x is about origin + scores @ basis.  The scores of a pixel without data are NaN,
-        # in one column at least: the first row of the basis is zero, so that there is one.
+        # A pixel x is about origin + scores @ basis.  Scores of a pixel without data are NaN in at
+        # least one column: the first row of the basis is zero, so that one exists.
         self._origin = np.empty(0)
         self._basis = np.empty((1, 0))
         self._scores: Any = None
@@ -142,12 +142,12 @@ class Growing:
         self.endmembers = np.empty((0, 0))
         self.positions: Ints = np.empty((0, 2), dtype=np.int64)
         self.volume = 0.0
-        self._searched = 0, 0  # pixels and directions when the whole scene was searched
+        self._searched = 0, 0  # pixels and directions at the last search of the whole scene
         self.update()
 
     @property
     def count(self) -> int:
-        """Pixels that were taken up and have data."""
+        """Analysed pixels that have data."""
         return self._moments.count
 
     @property
@@ -161,12 +161,12 @@ class Growing:
         return self._moments.covariance
 
     def follow(self, timeout: float | None = None, interval: float = 0.1) -> Iterator[Growing]:
-        """Iterate over what arrives: the analysis itself, each time that it has taken something up.
+        """Yield the analysis itself after each update that brings news.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds without news after which the iteration ends; None: it goes on for ever.
+            Seconds without news until the iteration ends; None: never.
         interval : float
             Seconds between looks.
 
@@ -185,21 +185,21 @@ class Growing:
                 time.sleep(interval)
 
     def _over(self, mine: bool) -> bool:
-        """Tell all ranks alike whether the time is over."""
+        """Return rank 0's answer on all ranks."""
         return mine if self._comm is None else bool(self._comm.bcast(mine))
 
     def update(self) -> bool:
-        """Take up what has been appended; return whether there was something.
+        """Analyse the data that have arrived; return whether there were any.
 
         Raises
         ------
         ShapeError
-            The scene has become smaller, or grown at the start of an axis: begin anew.  Or the mask
-            has not grown with it.
+            The scene has become smaller, or grown at the start of an axis: begin a new analysis.
+            Or the mask has not grown with it.
         ClosedError
             The analysis is closed.
         StorageError
-            Something cannot be read or written.  A later update takes it up.
+            A read or write failed.  A later update tries again.
         """
         if self._closed:
             raise ClosedError("the analysis is closed; begin a new one")
@@ -230,7 +230,7 @@ class Growing:
         return True
 
     def _step(self, raster: Raster, rows: slice, columns: slice, bands: int) -> None:
-        """Take up a swath, or new bands of all pixels; all of it, or none."""
+        """Analyse a swath, or new bands of all pixels, completely or not at all."""
         before = {name: self.__dict__[name] for name in _STATE}
         extents = None if self._scores is None else self._scores.shape
         old_bands = self.shape[2]
@@ -253,10 +253,10 @@ class Growing:
             raise
 
     def _pieces(self, window: Raster) -> Iterator[tuple[tuple[slice, slice], Spectra]]:
-        """Cut a part of the scene into pieces that are read once, and kept as long as in use.
+        """Cut a part of the scene into pieces that are read once, and kept while in use.
 
-        First their places in the part.  They do not depend on the ranks, nor does what is made of
-        them.
+        Yield each piece's place in the part, and the piece.  Pieces do not depend on the ranks, so
+        results do not either.
         """
         for block in cut(window.rows, window.columns, window.bands, self._memory // _KEPT):
             part = window.part(block.rows, block.columns, slice(0, window.bands)).kept()
@@ -272,7 +272,7 @@ class Growing:
                 self._origin = part.mean
             self._moments = self._moments.merge(part)
             if part.count:
-                # The directions in which these pixels differ and those before did not.
+                # Directions in which these pixels differ and earlier ones did not.
                 step = part.mean - self._origin
                 spread = part.scatter / part.count + np.outer(step, step)
                 least = self._tolerance * float(np.trace(self.covariance))
@@ -291,7 +291,7 @@ class Growing:
         depth: slice,
         work: Callable[[Block], Floats],
     ) -> None:
-        """Let the scores grow, and put there what each block of a piece gives."""
+        """Grow the scores, and store the results of each block of a piece."""
         shape = at[0].stop, at[1].stop, depth.stop
         if self._scores is None:
             path = piece.temporary_path()
@@ -313,7 +313,7 @@ class Growing:
     # -- bands -----------------------------------------------------------------------------------
 
     def _add_bands(self, window: Raster, old: int) -> None:
-        """Take up new bands of the pixels that are there: by regression on the scores."""
+        """Analyse new bands of known pixels, by regression on the scores."""
         rows, columns = slice(0, window.rows), slice(0, window.columns)
         older = Spectra(window.part(rows, columns, slice(0, old)), comm=self._comm)
         new, k = window.bands - old, len(self._basis)
@@ -333,7 +333,7 @@ class Growing:
             if lost.count and more.any(axis=1).all():
                 more = np.vstack([more, np.zeros((1, new))])  # a column for their NaN
             if part.count:
-                # What regression leaves has directions of its own.
+                # The residuals of the regression have their own directions.
                 residual = np.vstack([-slopes, np.eye(new)])
                 step = part.mean @ residual - origin
                 spread = residual.T @ part.scatter @ residual / part.count + np.outer(step, step)
@@ -362,9 +362,9 @@ class Growing:
     def _joint(
         self, piece: Spectra, at: tuple[slice, slice], older: Spectra, k: int, block: Block
     ) -> tuple[Moments, Moments]:
-        """Return the moments of scores and new bands together, and of pixels that end here.
+        """Return the joint moments of scores and new bands, and the moments of lost pixels.
 
-        These have data in the old bands and none in the new ones.
+        Lost pixels have data in the old bands and none in the new ones.
         """
         x, numbers = piece.read(block)
         scores = self._scored(at, block, k)
@@ -388,7 +388,7 @@ class Growing:
         more: Floats,
         block: Block,
     ) -> Floats:
-        """Return the scores in new directions; NaN where a pixel has no data, in any band."""
+        """Return the scores in new directions; NaN for pixels without data in any band."""
         x, numbers = piece.read(block)
         places = numbers - block.first
         values = np.full((block.pixels, len(more)), np.nan)
@@ -399,7 +399,7 @@ class Growing:
     # -- endmembers ------------------------------------------------------------------------------
 
     def _seek(self, raster: Raster, rows: slice, columns: slice, new_bands: bool) -> None:
-        """Find the simplex of the pixels: by those of a swath, or of the whole scene."""
+        """Find the simplex of the pixels, from those of a swath or of the whole scene."""
         n, directions = self.count, int(self._basis.any(axis=1).sum())
         if self._p - 1 > directions or self._p > n:
             self._take(raster, np.empty((0, 2), dtype=np.int64), 0.0)
@@ -410,7 +410,7 @@ class Growing:
         turn, offset = axes @ self._basis.T, axes @ (self.mean - self._origin)
         known = [self._scores[row, column] @ turn.T - offset for row, column in self.positions]
         vertices = np.array(known) if known else np.empty((0, self._p - 1))
-        # None of them, if an endmember has lost its data, or they span nothing in these components.
+        # Drop all if an endmember has lost its data, or they span no volume in these components.
         if not (np.isfinite(vertices).all() and _have_volume(vertices)):
             vertices = vertices[:0]
         grown = n >= _AGAIN * self._searched[0] or (not known and directions > self._searched[1])
@@ -427,10 +427,10 @@ class Growing:
             self._take(raster, np.where(pixels[:, None] < 0, self.positions, found), volume)
 
     def _seek_all(self, raster: Raster, reduced: Spectra, vertices: Floats) -> None:
-        """Find the simplex anew, and from the one there was; the larger one counts."""
+        """Search from new vertices and from the old ones; keep the larger simplex."""
         try:
             pixels = vertices_to_begin_with(reduced, self._p)
-        except ArgumentError:  # too few dimensions as yet
+        except ArgumentError:  # still too few dimensions
             there = len(vertices)
             self._take(raster, self.positions[:there], self.volume if there else 0.0)
             return
@@ -443,7 +443,7 @@ class Growing:
         self._take(raster, reduced.positions(pixels), volume)
 
     def _take(self, raster: Raster, positions: Ints, volume: float) -> None:
-        """Take endmembers, and read the spectra of those that are new."""
+        """Set the endmembers, reading the spectra of new ones."""
         known = dict(zip(map(tuple, self.positions.tolist()), self.endmembers, strict=True))
         whole = Spectra(raster, comm=self._comm, max_memory=self._memory)
         members = np.empty((len(positions), raster.bands))
@@ -458,7 +458,7 @@ class Growing:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove the scores; what was found stays.  Of all ranks together."""
+        """Remove the scores; results stay; collective."""
         if self._scores is not None:
             self._scores.close()
             self._scores = None
@@ -472,9 +472,9 @@ class Growing:
 
 
 def _directions(spread: Floats, known: Floats, least: float) -> Floats:
-    """Return directions, in rows, of more than a variance, in which pixels are spread.
+    """Return directions, in rows, in which the pixels' variance exceeds a limit.
 
-    They are orthogonal to those that are known.
+    They are orthogonal to the known directions.
     """
     outside = np.eye(len(spread)) - np.linalg.pinv(known) @ known
     values, vectors = principal(outside @ spread @ outside, len(spread))
@@ -485,7 +485,7 @@ def _directions(spread: Floats, known: Floats, least: float) -> Floats:
 
 
 def _have_volume(vertices: Floats) -> bool:
-    """Tell whether vertices, (p, p - 1), span a simplex, if there are any."""
+    """Tell whether vertices, (p, p - 1), span a simplex; True if there are none."""
     sides = vertices[1:] - vertices[:1]
     return bool(np.linalg.matrix_rank(sides) == len(sides)) if len(sides) else True
 

@@ -1,7 +1,7 @@
-"""Scenes as their owners keep them, read box by box; which of their pixels have data.
+"""Scenes in their owners' forms, read box by box; which of their pixels have data.
 
-A scene is an ExtArray or a view of one, an array, one of `numpy.ma` among them, a DataArray of
-xarray, or an image of SPy.  Each has a way of its own to say that a pixel has no data.
+A scene is an ExtArray or a view of one, an array, `numpy.ma` included, an xarray DataArray, or an
+SPy image.  Each has its own way to mark pixels without data.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from extarray import ArgumentError, AxisError, ShapeError
 
 __all__ = ["Raster", "within"]
 
-#: Names of an axis that has the bands, in lower case.
+#: Names of a band axis, in lower case.
 _BANDS = ("band", "bands", "wavelength", "wavelengths")
 
-#: Attributes that name values which stand for none: of netCDF, GeoTIFF, ENVI and FITS.
+#: Attributes that name values for missing data: of netCDF, GeoTIFF, ENVI and FITS.
 _NODATA = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
 
 
@@ -34,16 +34,18 @@ class Raster:
     a : ExtArray, array, DataArray or image of SPy
         Real numbers.
     band_axis : int or str, optional
-        The axis of the bands, or its name.  Default: the one whose name says so, else the last.
+        The axis of the bands, or its name.  Default: the only axis with a usual name, else the
+        last.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out.  False: no value stands for none, whatever the scene says.
+        True for pixels to leave out.  False: no value stands for missing data, whatever the scene
+        says.
     covers : bool
         The mask may be larger than the scene.
 
     Attributes
     ----------
     array : object
-        The scene as it was given.
+        The scene as given.
     rows, columns, bands : int
     """
 
@@ -55,7 +57,7 @@ class Raster:
             raise ShapeError(
                 f"a scene must have three axes (rows, columns, bands), not shape {array.shape}"
             )
-        dtype: np.dtype[Any] = np.dtype(array.dtype)  # SPy has its text
+        dtype: np.dtype[Any] = np.dtype(array.dtype)  # SPy gives a string
         if dtype.kind not in "biuf":
             raise ArgumentError(f"a scene must have real numbers, not {dtype}")
         self.array = array
@@ -66,9 +68,9 @@ class Raster:
         trusts_all = mask is False or mask is np.False_
         self._mask = None if mask is None or trusts_all else _mask(mask, spatial, covers)
         self._nodata = [] if trusts_all else _nodata_of(array, dtype)
-        # Images of SPy seek and read in one file object.
+        # SPy images seek and read in one file object.
         self._lock = threading.Lock() if _is_spy(array) else contextlib.nullcontext()
-        # A transformed one has data where what is transformed has some.
+        # A transformed image has data only where its source has.
         below = getattr(array, "image", None) if _is_spy(array) and not trusts_all else None
         self._below = None if below is None else Raster(below)
 
@@ -88,14 +90,14 @@ class Raster:
         return int(self._place[2].stop - self._place[2].start)
 
     def part(self, rows: slice, columns: slice, bands: slice) -> Raster:
-        """Return a part of the scene, of which nothing else is read."""
+        """Return a part of the scene, which reads nothing else."""
         part = copy.copy(self)
         box = self._place
         part._place = within(box[0], rows), within(box[1], columns), within(box[2], bands)
         return part
 
     def kept(self) -> Raster:
-        """Return the scene as one that keeps in memory what it has read."""
+        """Return the scene as one that keeps in memory all boxes that it reads."""
         return _Kept(self)
 
     def read(self, rows: slice, columns: slice) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
@@ -105,7 +107,7 @@ class Raster:
         -------
         values : ndarray, (rows, columns, bands)
         missing : ndarray of bool, (rows, columns), or None
-            Which pixels the mask or the scene says are none.
+            Pixels that the mask or the scene marks as missing.
         """
         place = within(self._place[0], rows), within(self._place[1], columns)
         key = list(place)
@@ -128,7 +130,7 @@ class Raster:
 
 
 class _Kept(Raster):
-    """A scene that keeps in memory what it has read, box by box."""
+    """A scene that keeps all boxes that it reads in memory."""
 
     def __init__(self, raster: Raster) -> None:
         self.__dict__.update(raster.__dict__)
@@ -143,12 +145,12 @@ class _Kept(Raster):
 
 
 def within(whole: slice, part: slice) -> slice:
-    """Return a part of a slice as a slice of what that is cut from."""
+    """Return a part of a slice as a slice of the whole sequence."""
     return slice(whole.start + part.start, whole.start + part.stop)
 
 
 def _is_spy(array: Any) -> bool:
-    """Tell whether SPy made an image, without importing it."""
+    """Tell whether an image is SPy's, without importing SPy."""
     return any(kind.__module__.split(".")[0] == "spectral" for kind in type(array).__mro__)
 
 
@@ -169,7 +171,7 @@ def _band_axis(array: Any, given: Any) -> int:
 
 
 def _mask(mask: Any, spatial: list[int], covers: bool) -> Any:
-    """Return a mask from which boxes can be read; refuse one that is not of the scene's pixels."""
+    """Return a mask that can be read in boxes; refuse one that does not fit the scene's pixels."""
     found = mask if hasattr(mask, "shape") and hasattr(mask, "dtype") else np.asarray(mask)
     shape = tuple(int(n) for n in found.shape)
     fits = len(shape) == 2 and (
@@ -187,18 +189,18 @@ def _mask(mask: Any, spatial: list[int], covers: bool) -> Any:
     return found
 
 
-# -- values that stand for none --------------------------------------------------------------------
+# -- values for missing data -----------------------------------------------------------------------
 
 
 def _nodata_of(array: Any, dtype: np.dtype[Any]) -> list[Any]:
-    """Return the values of a scene that stand for none, as elements of its dtype; without NaN."""
+    """Return a scene's values for missing data, as elements of its dtype; without NaN."""
     if _is_spy(array):
         return _nodata_of_spy(array, dtype)
     attrs = getattr(array, "attrs", None)
-    if attrs is None:  # a view of an array that has some
+    if attrs is None:  # a view of an array with attributes
         attrs = getattr(getattr(array, "base", None), "attrs", None)
     given = [] if attrs is None else [attrs[name] for name in _NODATA if name in attrs]
-    # Imports make such a value the fill value.  Zero is the one of any array.
+    # Imports store such a value as the fill value.  Zero is every array's default.
     fill = getattr(array, "fill_value", None)
     if _has_origin(array) and fill != 0:
         given.append(fill)
@@ -206,12 +208,12 @@ def _nodata_of(array: Any, dtype: np.dtype[Any]) -> list[Any]:
 
 
 def _has_origin(array: Any) -> bool:
-    """Tell an ExtArray or a view of one from arrays of other packages with a `fill_value`."""
+    """Tell an ExtArray or a view of one from other packages' arrays with a `fill_value`."""
     return hasattr(array, "origin") or hasattr(getattr(array, "base", None), "origin")
 
 
 def _nodata_of_spy(image: Any, dtype: np.dtype[Any]) -> list[Any]:
-    """Return the value that an image's header says to ignore, in the units in which SPy reads."""
+    """Return the value that an image's header says to ignore, in the units that SPy reads."""
     metadata = getattr(image, "metadata", None) or {}
     found = _elements([metadata.get("data ignore value", ())], dtype)
     while hasattr(image, "parent"):  # a part has the units of the whole
@@ -219,13 +221,13 @@ def _nodata_of_spy(image: Any, dtype: np.dtype[Any]) -> list[Any]:
     if hasattr(image, "scale_factor"):
         scale = float(image.scale_factor)
         return found if scale == 1 else [value / scale for value in found]
-    # What was loaded is in these units, or as it was stored.
+    # A loaded image is in these units, or as stored.
     (scale,) = [*_numbers([metadata.get("reflectance scale factor", 1)])][:1] or [1]
     return [*found, *(dtype.type(value / scale) for value in found if scale not in (0, 1))]
 
 
 def _elements(given: Iterable[Any], dtype: np.dtype[Any]) -> list[Any]:
-    """Return values of attributes as elements of a dtype, without NaN, and each once."""
+    """Return values of attributes as distinct elements of a dtype, without NaN."""
     found: list[Any] = []
     for value in _numbers(given):
         element = _element(value, dtype)
@@ -246,7 +248,7 @@ def _numbers(given: Iterable[Any]) -> Iterable[Any]:
 
 
 def _element(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a number as an element of a dtype; None: none is equal to it."""
+    """Return a number as an element of a dtype, or None if no element equals it."""
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             return dtype.type(value)

@@ -1,4 +1,4 @@
-"""Endmembers as the pixels of the greatest index: PPI, and AMEE, which looks at neighbourhoods."""
+"""Endmembers as the pixels of greatest index: PPI, and AMEE, which looks at neighbourhoods."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from extarray.apps.hyperspectral_endmembers import Endmembers, check_number, gen
 
 __all__ = ["Eccentric", "PurePixels", "amee", "ppi"]
 
-#: Bytes of projections that stay in the caches.
+#: Bytes of projections, which should stay in the caches.
 _BLOCK = 4 * 2**20
 
-#: Bytes of a block with the rows around it that its pixels need.
+#: Bytes of a block and the surrounding rows that its pixels need.
 _LARGE = 24 * 2**20
 
 
@@ -40,8 +40,7 @@ class PurePixels(Endmembers):
     Attributes
     ----------
     counts : ndarray of int, (rows, columns)
-        Number of times that each pixel was the first or the last one along a skewer; 0 where a
-        pixel has no data.
+        Times that each pixel was the first or the last along a skewer; 0 for pixels without data.
     """
 
     counts: Ints
@@ -54,8 +53,8 @@ class Eccentric(Endmembers):
     Attributes
     ----------
     scores : ndarray, (rows, columns)
-        The morphological eccentricity index, in radians; 0 where a pixel was nowhere the purest,
-        NaN where it has no data.
+        The morphological eccentricity index, in radians; 0 for pixels that no window found purest,
+        NaN for pixels without data.
     """
 
     scores: Floats
@@ -75,8 +74,7 @@ def ppi(
 ) -> PurePixels:
     """Count how often each pixel is extreme along random directions: the pixel purity index.
 
-    One pass over the scene; a block of pixels is projected on a block of skewers by one product of
-    matrices.
+    One pass over the scene; one matrix product projects a block of pixels on a block of skewers.
 
     Parameters
     ----------
@@ -85,31 +83,31 @@ def ppi(
     n_skewers : int or array, (n, bands)
         Number of random directions, or the directions.
     seed : int, optional
-        Of the random directions; None: others each time.
+        Seeds the random directions; None: new ones each time.
     p : int, optional
         Number of endmembers.  Default: every pixel that was extreme.
     min_angle : float
         In radians: a pixel is no endmember if its spectral angle to one with a greater count is
-        less, as the purest pixels of a material often are all there.
+        less.  With 0, several endmembers often show one material.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
     PurePixels
-        The endmembers by falling counts; of equal ones, the first pixels.
+        Endmembers by falling counts; ties go to the first pixel.
 
     Raises
     ------
     ArgumentError, ShapeError
-        Fewer than p pixels are extreme and far enough from each other, or the skewers have not as
-        many entries as there are bands.
+        Fewer than p pixels are extreme and far enough from each other, or the skewers do not have
+        one entry per band.
 
     Examples
     --------
@@ -154,11 +152,11 @@ def amee(
 ) -> Eccentric:
     """Find endmembers by automated morphological endmember extraction (AMEE).
 
-    Plaza et al. (2002): in a window around each pixel, extended dilation finds the purest spectrum,
-    whose mean spectral angle to its own neighbours is greatest, and extended erosion the most mixed
-    one, where it is least.  The angle between the two is the eccentricity of the purest; of all
-    windows that find it, in kernels that grow, the greatest counts.  A pixel that is zero in all
-    bands has no angle to others, and is left out as those without data are.
+    Plaza et al.  (2002): in a window around each pixel, extended dilation finds the purest
+    spectrum, with the greatest mean spectral angle to its own neighbours, and extended erosion the
+    most mixed one, with the least.  The angle between the two is the eccentricity of the purest;
+    the greatest over all windows that find it, in growing kernels, counts.  A pixel that is zero in
+    all bands has no angle to others, and is left out like pixels without data.
 
     Parameters
     ----------
@@ -167,23 +165,23 @@ def amee(
     p : int
         Number of endmembers.
     kernels : sequence of int
-        Sides of the square windows, odd and growing.  At the border they are cut off.
+        Sides of the square windows, odd and growing.  The border cuts them off.
     min_angle : float
         In radians: a pixel is no endmember if its spectral angle to one with a greater index is
         less.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
-        Ranks that share the work; see `pct`.  They read the rows around their zones as well.
+        Ranks that share the work; see `pct`.  They also read the rows around their zones.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
 
     Returns
     -------
     Eccentric
-        The endmembers by falling index; of equal ones, the first pixels.
+        Endmembers by falling index; ties go to the first pixel.
 
     Raises
     ------
@@ -213,7 +211,7 @@ def amee(
         comm=whole.comm,
         max_memory=whole.memory,
         block_bytes=_block_bytes(whole, box_bytes, 3 * radii[-1]),
-        # As read, as float64, of length 1, and what is small for each pixel.
+        # As read, as float64, at unit length, and small arrays per pixel.
         work_bytes=5 * box_bytes,
     )
     scores = spectra.image(lambda block: _eccentricity(spectra, block, radii), None)
@@ -225,7 +223,7 @@ def amee(
 
 
 class _Ends(NamedTuple):
-    """The pixels that are the first and the last along each skewer, and where they lie on it."""
+    """First and last pixels along each skewer, and their positions on it."""
 
     lowest: Floats
     first: Ints
@@ -234,7 +232,7 @@ class _Ends(NamedTuple):
 
 
 def _extremes(spectra: Spectra, skewers: Floats, block: Block) -> _Ends:
-    """Project the spectra of a block on skewers, in products of so many that they are small."""
+    """Project the spectra of a block on skewers, with products small enough for the caches."""
     x, numbers = spectra.read(block)
     n = len(skewers)
     if not len(x):
@@ -252,7 +250,7 @@ def _extremes(spectra: Spectra, skewers: Floats, block: Block) -> _Ends:
 
 
 def _outer(one: _Ends, other: _Ends) -> _Ends:
-    """Return the extremes of both; of equal pixels, the earlier ones."""
+    """Return the extremes of both; ties go to the earlier pixel."""
     lower, higher = other.lowest < one.lowest, other.highest > one.highest
     return _Ends(
         np.where(lower, other.lowest, one.lowest),
@@ -263,7 +261,7 @@ def _outer(one: _Ends, other: _Ends) -> _Ends:
 
 
 def _purest(spectra: Spectra, scores: NDArray[Any], p: int | None, min_angle: float) -> Ints:
-    """Return pixels by falling scores above zero, each at an angle to those before it."""
+    """Return pixels by falling positive scores, each at least `min_angle` from those before it."""
     flat = scores.reshape(-1)
     order = np.argsort(-flat, kind="stable")[: np.count_nonzero(flat > 0)]
     most = len(order) if p is None else p
@@ -293,7 +291,7 @@ def _purest(spectra: Spectra, scores: NDArray[Any], p: int | None, min_angle: fl
 
 
 def _block_bytes(spectra: Spectra, box_bytes: int, halo: int) -> int:
-    """Return the size of blocks that fit into a box together with the pixels around them."""
+    """Return the size of blocks that fit into a box together with the surrounding pixels."""
     pixel: int = 8 * spectra.bands
     fits = box_bytes // pixel
     high = fits // spectra.columns - 2 * halo
@@ -305,8 +303,8 @@ def _block_bytes(spectra: Spectra, box_bytes: int, halo: int) -> int:
 def _eccentricity(spectra: Spectra, block: Block, radii: Sequence[int]) -> Floats:
     """Return the index of each pixel of a block.
 
-    A pixel is judged by windows around pixels up to a radius away; these look at distances of
-    pixels a radius farther, which are to those another radius farther.
+    Windows around pixels up to one radius away judge a pixel.  They look at distances of pixels one
+    radius farther, which are distances to pixels yet another radius farther.
     """
     halo = 3 * radii[-1]
     rows, above = _widened(block.rows, halo, spectra.rows)
@@ -314,7 +312,7 @@ def _eccentricity(spectra: Spectra, block: Block, radii: Sequence[int]) -> Float
     box, missing = spectra.box(rows, columns)
     lengths = np.linalg.norm(box, axis=2, keepdims=True)
     unit = box / np.where(lengths == 0, 1.0, lengths)
-    there = lengths[:, :, 0] > 0  # as it is zero where there are no data
+    there = lengths[:, :, 0] > 0  # zero where data are missing, too
     whole = bool(there.all())
     flat = unit.reshape(-1, spectra.bands)
     distance, number = np.zeros(box.shape[:2]), np.zeros(box.shape[:2])
@@ -334,7 +332,7 @@ def _eccentricity(spectra: Spectra, block: Block, radii: Sequence[int]) -> Float
         angle = np.empty(len(dilated))
         for some in batches(len(dilated), 4096):
             angle[some] = np.einsum("ij,ij->i", flat[dilated[some]], flat[eroded[some]])
-        angle[dilated == eroded] = 1.0  # whatever rounding says
+        angle[dilated == eroded] = 1.0  # despite rounding
         np.maximum.at(index, dilated, _arc(angle))
     if missing is not None:
         index[missing.reshape(-1)] = np.nan
@@ -349,7 +347,7 @@ def _arc(cosines: Floats) -> Floats:
 
 
 def _widened(part: slice, halo: int, extent: int) -> tuple[slice, int]:
-    """Widen a slice at both ends, inside an axis; return it, and by how much at the start."""
+    """Widen a slice at both ends within an axis; return it, and the widening at the start."""
     start = max(0, part.start - halo)
     return slice(start, min(part.stop + halo, extent)), part.start - start
 
@@ -357,7 +355,7 @@ def _widened(part: slice, halo: int, extent: int) -> tuple[slice, int]:
 def _pairs(
     inner: int, radius: int, shape: Sequence[int]
 ) -> Iterator[tuple[tuple[slice, slice], tuple[slice, slice]]]:
-    """Yield pairs of boxes whose pixels are neighbours in a ring of windows, each pair once."""
+    """Yield pairs of boxes of neighbouring pixels in a ring of windows, each pair once."""
     for down in range(radius + 1):
         for right in range(-radius, radius + 1):
             if (down, right) <= (0, 0) or max(down, abs(right)) <= inner:
@@ -373,10 +371,10 @@ def _pairs(
 def _window_extremes(
     values: Floats, there: NDArray[np.bool_], radius: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, for the window of each pixel, the pixels of the greatest and of the least value.
+    """Return the pixels with the greatest and the least value in each pixel's window.
 
-    Of equal ones, the first.  First along columns and then along rows, as windows are squares.
-    Pixels that are not there have no window, and are in none.
+    Ties go to the first pixel.  Windows are squares, so columns are searched first and then rows.
+    Pixels not in `there` have no window, and are in none.
     """
     places = np.arange(values.size).reshape(values.shape)
     found = []

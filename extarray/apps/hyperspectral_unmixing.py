@@ -1,4 +1,4 @@
-"""Abundances of endmembers in each pixel, by least squares under constraints."""
+"""Abundances of endmembers in each pixel, by constrained least squares."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from extarray.common.extras import require
 
 __all__ = ["Fit", "abundances"]
 
-#: Bytes of a block: the more pixels, the more of them share the endmembers that they contain.
+#: Bytes of a block: in larger blocks more pixels share a set of endmembers.
 LARGE = 16 * 2**20
 
-#: Bytes of the matrices that are kept; the sets of endmembers of a scene are far fewer as a rule.
+#: Bytes of the matrices that are kept; a scene usually has far fewer sets of endmembers.
 _KEPT = 16 * 2**20
 
 #: Bytes of systems that are solved together.
 _SYSTEMS = 2**20
 
-#: Pixels of a block with the same set of endmembers for which it has a matrix.
+#: Pixels of a block with the same set of endmembers from which on the set gets a matrix.
 _COMMON = 8
 
-#: Whether the sum of abundances is 1, and whether they may be negative.
+#: Constraints of each method: is the sum 1, and are negative abundances allowed?
 _METHODS = {
     "ucls": (False, True),
     "scls": (True, True),
@@ -34,10 +34,10 @@ _METHODS = {
     "fcls": (True, False),
 }
 
-#: Relative size of a negative abundance, or gain, that is none but rounding.
+#: Relative size of a negative abundance, or gain, that counts as rounding.
 _TINY = 1e-11
 
-#: Rounds of exchanges for each endmember, before SciPy takes over.
+#: Rounds of exchanges per endmember before SciPy takes over.
 _PATIENCE = 20
 
 
@@ -52,45 +52,45 @@ def abundances(
     max_memory: int | str | None = None,
     path: str | Path | None = None,
 ) -> Any:
-    """Unmix a scene: the abundances of endmembers that fit each pixel best, by least squares.
+    """Unmix a scene: find the abundances of endmembers that fit each pixel best, by least squares.
 
     Parameters
     ----------
     a : ExtArray, array, DataArray or image of SPy
         Scene of three axes.
     endmembers : array, (p, bands)
-        Their spectra, such as `atgp` and `nfindr` find.
+        Their spectra, for example from `atgp` or `nfindr`.
     method : {"fcls", "nnls", "scls", "ucls"}
         "ucls": any abundances.  "scls": their sum is 1.  "nnls": none is negative.  "fcls": both.
-        The constraints hold exactly, not by a weight.
+        The constraints hold exactly, not through a weight.
     band_axis : int or str, optional
         The axis of the bands, or its name; see `pct`.
     mask : array of bool, (rows, columns), optional
-        True where a pixel is left out; see `pct`.
+        True for pixels to leave out; see `pct`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that share the work; see `pct`.
     max_memory : int or str, optional
-        Bytes of temporary memory a rank.
+        Bytes of temporary memory per rank.
     path : path, optional
-        Of an array for the result.
+        Path of a new array for the result.
 
     Returns
     -------
     ndarray or ExtArray, (rows, columns, p)
-        NaN where a pixel has no data.  An ExtArray at `path`, or in a temporary file where it takes
-        more than half of `max_memory`.
+        NaN for pixels without data.  An ExtArray at `path`, or in a temporary file if it takes more
+        than half of `max_memory`.
 
     Raises
     ------
     ArgumentError
-        The endmembers depend on each other linearly (with a sum of 1: affinely), so that the
-        abundances are not determined.
+        The endmembers are linearly dependent (with a sum of 1: affinely), so that they do not
+        determine the abundances.
 
     Notes
     -----
-    Constraints of sign are met by block principal pivoting (Kim and Park 2011), for all pixels of a
-    block together: those whose present endmembers are the same are one product of matrices.  A sum
-    of 1 beside them is the least distance to a convex hull, which is such a problem again.
+    Block principal pivoting (Kim and Park 2011) meets the sign constraints, for all pixels of a
+    block together: one matrix product solves all pixels with the same present endmembers.  With a
+    sum of 1 in addition, the problem is the distance to a convex hull, which pivoting solves again.
 
     Examples
     --------
@@ -141,15 +141,15 @@ class Fit:
         return self._pivot(z)
 
     def _solve(self, z: Floats, present: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return abundances of the present endmembers, and for the others how the fit would suffer.
+        """Return abundances of the present endmembers, and the others' costs of joining the fit.
 
-        A pixel is solved where both are nowhere negative.
+        A pixel is solved if no entry of either is negative.
         """
         y = self._maps(z, present)
         fitted = y @ self._r.T
         left = z - fitted
         if self._sum_is_one:
-            # Of a pixel without endmembers, -1: any of them may come.
+            # -inf for a pixel without endmembers: any of them may join.
             dual = np.einsum("ij,ij->i", fitted, left)[:, None] - left @ self._r
             dual[~present.any(axis=1)] = -np.inf
         else:
@@ -162,8 +162,8 @@ class Fit:
         result = np.empty((n, p))
         left = np.arange(n)
         present = np.ones((n, p), dtype=bool)
-        fewest = np.full(n, p + 1)  # so few signs were wrong at best
-        tries = np.full(n, 3)  # exchanges of all that is wrong that may bring nothing
+        fewest = np.full(n, p + 1)  # least number of wrong signs so far
+        tries = np.full(n, 3)  # full exchanges left that may bring no progress
         lengths = np.linalg.norm(self._r, axis=0)
         sizes = np.linalg.norm(z, axis=1)[:, None]
         if self._sum_is_one:
@@ -185,7 +185,7 @@ class Fit:
             better = number < fewest
             tries = np.where(better, 3, tries - 1)
             fewest = np.where(better, number, fewest)
-            single = tries < 0  # one at a time, the last one, always comes to an end
+            single = tries < 0  # exchanging only the last wrong sign always terminates
             last = p - 1 - wrong[:, ::-1].argmax(axis=1)
             wrong[single] &= np.arange(p) == last[single, None]
             present ^= wrong
@@ -193,7 +193,7 @@ class Fit:
         return result
 
     def _one_by_one(self, z: Floats) -> Floats:
-        """Solve by SciPy what rounding keeps from coming to an end: a pixel in many scenes."""
+        """Solve by SciPy the pixels that rounding keeps from terminating: one in many scenes."""
         nnls = require("scipy.optimize", "apps", "unmixing").nnls
         rows = np.empty((len(z), self._r.shape[1]))
         for k, x in enumerate(z):
@@ -208,10 +208,10 @@ class Fit:
 
 
 class _Maps:
-    """Solutions of least squares for sets of endmembers; those of many pixels are matrices, kept.
+    """Least-squares solutions for sets of endmembers; matrices of common sets are kept.
 
-    The normal equations of many sets are solved at once, and corrected with what they leave, so
-    that the error is that of a decomposition.
+    The normal equations of many sets are solved at once, and corrected by their residuals, so that
+    the error is as small as that of a decomposition.
     """
 
     def __init__(self, r: Floats, sum_is_one: bool) -> None:
@@ -222,7 +222,7 @@ class _Maps:
         self._kept: dict[Any, Floats] = {}
 
     def __call__(self, z: Floats, present: NDArray[np.bool_]) -> Floats:
-        """Return the abundances of the present endmembers of each pixel, and zero of the others."""
+        """Return the abundances of each pixel's present endmembers, and zero for the others."""
         z = z / self._scale
         y = np.empty(present.shape)
         keys, first, which, counts = _sets(present)
@@ -244,7 +244,7 @@ class _Maps:
 
     def _matrix(self, key: Any, present: NDArray[np.bool_]) -> Floats:
         """Return the matrix (k + 1, p) of a set, for z and a 1."""
-        rows = self._kept.get(key)  # which another thread may be about to fill or clear
+        rows = self._kept.get(key)  # another thread may be filling or clearing `_kept`
         if rows is None:
             k, p = self._r.shape
             if (len(self._kept) + 1) * 8 * (k + 1) * p > _KEPT:
@@ -265,7 +265,7 @@ class _Maps:
         if tail:
             system[:, :p, p] = system[:, p, :p] = there
             empty = ~present.any(axis=1)
-            system[empty, p, p] = 1.0  # of no endmember, a system that has a solution
+            system[empty, p, p] = 1.0  # keep systems without endmembers solvable
         inverse = np.linalg.inv(system)
         x = np.zeros((n, p + tail))
         for _ in range(2):
@@ -283,7 +283,7 @@ class _Maps:
 def _sets(
     present: NDArray[np.bool_],
 ) -> tuple[list[Any], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the sets as keys, where each is first, which one each pixel has, and their counts."""
+    """Return the sets as keys, the first pixel of each, each pixel's set, and their counts."""
     packed = np.packbits(present, axis=1)
     if packed.shape[1] <= 8:
         wide = np.zeros((len(packed), 8), dtype=np.uint8)
@@ -296,10 +296,10 @@ def _sets(
 
 
 def _with_sum_one(r: Floats) -> tuple[Floats, Floats]:
-    """Return a matrix and an offset: least squares with a sum of 1.
+    """Return the matrix and the offset of least squares with a sum of 1.
 
-    One endmember is what the others are counted from, so the matrix has full rank where the
-    endmembers are affinely independent.
+    Endmembers are taken relative to the first, so the matrix has full rank if they are affinely
+    independent.
     """
     p = r.shape[1]
     inverse = np.linalg.pinv(r[:, 1:] - r[:, :1]) if p > 1 else np.zeros((0, len(r)))

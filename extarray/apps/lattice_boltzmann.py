@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 #: Steps along rows and columns of the nine populations, and their weights.
 STEPS = np.array([(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, -1), (-1, 1)])
 WEIGHTS = np.array([4 / 9, *[1 / 9] * 4, *[1 / 36] * 4])
-#: The population that goes the other way.
+#: For each population, the one in the opposite direction.
 BACK = [0, 3, 4, 1, 2, 7, 8, 5, 6]
 
 
@@ -29,9 +29,9 @@ class Cavity:
         If they were opened with the same ``comm=``, the ranks share the rows, and all methods are
         collective.
     viscosity : float
-        In units of the lattice: nodes squared a step.
+        In lattice units: squared nodes per step.
     lid : float
-        Speed of the lid, in nodes a step; well below 0.58, the speed of sound.
+        Speed of the lid, in nodes per step; well below 0.58, the speed of sound.
 
     Attributes
     ----------
@@ -75,12 +75,12 @@ class Cavity:
         return self.now.shape[1], self.now.shape[2]
 
     def grow(self, rows: int, columns: int) -> None:
-        """Move the bottom and the right wall outwards; what comes in is fluid at rest.
+        """Move the bottom and the right wall outwards; fluid at rest fills the new nodes.
 
         Parameters
         ----------
         rows, columns : int
-            Of new nodes.
+            Numbers of new nodes.
         """
         for axis, by in ((1, rows), (2, columns)):
             for array in (self.now, self._after):
@@ -92,7 +92,7 @@ class Cavity:
                     array.append(np.broadcast_to(WEIGHTS[:, None, None], shape), axis)
 
     def run(self, steps: int) -> None:
-        """Let time pass.
+        """Advance the flow by some steps.
 
         Parameters
         ----------
@@ -111,7 +111,8 @@ class Cavity:
         density : ndarray
             Of shape (rows, columns).
         velocity : ndarray
-            Of shape (2, rows, columns): along rows (downwards) and along columns, in nodes a step.
+            Of shape (2, rows, columns): along rows (downwards) and along columns, in nodes per
+            step.
         """
         return _moments(self.now[...])
 
@@ -125,7 +126,7 @@ class Cavity:
         arriving: Floats = np.empty_like(here)
         for i, (down, right) in enumerate(STEPS):
             arriving[i] = np.roll(around[i], (down, right), (0, 1))[inside]
-            # What would come from outside is what went there, thrown back.
+            # Walls throw back the populations that hit them.
             if down > 0 and rows.start == 0:
                 arriving[i, :1] = here[BACK[i], :1] + 6 * WEIGHTS[i] * right * self.lid
             if down < 0 and rows.stop == height:

@@ -14,10 +14,10 @@ __all__ = ["System", "pair_forces"]
 
 Floats = NDArray[np.float64]
 
-#: The attribute of a matrix of forces that has what a system needs to go on.
+#: Attribute of a matrix of forces that stores a system's state.
 _STATE = "particles"
 
-#: The square of a distance at which forces are too large for floats, or nearly so.
+#: Square of a distance at which forces overflow floats, or nearly so.
 _SAME = 1e-40
 
 
@@ -31,25 +31,25 @@ def pair_forces(
     positions : ndarray
         Of shape (n, axes), in units of sigma.
     some : slice
-        On which particles.
+        The particles on which forces act.
     box : float, optional
-        Side of the periodic cell, of which the nearest image counts; None: open space.
+        Side of the periodic cell; the nearest image counts.  None: open space.
     cutoff : float
-        Distance from which on particles do not see each other, at most half a side of the cell.
-        The potential is shifted to be zero there.
+        Distance beyond which particles do not see each other, at most half a side of the cell.  The
+        potential is shifted to be zero there.
 
     Returns
     -------
     forces : ndarray
-        Of shape (some, n, axes): that of particle j on particle i, in units of epsilon / sigma.
+        Of shape (some, n, axes): of particle j on particle i, in units of epsilon / sigma.
     energies : ndarray
         Of shape (some, n), in units of epsilon.
 
     Raises
     ------
     ArgumentError
-        The cutoff is more than half a side of the cell, where a particle sees two images of
-        another; two particles are at the same place; or a position is no finite number.
+        The cutoff is more than half a side of the cell, so that a particle sees two images of
+        another; two particles are at the same place; or a position is not finite.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def pair_forces(
 
 
 def _check_cell(box: float | None, cutoff: float) -> None:
-    """Refuse a cell or a cutoff that there cannot be, and both where they do not fit."""
+    """Refuse an impossible cell or cutoff, and a cutoff too large for the cell."""
     if not cutoff > 0:
         raise xa.ArgumentError(f"cutoff must be a positive distance, not {cutoff}")
     if box is None:
@@ -83,7 +83,7 @@ def _check_cell(box: float | None, cutoff: float) -> None:
 
 
 def _apart(positions: Floats, some: slice, box: float | None) -> tuple[Floats, Floats]:
-    """Return how far some particles are from all, and the squares of the distances.
+    """Return the displacements from all particles to some, and the squared distances.
 
     A particle is infinitely far from itself.
     """
@@ -97,7 +97,7 @@ def _apart(positions: Floats, some: slice, box: float | None) -> tuple[Floats, F
         apart -= box * np.round(apart / box)
     squares = np.einsum("ijk,ijk->ij", apart, apart)
     rows = np.arange(len(positions))[some]
-    squares[np.arange(len(rows)), rows] = math.inf  # nobody pushes itself
+    squares[np.arange(len(rows)), rows] = math.inf  # no force on itself
     for i, j in np.argwhere(squares < _SAME)[:1].tolist():
         raise xa.ArgumentError(
             f"particles {rows[i]} and {j} are at the same place, {positions[j].tolist()}, where "
@@ -112,17 +112,16 @@ class System:
     Parameters
     ----------
     forces : ExtArray
-        Of shape (n, n, axes): without particles, or the matrix of an earlier system, which goes on
-        with these.  It grows when particles are added; element (i, j) is the force of particle j
-        on particle i.  If it was opened with ``comm=``, the ranks share its rows, and all methods
-        are collective.
+        Of shape (n, n, axes): without particles, or the matrix of an earlier system, which this one
+        continues.  It grows when particles are added; element (i, j) is the force of particle j on
+        particle i.  If it was opened with ``comm=``, the ranks share its rows, and all methods are
+        collective.
     box, cutoff : float, optional
         As for `pair_forces`.  Default: those of the earlier system, else open space and infinity.
     positions : array_like, optional
-        Of the particles that the matrix has forces of, (n, axes).  Default: those of the earlier
-        system.
+        Positions of the particles of the matrix, (n, axes).  Default: those of the earlier system.
     velocities : array_like
-        Of these positions, or one for all.
+        Velocities at these positions, or one for all.
 
     Attributes
     ----------
@@ -135,16 +134,15 @@ class System:
     Raises
     ------
     ShapeError
-        The matrix has not the shape of one, or positions are not those of its particles.
+        The matrix does not have such a shape, or positions do not fit its particles.
     ArgumentError
-        The matrix has particles, and neither positions nor an earlier system say where they are;
-        the earlier system had another cell or cutoff; or as for `pair_forces`.
+        The matrix has particles, and neither positions nor an earlier system give their places; the
+        earlier system had another cell or cutoff; or as for `pair_forces`.
 
     Notes
     -----
-    Where the particles are, and how fast they are, is kept in the attribute ``"particles"`` of the
-    matrix at the end of `add` and of `run`.  After a run that has been interrupted, another system
-    goes on from there.
+    `add` and `run` end by storing positions and velocities in the matrix's attribute
+    ``"particles"``.  After an interrupted run, another system continues from there.
 
     Units are those of the potential: its depth, the diameter of a particle and its mass are 1.
     Rows of the matrix are computed a few at a time, in ``config.max_memory``; with a communicator,
@@ -224,7 +222,7 @@ class System:
         Raises
         ------
         ShapeError, ArgumentError
-            No particle is added: one is where another is, say; see `pair_forces`.
+            No particle is added: for example, one is at the place of another; see `pair_forces`.
         """
         new, speeds = self._particles(positions, velocities)
         n, together = len(self.positions), np.concatenate([self.positions, new])
@@ -250,12 +248,12 @@ class System:
         Raises
         ------
         ArgumentError
-            A step would put particles where they cannot be, as one that is too long does: none is
-            moved by it.
+            A step would put particles at impossible places, as a step that is too long does; it
+            moves none.
         """
         for _ in range(steps):
             before = self.positions, self.velocities
-            with np.errstate(over="ignore", invalid="ignore"):  # which is found out
+            with np.errstate(over="ignore", invalid="ignore"):  # `_update` refuses them
                 self.velocities = self.velocities + by / 2 * self._totals
                 self.positions = self.positions + by * self.velocities
             try:
@@ -270,7 +268,7 @@ class System:
 
     @property
     def energy(self) -> float:
-        """Energy of motion and of all pairs, which stays the same."""
+        """Kinetic and potential energy, which is conserved."""
         return float((self.velocities**2).sum() / 2 + self.potential)
 
     def _update(self) -> None:
@@ -284,7 +282,7 @@ class System:
                 forces, energies = pair_forces(self.positions, rows, self.box, self.cutoff)
             except xa.ArgumentError as e:
                 error = e
-            if comm is not None:  # of each rank, whose rows are one band
+            if comm is not None:  # all rows of a rank are one band
                 error = next((e for e in comm.allgather(error) if e is not None), None)
             if error is not None:
                 raise error
@@ -296,7 +294,7 @@ class System:
         self.potential = float(potential)
 
     def _particles(self, positions: ArrayLike, velocities: ArrayLike) -> tuple[Floats, Floats]:
-        """Return positions and velocities of particles as arrays of one shape, or refuse them."""
+        """Check positions and velocities of particles, and return them as arrays of one shape."""
         places, speeds = np.array(positions, float), np.asarray(velocities, float)
         axes = self.forces.shape[2]
         if places.ndim != 2 or places.shape[1] != axes:
@@ -313,7 +311,7 @@ class System:
         return places, speeds
 
     def _note(self) -> None:
-        """Keep what a later system needs to go on, beside the matrix."""
+        """Store the state that a later system needs, beside the matrix."""
         self.forces.attrs[_STATE] = {
             "positions": self.positions,
             "velocities": self.velocities,

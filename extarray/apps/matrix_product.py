@@ -1,4 +1,4 @@
-"""Products of matrices larger than memory, whose factors grow."""
+"""Multiply matrices larger than memory, whose factors grow."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _TILE = 512
 def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> None:
     """Bring a product up to date with its factors: ``product = left @ right``.
 
-    What was computed by an earlier call is kept where the factors have grown at their ends since:
-    new rows of `left` are new rows of the product, new columns of `right` new columns, and along
-    the axis of the sum the new terms are added.  Where the factors have changed in another way, all
-    is computed again.
+    Results of an earlier call are kept if the factors have only grown at their ends since: new rows
+    of `left` are new rows of the product, new columns of `right` new columns, and along the summed
+    axis new terms are added.  If the factors have changed in another way, everything is computed
+    again.
 
     Parameters
     ----------
     product : ExtArray
         Of two axes and any shape, open for writing.  It grows to the shape of the product.  Its
-        attribute ``"product of"`` tells how much of the factors is in it, and has digests of it.
+        attribute ``"product of"`` records the extents of the factors in it, and their digests.
     left, right : ExtArray
         Matrices of shapes (m, k) and (k, n).
 
@@ -51,17 +51,16 @@ def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> Non
 
     Notes
     -----
-    Each call reads the factors once, for the digests: of a changed element, or of growth at the
-    start, nothing else leaves a trace whatever way it was made.  A product that has been resized or
-    has grown at the start is computed again, too.  Elements of it that somebody has changed stay.
+    Each call reads the factors once, for the digests: only they reveal every changed element and
+    growth at the start.  A product that was resized or has grown at the start is computed again,
+    too.  Elements that others have changed in the product stay.
 
-    If all three were opened with the same ``comm=``, the call is collective.  The product is then
-    made tile by tile in a `GlobalArray`: each rank reads its zones of the next panels from the
-    files while all of them multiply the ones before, and `GlobalArray.matmul` fetches blocks of
-    other ranks one-sided while it multiplies (SRUMMA).  Each rank uses about
-    ``config.max_memory``.
+    If all three were opened with the same ``comm=``, the call is collective.  It makes the product
+    tile by tile in a `GlobalArray`: each rank reads its zones of the next panels from the files
+    while all of them multiply the ones before, and `GlobalArray.matmul` fetches blocks of other
+    ranks one-sided while it multiplies (SRUMMA).  Each rank uses about ``config.max_memory``.
 
-    A call that ends by an error leaves elements in any state; the next one computes all of them.
+    A call that raises leaves elements in any state; the next one computes all of them.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> Non
         rows = inner = columns = 0
     if (rows, inner, columns) == (m, k, n):
         return
-    product.attrs[_DONE] = {}  # until all is done
+    product.attrs[_DONE] = {}  # until the end of the call
     product.resize((m, n))
     if not k:  # a sum without terms
         size, rank = _place(product)
@@ -108,16 +107,15 @@ def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> Non
 
 
 def _place(array: xa.ExtArray) -> tuple[int, int]:
-    """Return the number of ranks that have an array open together, and which one this is."""
+    """Return the number of ranks that have an array open together, and this rank."""
     comm = communicator(array)
     return (1, 0) if comm is None else (comm.size, comm.rank)
 
 
 def _done(product: xa.ExtArray, m: int, k: int, n: int) -> tuple[int, int, int, str, str]:
-    """Return how many rows, terms and columns are in a product, and the digests of its factors.
+    """Return how many rows, terms and columns a product has, and the digests of its factors.
 
-    They are none where the factors have become smaller, or somebody else has changed the product's
-    bounds.
+    All are 0 or empty if the factors have shrunk, or the product's bounds were changed otherwise.
     """
     nothing = 0, 0, 0, "", ""
     note = product.attrs.get(_DONE)
@@ -134,7 +132,7 @@ def _done(product: xa.ExtArray, m: int, k: int, n: int) -> tuple[int, int, int, 
 def _digests(factor: Any, shapes: Sequence[tuple[int, int]]) -> list[str]:
     """Return digests of boxes at the origin of a factor, which is read once; collective.
 
-    The tiles depend on nothing but the shape, so neither do the digests.
+    The tiles, and so the digests, depend only on the shape.
     """
     tiles = [*itertools.product(*(_cut(slice(0, n), _TILE) for n in factor.shape))]
     comm = communicator(factor)
@@ -167,7 +165,7 @@ def _digests(factor: Any, shapes: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _add(product: Any, left: Any, right: Any, rows: slice, inner: slice, columns: slice) -> None:
-    """Add terms of the sum to a part of the product, whose first terms replace what was there."""
+    """Add terms of the sum to a part of the product; the first terms replace its old content."""
     factors = left.lazy[rows, inner], right.lazy[inner, columns]
     if inner.start == 0:
         np.matmul(*factors, out=product.lazy[rows, columns])
@@ -180,10 +178,10 @@ def _add(product: Any, left: Any, right: Any, rows: slice, inner: slice, columns
 def _add_together(
     product: Any, left: Any, right: Any, rows: slice, inner: slice, columns: slice
 ) -> None:
-    """Do the same by all ranks, tile by tile; collective."""
+    """Do the same on all ranks, tile by tile; collective."""
     from extarray.mpi import GlobalArray
 
-    # A tile and four panels, each a quarter of it, are in the memory of all ranks.
+    # All ranks' memory holds a tile and four panels, each a quarter of a tile.
     elements = xa.config.max_memory * product.comm.size // (2 * product.dtype.itemsize)
     side = max(1, math.isqrt(elements))
     height, width = min(side, _extent(rows)), min(side, _extent(columns))
@@ -207,7 +205,7 @@ def _add_together(
 
 
 class _Panel:
-    """A part of a factor in the memory of all ranks, each of which reads its own zone of it."""
+    """A part of a factor in the memory of all ranks; each reads its own zone of it."""
 
     def __init__(self, factor: ParallelArray, shape: tuple[int, int]) -> None:
         from extarray.mpi import GlobalArray
@@ -223,7 +221,7 @@ class _Panel:
         self.request = self.factor.iread(there)
 
     def ready(self) -> GlobalSection:
-        """Wait until all ranks have it; collective."""
+        """Wait until all ranks have read the part; collective."""
         self.array.access()[self.here] = self.request.wait()
         self.array.sync()
         return self.array.section(tuple(slice(0, _extent(some)) for some in self.box))
@@ -235,10 +233,7 @@ def _fetch(panels: tuple[_Panel, _Panel], tile: tuple[slice, slice], step: slice
 
 
 def _own(array: GlobalArray, box: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return this rank's part of a box that lies at the origin of a global array.
-
-    First its places in `access`, then in the files.
-    """
+    """Return this rank's part of a box at a global array's origin, in `access` and in files."""
     here, there = [], []
     for zone, some in zip(array.distribution(), box, strict=True):
         start, stop = (min(end, _extent(some)) for end in (zone.start, zone.stop))

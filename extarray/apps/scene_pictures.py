@@ -1,4 +1,4 @@
-"""Pictures of a scene that has arrived in pieces: its colours, its materials, where they are."""
+"""Draw a scene that has arrived in pieces: its colours, its materials, their places."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from extarray.plot import composite
 
 __all__ = ["Unmixing", "draw_composite", "draw_unmixing", "unmix"]
 
-_MOST = 8  # endmembers: as many as a picture shows
+_MOST = 8  # endmembers: a picture shows no more
 _COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
     *("#56b4e9", "#e69f00", "#555555", "#9467bd"),
@@ -35,13 +35,13 @@ _COLOURS = (
 
 
 class Unmixing(NamedTuple):
-    """Materials of a scene as it is stored, and how they were found."""
+    """Materials of a scene as stored, and facts about the search."""
 
     endmembers: NDArray[np.float64]  # (p, bands)
     positions: NDArray[np.int64]  # (p, 2)
     abundances: NDArray[np.float64]  # (rows, columns, p)
-    estimate: int  # of the number of endmembers
-    error: float  # root of the mean square of what they leave of the scene, a share of its own
+    estimate: int  # estimated number of endmembers
+    error: float  # root mean square of the scene that they leave, relative to the scene's own
     ranks: int
     seconds: float
 
@@ -50,10 +50,10 @@ class Unmixing(NamedTuple):
 
 
 def unmix(path: Path, ranks: int | None = None, limit: float = 60.0) -> Unmixing:
-    """Find the endmembers of the array at a path, and their abundances, by so many ranks.
+    """Find the endmembers of the array at a path, and their abundances, on `ranks` ranks.
 
-    Without a number: by two where MPI is there.  An `ArgumentError` where the scene cannot be
-    unmixed; another `ExtArrayError` where the ranks come to no end in `limit` seconds.
+    None: two ranks if MPI is installed.  Raises an `ArgumentError` if the scene cannot be unmixed,
+    and another `ExtArrayError` if the ranks do not end within `limit` seconds.
     """
     launcher = _launcher()
     if ranks is None:
@@ -68,7 +68,7 @@ def unmix(path: Path, ranks: int | None = None, limit: float = 60.0) -> Unmixing
         )
     with tempfile.TemporaryDirectory() as folder:
         task = json.dumps([os.fspath(path), os.fspath(Path(folder, "found.npz"))])
-        # The same modules as here, wherever the process was started.
+        # Import the same modules as here, whatever the working directory.
         code = f"import sys; sys.path[:] = {sys.path!r}; import {__name__} as m; m.main({task!r})"
         command = [launcher, "-n", str(ranks), sys.executable, "-m", "mpi4py", "-c", code]
         # The ranks share the processors; threads of their own would wait for each other.
@@ -98,7 +98,7 @@ def unmix(path: Path, ranks: int | None = None, limit: float = 60.0) -> Unmixing
 
 
 def main(task: str) -> None:
-    """Unmix by all ranks, the life of each of them; the task is that of `unmix`, in JSON."""
+    """Unmix on all ranks; each rank runs this, with the task of `unmix` in JSON."""
     path, result = json.loads(task)
     began = time.perf_counter()
     comm = require("mpi4py.MPI", "mpi").COMM_WORLD
@@ -112,7 +112,7 @@ def main(task: str) -> None:
 
 
 def _launcher() -> str | None:
-    """Return what starts ranks: that of this environment, as another may have another library."""
+    """Return mpiexec, preferably this environment's: another may start another MPI library."""
     if find_spec("mpi4py") is None:
         return None
     here = Path(sys.executable).with_name("mpiexec")
@@ -121,14 +121,14 @@ def _launcher() -> str | None:
 
 def _analyse(a: Any, began: float) -> Unmixing:
     """Unmix a scene; every rank gets the result."""
-    spectra = Spectra(a)  # its moments are taken once for all
+    spectra = Spectra(a)  # keeps its moments for all steps
     estimate = hyperspectral.hysime(spectra)
     p = min(max(estimate, 2), _MOST, a.shape[2])
     found = hyperspectral.nfindr(spectra, p)
     amounts = np.asarray(hyperspectral.abundances(spectra, found.endmembers, "fcls"))
     left = total = 0.0
     for row in range(a.shape[0]):
-        there = np.isfinite(amounts[row, :, 0])  # the pixels that have data
+        there = np.isfinite(amounts[row, :, 0])  # pixels with data
         data = a[row].astype(np.float64)[there]
         left += float(((data - amounts[row, there] @ found.endmembers) ** 2).sum())
         total += float((data**2).sum())
@@ -150,7 +150,7 @@ def _analyse(a: Any, began: float) -> Unmixing:
 def draw_composite(
     stored: NDArray[Any], mosaic: Mosaic, scene: Scene, bands: Sequence[int], title: str, path: Path
 ) -> None:
-    """Draw three bands as colours, in the order of arrival, as stored, and in that of the scene."""
+    """Draw three bands as colours, in the order of arrival, as stored, and in the scene's order."""
     figures = require("matplotlib.figure", "demo", "extarray demo")
     places = [int(np.flatnonzero(mosaic.indices(2) == band)[0]) for band in bands]
     colours = stored[:, :, places]
@@ -209,7 +209,7 @@ def draw_unmixing(found: Unmixing, mosaic: Mosaic, scene: Scene, out: Path) -> l
 
 
 def _places(mosaic: Mosaic, axis: int) -> NDArray[np.int64]:
-    """Return where in the array each index of the scene is."""
+    """Return the place in the array of each index of the scene."""
     places: NDArray[np.int64] = np.argsort(mosaic.indices(axis))
     return places
 

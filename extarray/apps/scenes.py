@@ -1,4 +1,4 @@
-"""A hyperspectral scene that arrives in pieces, and the order in which they arrive."""
+"""A hyperspectral scene that arrives in pieces, and their order of arrival."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extarray.common.extras import missing, require
 
 __all__ = ["AXES", "Arrival", "Mosaic", "Scene", "default_path", "load", "schedule"]
 
-#: What the axes of a scene are.
+#: Names of a scene's axes.
 AXES = ("rows", "columns", "bands")
 
 _INDIAN_PINES = "Indian_pines_corrected.npy"
@@ -30,8 +30,8 @@ class Scene(NamedTuple):
     title: str
     data: NDArray[Any]  # (rows, columns, bands)
     path: Path
-    credit: str  # empty where nothing is known
-    composite: tuple[int, int, int]  # the bands to show as red, green and blue
+    credit: str  # empty if unknown
+    composite: tuple[int, int, int]  # bands to show as red, green and blue
     composite_title: str
 
 
@@ -46,7 +46,8 @@ class Arrival(NamedTuple):
 def default_path() -> Path:
     """Return the file of AVIRIS Indian Pines in the installed package `tensorly`.
 
-    The package is found, not imported: it would import SciPy, and the demo needs one file of it.
+    Find the package without importing it: it would import SciPy, and the demo needs one of its
+    files.
     """
     spec = importlib.util.find_spec("tensorly")
     if spec is None:
@@ -62,9 +63,9 @@ def default_path() -> Path:
 
 
 def load(path: str | os.PathLike[str] | None = None, variable: str | None = None) -> Scene:
-    """Read a scene from a .npy, .npz or .mat (version 4 to 7.2) file; without one, Indian Pines.
+    """Read a scene from a .npy, .npz or .mat (version 4 to 7.2) file; by default Indian Pines.
 
-    `variable` is the array of the file, where it holds several of three axes.  The data are
+    `variable` names the array, if the file holds several with three axes.  The data are
     C-contiguous, in the byte order of the file.
     """
     given = default_path() if path is None else Path(path)
@@ -80,8 +81,8 @@ def load(path: str | os.PathLike[str] | None = None, variable: str | None = None
                 "Baumgardner, Biehl and Landgrebe (2015), 220 Band AVIRIS Hyperspectral Image "
                 "Data Set: June 12, 1992 Indian Pine Test Site 3, doi:10.4231/R7RX991C, CC BY 3.0"
             ),
-            # About 870, 660 and 550 nm: the near-infrared plateau of green leaves, the
-            # absorption of chlorophyll, and the green peak between its two absorptions.
+            # About 870, 660 and 550 nm: the near-infrared plateau of green leaves, the absorption
+            # of chlorophyll, and the green peak between its two absorptions.
             composite=(50, 26, 15),
             composite_title="near infrared, red and green as red, green and blue",
         )
@@ -162,15 +163,15 @@ def _check(data: NDArray[Any], path: Path) -> NDArray[Any]:
 def schedule(
     shape: Sequence[int], counts: Sequence[int], rng: np.random.Generator
 ) -> list[Arrival]:
-    """Cut each axis into pieces of different sizes, and put all pieces into a random order.
+    """Cut each axis into pieces of different sizes, and shuffle all pieces.
 
-    There are about so many pieces of each axis as `counts` says, never more than its extent.  The
-    first ones are one of each axis: only then is there an element.
+    An axis gets about as many pieces as `counts` says, and at most its extent.  One piece of each
+    axis comes first: only then do elements exist.
     """
     pieces: list[list[Arrival]] = []
     for axis, (extent, count) in enumerate(zip(shape, counts, strict=True)):
         count = min(extent, count)
-        # Cuts at equal distances, each moved by up to half of one; cuts that meet are one.
+        # Cuts at equal distances, each moved by up to half of one; cuts that meet become one.
         steps = np.arange(1, count) + rng.uniform(-0.5, 0.5, count - 1)
         cuts = np.unique(np.rint(steps * extent / count).astype(int).clip(1, extent - 1))
         bounds = [0, *cuts.tolist(), extent] if count > 1 else [0, extent]
@@ -184,9 +185,9 @@ def schedule(
 class Mosaic:
     """The rows, columns and bands of the scene that an array holds, in the array's order.
 
-    The array grows at the end of its axes, the pieces of the scene arrive in any order: the array
-    holds them in the order of their arrival, and this is the map back.  `pieces` are, for each
-    axis, the (start, stop) of what has arrived, in order; as lists they are JSON.
+    The array grows at the ends of its axes, but pieces of the scene arrive in any order: the array
+    holds them in their order of arrival, and a mosaic maps back.  For each axis, `pieces` lists the
+    (start, stop) of arrived pieces in order; as lists they are JSON.
     """
 
     def __init__(self, pieces: Sequence[Sequence[Sequence[int]]] = ((), (), ())) -> None:
@@ -198,7 +199,7 @@ class Mosaic:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents of all that has arrived."""
+        """Extents of all pieces that have arrived."""
         return tuple(sum(stop - start for start, stop in axis) for axis in self.pieces)
 
     def indices(self, axis: int) -> NDArray[np.int64]:
@@ -207,6 +208,6 @@ class Mosaic:
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
     def expected(self, scene: NDArray[Any], box: Sequence[slice]) -> NDArray[Any]:
-        """Return what the array must hold in a box of it: a copy, cut from the scene."""
+        """Return the expected content of a box of the array: a copy, cut from the scene."""
         chosen = (self.indices(axis)[part] for axis, part in enumerate(box))
         return scene[np.ix_(*chosen)]

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.common.arguments import Reported
+    from extarray.common.choices import Order
     from extarray.common.formatting import Info
     from extarray.format.header import Header
-    from extarray.grid.order import Order
     from extarray.grid.policy import GrowthPolicy
     from extarray.grid.tiles import Box
     from extarray.selection.fields import Fields
@@ -1684,7 +1684,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((3, 3), [1, 2, 3])
         """
         self._check()
-        return facts.zarr().ZarrStore(self, name, follow)
+        return facts.zarr_store(self, name, follow)
 
     def to_kerchunk(self, name: str | None = None, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks are, for those that read Zarr through kerchunk's references.
@@ -1722,7 +1722,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.close()
         """
         self._check()
-        return facts.zarr().references(self, name, zarr_format)
+        return facts.zarr_references(self, name, zarr_format)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Return a name of the elements in dask's graphs; it changes when they may have changed."""

@@ -24,7 +24,7 @@ from extarray.common.errors import (
     ReadOnlyError,
     StorageError,
 )
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, Upward
 from extarray.format.header import new_uuid
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.common.arguments import Reported
+    from extarray.common.choices import Order
     from extarray.format.header import Header
-    from extarray.grid.order import Order
     from extarray.grid.tiles import Box
     from extarray.streaming.blocks import Line
 
@@ -57,7 +57,6 @@ __all__ = [
     "copy",
     "elements_of",
     "is_sparse",
-    "provide_rechunk",
     "rechunked",
     "reduced",
     "reopened",
@@ -164,18 +163,13 @@ def is_sparse(source: bool, asked: bool | None, path: Any) -> bool:
     return source or (path is not None and _later.leaves_holes(_later.resolve_path(path)))
 
 
-# What makes an array in other chunks opens arrays by their paths, too: it stands above.
-_load_rechunk: list[Callable[[], Callable[..., Any]]] = []
-
-
-def provide_rechunk(load: Callable[[], Callable[..., Any]]) -> None:
-    """Set the function that imports `rechunk` when it is first used."""
-    _load_rechunk[:] = [load]
+# `rechunk` opens arrays by path, so it lives in a higher module.
+_upward = Upward({"extarray.array.rechunk": "rechunk"})
 
 
 def rechunked(array: Copied, path: Any, **options: Any) -> Any:
     """Copy into an array with another layout; see `ExtArray.rechunk`."""
-    return _load_rechunk[0]()(array, path, **options)
+    return _upward.rechunk(array, path, **options)
 
 
 class Made:

@@ -21,7 +21,8 @@ from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Elements, Shared
 from extarray.common.arguments import check_choice, check_flag, check_progress
-from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
+from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
     from extarray.common.arguments import Reported
-    from extarray.grid.order import Order
+    from extarray.common.choices import Order
     from extarray.grid.policy import GrowthPolicy
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -54,7 +55,17 @@ if TYPE_CHECKING:
     # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
     _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
 
-__all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
+__all__ = [
+    "create",
+    "empty",
+    "fill_bytes",
+    "filled",
+    "from_array",
+    "full",
+    "ones",
+    "open",
+    "zeros",
+]
 
 
 class _NotGiven:
@@ -202,7 +213,8 @@ def create(
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
-        return together().create(comm, info, check)
+        made: ExtArray = together.create_together(comm, info, check)
+        return made
     _check_alone(engine, info)
     return ExtArray._create(*check())
 
@@ -267,7 +279,7 @@ def _checked(
         dtype=kind,
         chunks=chunk,
         order=str(order),
-        fill=_fill_bytes(fill_value, kind),
+        fill=fill_bytes(fill_value, kind),
         sparse=holes,
         checksum=checksum,
     )
@@ -305,7 +317,8 @@ def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
     check_choice(engine, "engine", ENGINES)
 
 
-def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """Return the bytes of a fill value in a dtype."""
     item = np.zeros((), dtype)
     if isinstance(value, int) and value == 0:
         return item.tobytes()  # also for texts and records: what a fresh file holds
@@ -437,7 +450,8 @@ def open(
         return _later.resolve_path(path), mode, timeout, engine, durability, asked
 
     if comm is not None:
-        return together().open(comm, info, check)
+        opened: ExtArray = together.open_together(comm, info, check)
+        return opened
     _check_alone(engine, info)
     asked = check()
     writers = Elements() if share == "elements" else Shared() if share else None

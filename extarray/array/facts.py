@@ -18,7 +18,7 @@ from extarray.common.errors import (
     RecoveryWarning,
 )
 from extarray.common.formatting import SIZES_OF_FILES, Info
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, Upward
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.labels import attrs_at, check_dims
 from extarray.grid.policy import GrowthPolicy, encode_policy
@@ -53,15 +53,14 @@ __all__ = [
     "info",
     "leaves_holes",
     "pictures",
-    "provide_pictures",
-    "provide_zarr",
     "save_attrs",
     "set_dims",
     "set_policy",
     "tell_lost",
     "text",
     "warn_if_unvouched",
-    "zarr",
+    "zarr_references",
+    "zarr_store",
 ]
 
 _later = LazyImports(
@@ -483,27 +482,26 @@ class Pictures(Protocol):
     def plan(self, plan: Any, ax: Any = None, **options: Any) -> Any: ...
 
 
-_make: list[Callable[[Any], Pictures]] = []
-
-
-def provide_pictures(make: Callable[[Any], Pictures]) -> None:
-    """Set the function that makes the pictures of an array; its room is above this one."""
-    _make[:] = [make]
+_upward = Upward(
+    {
+        "extarray.interop.kerchunk": "references",
+        "extarray.interop.zarr_store": "ZarrStore",
+        "extarray.plot.accessor": "Plots",
+    }
+)
 
 
 def pictures(array: Shown) -> Pictures:
     """Return the pictures of an array."""
-    return _make[0](array)
+    made: Pictures = _upward.Plots(array)
+    return made
 
 
-_zarr: list[Callable[[], Any]] = []
+def zarr_store(source: Any, name: str | None, follow: bool) -> Any:
+    """Return a `ZarrStore` of an array or a group."""
+    return _upward.ZarrStore(source, name, follow)
 
 
-def provide_zarr(find: Callable[[], Any]) -> None:
-    """Set the function that shows arrays as Zarr; its room is above this one."""
-    _zarr[:] = [find]
-
-
-def zarr() -> Any:
-    """Return what shows arrays and groups as Zarr: `ZarrStore` and `references`."""
-    return _zarr[0]()
+def zarr_references(source: Any, name: str | None, zarr_format: int) -> Any:
+    """Return references to the chunks of an array or a group; see `ExtArray.to_kerchunk`."""
+    return _upward.references(source, name, zarr_format)

@@ -22,7 +22,8 @@ from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.common.arguments import check_choice, check_flag
-from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
+from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -46,7 +47,7 @@ from extarray.maintenance.group_files import (
     making_folder,
     remove_left_folders,
 )
-from extarray.storage.filesystem import family
+from extarray.storage.filesystem import family, followed_name
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ def replace_group(fresh: str, name: str) -> None:
         The group has files that are of no array.
     LockedError
         Somebody writes to an array in it.
+    AccessError
+        It is a link of another user, in a folder that all may write to.
     """
     if os.path.isdir(name):
         with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
@@ -230,7 +233,8 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
     LockedError
         Somebody writes to an array that goes.
     """
-    name = os.path.realpath(folder)
+    with family("cannot change '{}'", folder):
+        name = os.path.realpath(followed_name(os.path.abspath(folder)))
     if not os.path.isdir(name):
         with family("cannot make the folder '{}'", folder):
             os.makedirs(os.path.dirname(name), exist_ok=True)
@@ -257,6 +261,8 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
 @contextmanager
 def _to_be_replaced(folder: Path, shown: str, options: dict[str, Any]) -> Iterator[Session]:
     """Open a group that is to be replaced."""
+    with family("cannot replace '{}'", shown):
+        followed_name(os.path.abspath(folder))
     foreign = foreign_file(folder)
     if foreign is not None:
         raise ExistsError(
@@ -755,7 +761,7 @@ class Group(MutableMapping[str, Any]):
         (2, 3)
         """
         self._session.check()
-        return facts.zarr().ZarrStore(self, None, follow)
+        return facts.zarr_store(self, None, follow)
 
     def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
         """Return where the chunks of all arrays are; see `ExtArray.to_kerchunk`.
@@ -774,7 +780,7 @@ class Group(MutableMapping[str, Any]):
         ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0', '.zmetadata']
         """
         self._session.check()
-        return facts.zarr().references(self, None, zarr_format)
+        return facts.zarr_references(self, None, zarr_format)
 
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""

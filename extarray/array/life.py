@@ -27,7 +27,6 @@ from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
     ArgumentError,
     ChecksumError,
-    ClosedError,
     ExtArrayError,
     LimitError,
     MissingError,
@@ -597,15 +596,7 @@ def let_go(array: Living) -> None:
 
 
 def publish(array: Living) -> None:
-    """Give the files of a hidden array their names; on an error it is closed, and they go.
-
-    ClosedError where somebody has closed it while it was filled, as `close_all` does: it is gone.
-    """
-    if array.closed:
-        raise ClosedError(
-            f"'{array._store.now.path}' was closed while it was being created, and was removed; "
-            "call close_all before or after"
-        )
+    """Give the files of a hidden array their names; on an error it is closed, and they go."""
     if (files := array._store.files) is not None:
         with OnError(let_go, array):
             files.take_names()

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.common.arguments import Reported
+    from extarray.common.choices import Order
     from extarray.format.header import Header
-    from extarray.grid.order import Order
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -191,7 +191,8 @@ def rechunk(
                 )
                 return resolve_path(path), work
 
-            return together().rechunk(comm, resume, prepare)
+            made: ExtArray = together.rechunk_together(comm, resume, prepare)
+            return made
         budget = limits()
         if in_place:
             if path is not None:

@@ -1,18 +1,19 @@
 """Arrays that the ranks of a communicator make, open and relay together.
 
-The ranks' own room is above this one.  Here its functions are named for `create` and `open`, and
-here is what an array offers to them: it shows what another process has committed, and is read and
-written past its core.
+The ranks' own room is above this one.  This module finds its functions by name for `create`, `open`
+and `rechunk`.  It also holds what an array offers to these functions: showing commits of other
+processes, and reads and writes past the core.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray._core._history import mark_of
 from extarray.array.growth import grow, resize
 from extarray.array.life import Living, attach_store, place_elements, show_store
+from extarray.common.lazy import Upward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,16 +22,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
-    from extarray.array.array import ExtArray
 
 __all__ = [
     "Joined",
-    "Together",
     "check_out",
     "grow_by",
     "grown_at_start",
     "noted",
-    "provide",
     "resize_in_order",
     "show_state",
     "take_room",
@@ -40,26 +38,9 @@ __all__ = [
 ]
 
 
-class Together(NamedTuple):
-    """The collective forms of public functions, which take the communicator first."""
-
-    create: Callable[..., ExtArray]
-    open: Callable[..., ExtArray]
-    rechunk: Callable[..., ExtArray]
-
-
-_load: list[Callable[[], Together]] = []
-
-
-def provide(load: Callable[[], Together]) -> None:
-    """Set the function that imports the collective ones when a communicator is first given."""
-    _load[:] = [load]
-
-
-def together() -> Together:
-    """Import the collective functions; without MPI it is a `MissingExtraError`."""
-    return _load[0]()
-
+#: The collective forms of `create`, `open` and `rechunk`, which take the communicator first.
+#: Without MPI, the first use raises `MissingExtraError`.
+together = Upward({"extarray.mpi.creation": "create_together open_together rechunk_together"})
 
 # -- what ranks ask of their array ---------------------------------------------------------------
 

@@ -1,11 +1,11 @@
 """The array API standard: its functions on arrays of ours.
 
-``a.__array_namespace__()`` is this module.  Its functions are those of NumPy, so they stream where
-NumPy's functions stream; what they create or return are memory-resident arrays of ours.  Operators
-(``a + b``) and brackets give NumPy arrays here as everywhere, which all functions accept.
+``a.__array_namespace__()`` is this module.  Its functions are NumPy's, so they stream where NumPy's
+functions stream; the arrays they create or return are ours, in memory.  Operators (``a + b``) and
+brackets give NumPy arrays here as everywhere, and all functions accept these.
 
-The version of the standard is that of the installed NumPy.  Functions of NumPy that it does not
-have are here too, for libraries that look for them here, but not listed; they give NumPy arrays.
+The version of the standard is that of the installed NumPy.  Libraries also find NumPy's other
+functions here, which the standard lacks; those are not listed, and give NumPy arrays.
 
 >>> import extarray as xa
 >>> a = xa.from_array([[1.0, 2.0], [3.0, 4.0]])
@@ -15,16 +15,14 @@ have are here too, for libraries that look for them here, but not listed; they g
 >>> xp.mean(a, axis=0)[...]
 array([2., 3.])
 
-Its modules, from the top down; each uses some of those below it:
+Its modules, from the top down; each uses only modules below it:
 
 ``fft``
-    The standard's extension of Fourier transforms: NumPy's functions, which give arrays of
-    ours.
+    The standard's extension for Fourier transforms: NumPy's functions, returning our arrays.
 ``linalg``
-    The standard's extension of linear algebra: NumPy's functions, which give arrays of
-    ours.
+    The standard's extension for linear algebra: NumPy's functions, returning our arrays.
 ``functions``
-    Functions that the standard defines otherwise than NumPy: by signature, or by result.
+    Functions whose signature or result the standard defines differently from NumPy.
 ``results``
     Results of NumPy's functions, as arrays of the namespace.
 
@@ -81,8 +79,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    # Other libraries look here for functions of NumPy that the standard does not have; xarray for
-    # ``pad``, say.  Those work on arrays of ours as they are.
+    # Other libraries look here for NumPy's functions that the standard lacks, such as xarray for
+    # ``pad``.  They accept our arrays as they are.
     if name in np.__all__:
         return getattr(np, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The standard's extension of Fourier transforms: NumPy's functions, which give arrays of ours."""
+"""The standard's extension for Fourier transforms: NumPy's functions, returning our arrays."""
 
 from __future__ import annotations
 

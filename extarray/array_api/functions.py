@@ -1,6 +1,6 @@
-"""Functions that the standard defines otherwise than NumPy: by signature, or by result.
+"""Functions whose signature or result the standard defines differently from NumPy.
 
-The parameters are those of the standard, which describes them; what is special here is said.
+The standard describes the parameters; the docstrings describe only differences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    Array = Any  # ExtArray, or what NumPy makes an array of
+    Array = Any  # ExtArray, or anything that NumPy makes an array of
     Shape = int | Sequence[int]
 
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
     "zeros_like",
 ]
 
-#: Axes of an array at most.
+#: Most axes of an array.
 _MAX_NDIM = 32
 
 
@@ -59,7 +59,7 @@ def _check_device(device: Any) -> None:
 def asarray(
     obj: Any, /, *, dtype: DTypeLike | None = None, device: Any = None, copy: bool | None = None
 ) -> ExtArray:
-    """Make an array of anything, in memory; an array of ours is given back as it is.
+    """Make an array of ours, in memory, of any object; return one of ours as it is.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def asarray(
     dtype : dtype, optional
     device : "cpu", optional
     copy : bool, optional
-        False: an error where elements would have to be copied.
+        False: raise an error if elements would have to be copied.
     """
     _check_device(device)
     if isinstance(obj, ExtArray) and not copy and dtype in (None, obj.dtype):
@@ -96,7 +96,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> E
     Parameters
     ----------
     x : object
-        With the method ``__dlpack__``.
+        Has the method ``__dlpack__``.
     device : "cpu", optional
     copy : bool, optional
         False is an error, unless `x` is an array of ours.
@@ -108,7 +108,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> E
 
 
 def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
-    """Create an array whose elements will be set."""
+    """Create an array whose elements are to be set."""
     return zeros(shape, dtype=dtype, device=device)
 
 
@@ -132,24 +132,24 @@ def full(
 
 
 def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
-    """Create an array of the shape of another, whose elements will be set."""
+    """Create an array with the shape of another, whose elements are to be set."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
 def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
-    """Create an array of zeros, of the shape of another."""
+    """Create an array of zeros with the shape of another."""
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
-    """Create an array of ones, of the shape of another."""
+    """Create an array of ones with the shape of another."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def full_like(
     x: Array, /, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> ExtArray:
-    """Create an array of one value, of the shape of another."""
+    """Create an array of one value with the shape of another."""
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
@@ -159,7 +159,7 @@ def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[ExtAr
 
 
 def broadcast_arrays(*arrays: Array) -> list[ExtArray]:
-    """Copy arrays to one shape, as `numpy.broadcast_arrays` shows them."""
+    """Copy arrays to one shape, that of `numpy.broadcast_arrays`."""
     return list(as_arrays(np.broadcast_arrays(*arrays)))
 
 
@@ -174,7 +174,7 @@ def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = No
     x : ExtArray
     dtype : dtype
     copy : bool
-        False: `x` itself where it has the dtype.
+        False: return `x` itself if it has the dtype.
     device : "cpu", optional
     """
     _check_device(device)
@@ -210,7 +210,7 @@ def _dtype_of(x: Any) -> np.dtype[Any]:
 
 
 def finfo(type: Any, /) -> Finfo:  # noqa: A002 -- the standard's name
-    """Return the limits of a floating-point dtype, or of the parts of a complex one."""
+    """Return the limits of a floating-point dtype, or of the parts of a complex dtype."""
     found = np.finfo(_dtype_of(type))
     return Finfo(
         found.bits,
@@ -232,7 +232,7 @@ def iinfo(type: Any, /) -> Iinfo:  # noqa: A002 -- the standard's name
 
 
 def clip(x: Array, /, min: Any = None, max: Any = None) -> ExtArray:  # noqa: A002
-    """Bring elements between two bounds."""
+    """Limit elements to a range."""
     result: ExtArray = as_arrays(np.clip(x, min, max))
     return result
 
@@ -258,7 +258,7 @@ def argsort(
         Equal elements keep their order.
     """
     if descending:
-        # Backwards twice, so that equal elements keep their order.
+        # Reverse twice, so that equal elements keep their order.
         backwards = np.argsort(np.flip(x, axis), axis=axis, stable=stable)
         result = x.shape[axis] - 1 - np.flip(backwards, axis)
     else:
@@ -267,14 +267,14 @@ def argsort(
     return found
 
 
-# -- what the namespace can ----------------------------------------------------------------------
+# -- capabilities of the namespace ---------------------------------------------------------------
 
 
 class Info:
     """The inspection functions of the standard: dtypes, devices, capabilities."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities that not every library has."""
+        """Return the capabilities that some libraries lack."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -286,16 +286,16 @@ class Info:
         return "cpu"
 
     def devices(self) -> list[str]:
-        """Return the devices that there are."""
+        """Return the available devices."""
         return ["cpu"]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        """Return the dtypes of new arrays: those of NumPy."""
+        """Return the dtypes of new arrays, which are NumPy's."""
         _check_device(device)
         return dict(np.__array_namespace_info__().default_dtypes())
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """Return the dtypes of a kind: those of NumPy."""
+        """Return the dtypes of a kind, which are NumPy's."""
         _check_device(device)
         return dict(np.__array_namespace_info__().dtypes(kind=kind))
 

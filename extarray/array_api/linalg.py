@@ -1,4 +1,4 @@
-"""The standard's extension of linear algebra: NumPy's functions, which give arrays of ours."""
+"""The standard's extension for linear algebra: NumPy's functions, returning our arrays."""
 
 from __future__ import annotations
 

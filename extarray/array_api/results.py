@@ -17,12 +17,12 @@ __all__ = ["as_arrays", "wrap", "wrap_all"]
 
 
 def as_arrays(result: Any) -> Any:
-    """Put arrays of ours, in memory, in the place of NumPy's arrays and scalars.
+    """Replace NumPy's arrays and scalars by our arrays, in memory.
 
     Parameters
     ----------
     result : object
-        Lists and tuples, named ones too, are gone through; other objects stay.
+        Lists and tuples are searched, named tuples too; other objects stay.
     """
     if isinstance(result, (np.ndarray, np.generic)):
         return creation.from_array(np.asarray(result))
@@ -35,12 +35,12 @@ def as_arrays(result: Any) -> Any:
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of NumPy one that gives arrays of ours.
+    """Make a function of NumPy return our arrays.
 
     Parameters
     ----------
     function : callable
-        It streams arrays of ours as far as NumPy's protocols let it.
+        It streams our arrays as far as NumPy's protocols allow.
     """
 
     @functools.wraps(function)
@@ -51,15 +51,15 @@ def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_all(module: ModuleType, names: Iterable[str], into: MutableMapping[str, Any]) -> None:
-    """Put wrapped functions of a module of NumPy into a namespace.
+    """Put wrapped functions of one of NumPy's modules into a namespace.
 
     Parameters
     ----------
     module : module
     names : iterable of str
-        Those that this version of NumPy does not have are left out.
+        Names that this version of NumPy lacks are left out.
     into : mutable mapping
-        Globals of a module; what they already have stays.
+        Globals of a module; existing names stay.
     """
     for name in names:
         if name not in into and hasattr(module, name):

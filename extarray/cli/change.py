@@ -28,8 +28,8 @@ from extarray.cli._output import plain, print_json
 from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, is_group, opened, opened_group
+from extarray.common.choices import ORDERS
 from extarray.common.terminal import print_text, printable
-from extarray.grid.order import ORDERS
 
 __all__ = [
     "AXIS",

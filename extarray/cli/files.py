@@ -6,10 +6,8 @@ import contextlib
 import errno
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +29,11 @@ from extarray.cli._command import (
 )
 from extarray.cli._output import print_json, print_table
 from extarray.cli.look import is_folder, is_group, opened, opened_group
+from extarray.common.choices import ORDERS
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes, format_tree
+from extarray.common.system import uninterrupted
 from extarray.common.terminal import print_text
-from extarray.grid.order import ORDERS
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore
@@ -266,24 +265,8 @@ def _owned(path: str) -> Iterator[Any]:
     with wrong_calls():
         resolved = resolve_path(path)
     store, _ = FileStore.open(resolved, "r+", 0.0, "auto", "flush")
-    with contextlib.closing(store), _uninterrupted():
+    with contextlib.closing(store), uninterrupted():
         yield store
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Defer Ctrl-C to the end of a block of a few system calls."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came and callable(before):
-        raise KeyboardInterrupt
 
 
 @command(
@@ -374,5 +357,5 @@ def rm(paths: tuple[str, ...], force: bool) -> None:
                 raise
             if not any(map(os.path.lexists, file_names(resolved))):
                 raise MissingError(errno.ENOENT, "no such array", path) from None
-            with _uninterrupted():
+            with uninterrupted():
                 remove_pair(Path(resolved))

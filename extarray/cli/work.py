@@ -30,9 +30,9 @@ from extarray.cli._command import (
 from extarray.cli._output import print_json, print_table
 from extarray.cli.look import opened
 from extarray.common.arguments import parse_bytes
+from extarray.common.choices import ORDERS
 from extarray.common.formatting import format_bytes
 from extarray.common.terminal import print_text
-from extarray.grid.order import ORDERS
 
 __all__ = ["advise", "bench", "rechunk"]
 

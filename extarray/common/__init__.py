@@ -1,33 +1,37 @@
 """Settings, errors, threads and progress, for all rooms.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``progress``
-    Progress of long work: on the terminal, in a notebook, or to a function of the user's.
+    Progress of long work: on the terminal, in a notebook, or passed to the user's function.
 ``extras``
-    Optional packages: imported where they are used, all through one function.
+    Optional packages, all imported through one function where they are used.
 ``forks``
-    The conduct of open arrays in a forked child.
+    Open arrays in a forked child.
 ``lazy``
-    Names of modules that are imported when one of them is first used.
+    Names of modules that are imported when a name is first used.
 ``masked_arrays``
-    Masked arrays as values: the fill value takes the place of masked elements.
+    Masked arrays as values: the fill value replaces masked elements.
 ``threads``
-    Long pieces of work, shared among threads.
+    Long work, shared among threads.
 ``config``
-    Settings of the process, and of a part of it for a while.
+    Settings of the process, and of one thread for a while.
 ``arguments``
     Checks of arguments: an int, an axis by number or name (`as_axis`), a flag, a number of bytes,
-    one of a few texts.  (NumPy's functions take names from `numpy_api.registry`, and NumPy's own
-    check of numbers.)
+    one of a few strings.  (`numpy_api.registry` turns names of axes into numbers for NumPy's
+    functions, and NumPy itself checks numbers.)
 ``formatting``
-    Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
+    Facts as text: sizes, attributes, fill values, and a dict that prints as a table.
 ``on_error``
-    Blocks that are undone where they raise.
+    Blocks that are undone if they raise.
 ``limits``
-    Limits at which work is divided, shared or given up, which tests change.
+    Limits at which work is divided, shared or given up; tests change them.
+``choices``
+    Words that a caller chooses from, each list once: engines, orders in a chunk, and the like.
 ``terminal``
-    Text for a terminal: control characters are written in letters.
+    Text for a terminal, with control characters escaped.
+``system``
+    Every call of the operating system that Python does not have on all systems.
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 

@@ -1,4 +1,4 @@
-"""Checks of arguments: an int, an axis, a flag, a number of bytes, one of a few texts."""
+"""Checks of arguments: an int, an axis, a flag, a number of bytes, one of a few strings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "parse_bytes",
 ]
 
-#: What `progress=` may be: whether to show it, or what is called with what is done, and all of it.
+#: Values of `progress=`: whether to show it, or a function of the bytes done and the total.
 Reported: TypeAlias = bool | Callable[[int, int], object]
 
 _UNITS = {"": 1, "B": 1}
@@ -37,14 +37,14 @@ for _power, _letter in enumerate("KMGT", start=1):
 
 
 def _index(value: Any) -> int:
-    """Return an integer, NumPy's too, as an int; raise TypeError for all else, booleans too."""
+    """Return an integer, Python's or NumPy's, as an int; raise TypeError for anything else."""
     if isinstance(value, (bool, np.bool)):
         raise TypeError
     return operator.index(value)
 
 
 def as_int(value: SupportsIndex, name: str, kinds: str = "an int") -> int:
-    """Return an argument as an int; the message has its name, and the kinds that it may be."""
+    """Return an argument as an int; an error names it, and the `kinds` it may be."""
     if type(value) is int:
         return value
     try:
@@ -74,11 +74,11 @@ def as_ints(values: SupportsIndex | Sequence[SupportsIndex], name: str) -> tuple
 
 
 def as_axis(axis: SupportsIndex | str, ndim: int, array: Any = None) -> int:
-    """Return the number of an axis, counted from 0; negative ones count from the end.
+    """Return the number of an axis, counted from 0; negative numbers count from the end.
 
-    A text is the name of an axis, one of the `dims` of `array`.
+    A string is the name of an axis, one of the `dims` of `array`.
     """
-    if type(axis) is int:  # mostly
+    if type(axis) is int:  # the usual case
         j = axis
     elif isinstance(axis, str):
         return axis_named(axis, getattr(array, "dims", None))
@@ -108,8 +108,8 @@ def axis_named(name: str, dims: Sequence[str] | None) -> int:
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return an argument that is true or false; refuse texts, whatever they say, and objects."""
-    if value is True or value is False:  # mostly
+    """Return an argument that is true or false; refuse strings, even "True", and other objects."""
+    if value is True or value is False:  # the usual case
         return value
     if isinstance(value, np.bool) or (type(value) is int and value in (0, 1)):
         return bool(value)
@@ -117,7 +117,7 @@ def check_flag(value: Any, name: str) -> bool:
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
-    """Return an argument that is one of a few texts.
+    """Return an argument that is one of a few strings.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
 
 
 def parse_bytes(value: int | str) -> int:
-    """Return a number of bytes, at least 0, from a number or a text such as ``"256 MiB"``.
+    """Return a number of bytes, at least 0, from a number or a string such as ``"256 MiB"``.
 
     Units are B, kB, MB, GB, TB (powers of 1000), and KiB, MiB, GiB, TiB (powers of 1024).
 

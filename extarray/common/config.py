@@ -1,7 +1,7 @@
-"""Settings of the process, and of a part of it for a while.
+"""Settings of the process, and of one thread for a while.
 
 ``config.threads = 1`` sets a value for the whole process.  ``with config.set(threads=1):`` sets it
-for the block, in this thread (or asynchronous task) alone.
+until the end of the block, only in this thread or asynchronous task.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from extarray.common.arguments import as_int, check_choice, check_progress, parse_bytes
+from extarray.common.choices import ENGINES, VERIFICATIONS
 from extarray.common.errors import ArgumentError
+from extarray.common.system import cores, physical_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["DURABILITIES", "ENGINES", "VERIFICATIONS", "Config", "config"]
-
-ENGINES = ("auto", "mmap", "pread")
-VERIFICATIONS = ("never", "write", "read")
-# No setting of the process: what survives is promised to the code that opens an array.
-DURABILITIES = ("flush", "commit")
+__all__ = ["Config", "config"]
 
 
 def _threads(value: Any) -> int:
@@ -51,17 +48,8 @@ def _mapped_memory(value: Any) -> int | None:
 
 def _half_of_memory() -> int:
     """Return half of the physical memory, in bytes."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):  # not on this system
-        return 4 * 1024**3
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
+    found = physical_bytes()
+    return 4 * 1024**3 if found is None else found // 2
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -78,7 +66,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 
 def _from_environment() -> dict[str, Any]:
     values: dict[str, Any] = {
-        "threads": _cores(),
+        "threads": cores(),
         "max_memory": 256 * 1024**2,
         "mapped_memory": None,
         "warn_result": 1024**3,
@@ -125,42 +113,42 @@ _overrides: ContextVar[Mapping[str, Any]] = ContextVar(
 
 
 class Config:
-    """Settings; the module's one instance is ``extarray.config``.
+    """Settings; the only instance is ``extarray.config``.
 
     Attributes
     ----------
     threads : int
-        Threads of a large transfer.  Default: the cores that this process may use, or the
-        environment variable ``EXTARRAY_NUM_THREADS``.
+        Threads of a large transfer.  Default: the number of cores that this process may use, or
+        the environment variable ``EXTARRAY_NUM_THREADS``.
     max_memory : int
-        Bytes of temporary memory of an operation that works block by block; texts such as
-        ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.  This is the
-        process's own memory; what is mapped of files is the system's, see `mapped_memory`.
+        Bytes of temporary memory of an operation that works block by block; strings such as
+        ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.  This limits the
+        process's own memory; mapped pages of files belong to the system, see `mapped_memory`.
     mapped_memory : int or None
-        Bytes that an operation which works block by block goes through before it takes what is
-        mapped of files out of the resident set of the process; about so much of them is resident
-        then.  The system may have these pages back at any time, but a cluster's scheduler may count
-        them.  None: they stay, which is faster where they are used again.  Default: None, or
+        Bytes that an operation goes through, block by block, before it takes mapped pages of files
+        out of the resident set of the process; about this many bytes stay resident.  The system
+        may reclaim such pages at any time, but a cluster's scheduler may count them.  None: pages
+        stay, which is faster if they are used again.  Default: None, or
         ``EXTARRAY_MAPPED_MEMORY``.
     warn_result : int
-        Bytes above which the result of a function in memory gives a `ResultWarning`.  Default:
+        Bytes above which a function's result in memory gives a `ResultWarning`.  Default:
         1 GiB, or ``EXTARRAY_WARN_RESULT``.
     max_result : int
-        Bytes above which it is refused, with a `ResultError`, as is an import of a file that has
-        less than a thousandth of what it says.  What is read explicitly has no limit.  Default:
-        half of the physical memory, or ``EXTARRAY_MAX_RESULT``.
+        Bytes above which such a result is refused with a `ResultError`, as is an import from a
+        file that holds less than a thousandth of the size it claims.  Explicit reads have no
+        limit.  Default: half of the physical memory, or ``EXTARRAY_MAX_RESULT``.
     engine : {"auto", "mmap", "pread"}
-        How files are read and written where ``create`` and ``open`` are asked for "auto".
-        Default: "auto" (by the type of the file system), or ``EXTARRAY_ENGINE``.
+        How to read and write files if ``create`` or ``open`` gets "auto".  Default: "auto" (by the
+        type of the file system), or ``EXTARRAY_ENGINE``.
     verify : {"never", "write", "read"}
-        Which chunks of arrays with checksums are compared with them, once in a session, where
-        ``open`` is not told: none; "write": those that are copied to another array, or written to
-        in part; "read": also those that are read.  Default: "write", or ``EXTARRAY_VERIFY``.
+        Which chunks to compare with their checksums, once a session, unless ``open`` says
+        otherwise: none; "write": chunks that are copied to another array, or written to in part;
+        "read": also chunks that are read.  Default: "write", or ``EXTARRAY_VERIFY``.
     progress : bool or callable
-        Whether NumPy's functions, and what else works block by block without an argument
-        `progress`, show how far they have come, on a terminal or in a notebook; or a function,
-        which is called with the bytes that are done, and with those in all, on any thread.  An
-        operation in several passes begins anew with each.  Default: False.
+        Whether operations that work block by block, and have no argument `progress`, show their
+        progress on a terminal or in a notebook.  A function is called instead, on any thread, with
+        the bytes done and the total.  An operation in several passes starts again with each.
+        Default: False.
 
     Examples
     --------
@@ -173,14 +161,14 @@ class Config:
     __slots__ = ("_fault", "_values")
 
     _values: dict[str, Any]
-    _fault: str  # what the environment has that cannot be: there are no values then
+    _fault: str  # error in the environment, in which case there are no values
 
     def __init__(self) -> None:
         values, fault = {}, ""
         try:
             values = _from_environment()
         except ArgumentError as error:
-            # Told where a setting is asked for: an import that failed could not be dealt with.
+            # Raised when a setting is read: a failed import could not be handled.
             fault = str(error)
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_fault", fault)
@@ -219,7 +207,7 @@ class Config:
         Raises
         ------
         ArgumentError, ArgumentTypeError
-            An unknown name, or a value that is not possible; nothing is set.
+            An unknown name, or an invalid value; nothing is set.
 
         Examples
         --------

@@ -1,8 +1,7 @@
 """The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 
-Each class also derives from the built-in that fits, so code written for NumPy, h5py or plain
-files goes on catching what it caught before.  A message says what was asked, what is possible,
-and what to do.
+Each class also derives from the built-in that fits, so code written for NumPy, h5py or plain files
+still catches it.  A message says what was asked, what is possible, and what to do.
 """
 
 from __future__ import annotations
@@ -85,22 +84,22 @@ class SelectionError(ExtArrayError, IndexError):
 
 
 class FieldError(ExtArrayError, ValueError, KeyError):
-    """A structured dtype has no field of a name (NumPy raises a ValueError or a KeyError)."""
+    """A structured dtype has no field of this name (NumPy raises a ValueError or a KeyError)."""
 
     __str__ = ExtArrayError.__str__
 
 
 class VariableError(ArgumentError, KeyError):
-    """A dataset or a group has no member of a name (xarray and h5py raise a KeyError)."""
+    """A dataset or group has no member of this name (xarray and h5py raise a KeyError)."""
 
     __str__ = ExtArrayError.__str__
 
 
 class AxisError(ExtArrayError, _NumPyAxisError):
-    """An axis does not exist (a ValueError and an IndexError, as NumPy's)."""
+    """An axis does not exist (a ValueError and an IndexError, like NumPy's)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without it, tblib in dask's workers would not call __init__, which sets the message.
+        # Otherwise tblib, in dask's workers, would not call __init__, which sets the message.
         return type(self), self.args
 
 
@@ -113,7 +112,7 @@ class ReserveError(ExtArrayError, MemoryError):
 
 
 class ResultError(ExtArrayError, MemoryError):
-    """A result would be larger than ``config.max_result``: in memory, or of a small file."""
+    """A result would exceed ``config.max_result``: in memory, or from a small file."""
 
 
 class ClosedError(ExtArrayError, ValueError):
@@ -146,9 +145,9 @@ class ChecksumError(CorruptError):
     chunk : int
         Address of the chunk.
     box : tuple of slice
-        What the chunk has of the array: its elements inside the bounds, perhaps none.
+        Part of the array in the chunk: its elements inside the bounds, perhaps none.
     start, stop : int
-        Bytes of the file that the chunk takes: start ... stop - 1.
+        Bytes of the chunk in the file: start ... stop - 1.
     """
 
     filename: str
@@ -178,7 +177,7 @@ class StorageError(ExtArrayError, OSError):
 
     def __str__(self) -> str:
         if self.filename is not None and f"'{self.filename}'" in str(self.strerror):
-            return f"[Errno {self.errno}] {self.strerror}"  # which has the name, with more around
+            return f"[Errno {self.errno}] {self.strerror}"  # the text already names the file
         return super().__str__()
 
 
@@ -199,7 +198,7 @@ class MissingError(StorageError, FileNotFoundError):
 
 
 class ReplacedError(MissingError):
-    """The files of an open array were replaced, removed or moved: nothing new can come to it."""
+    """The files of an open array were replaced, removed or moved, so it gets no more updates."""
 
 
 class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
@@ -207,7 +206,7 @@ class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says 
 
 
 class LossyWarning(ExtArrayError, UserWarning):  # noqa: N818
-    """A file of another format cannot hold all of what an array has, or the other way round."""
+    """A file of another format cannot hold everything that an array has, or vice versa."""
 
 
 class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818
@@ -215,20 +214,20 @@ class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818
 
 
 def storage_error(error: OSError, what: str, path: object) -> StorageError:
-    """Return the family's error for one of the operating system.
+    """Return the family's error for an error of the operating system.
 
     Parameters
     ----------
     error : OSError
     what : str
-        What was asked, and what to do; ``{}`` where the path belongs.
+        The request, and what to do; ``{}`` stands for the path.
     path : str or PathLike
 
     Returns
     -------
     StorageError
-        With the errno of `error`, and of the built-in class that fits.  Its `filename` is that of
-        `error`, or the path where the system was asked for an open file.
+        With the errno of `error`, and derived from the built-in class that fits.  Its `filename`
+        is that of `error`, or the path if `error` has none, as for an open file.
     """
     kinds: dict[type[OSError], type[StorageError]] = {
         PermissionError: AccessError,

@@ -1,7 +1,7 @@
-"""Optional packages: imported where they are used, all through one function.
+"""Optional packages, all imported through one function where they are used.
 
-The core needs NumPy alone.  What lies beside it names the extra that installs what is missing, in
-words that are right as long as the package is on no index: the command works in a clone.
+The core needs NumPy alone.  An error for a missing package names the extra that installs it, by a
+command that works in a clone, as long as no package index has extarray.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["command_for", "missing", "require"]
 
 
 def command_for(extra: str) -> str:
-    """Return the command that installs an extra of extarray, and where to give it.
+    """Return the command that installs an extra of extarray, and where to run it.
 
     >>> command_for("plot")
     'pip install ".[plot]", in a clone of extarray'
@@ -26,8 +26,8 @@ def command_for(extra: str) -> str:
 def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraError:
     """Return the error for a package that is not installed, ready to raise; `name` is the package.
 
-    `extra` is the extra of extarray that installs it, `purpose` what needs it: the first words of
-    the message.
+    `extra` is the extra of extarray that installs it; `purpose`, which needs it, begins the
+    message.
     """
     error = MissingExtraError(f"{purpose} needs '{package}'; install it with: {command_for(extra)}")
     error.name = package
@@ -37,7 +37,7 @@ def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraErro
 def require(module: str, extra: str, purpose: str = "this") -> ModuleType:
     """Import an optional module, or say which extra installs it; see `missing`.
 
-    An installed package that fails to import raises what it raises: installing it again would not
+    An installed package that fails to import raises its own error: installing it again would not
     help.
 
     Examples

@@ -1,4 +1,4 @@
-"""Texts of facts: sizes, attributes, fill values, and a dict that prints as a table."""
+"""Facts as text: sizes, attributes, fill values, and a dict that prints as a table."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = [
     "shape_text",
 ]
 
-# What growth at the start makes; not worth a line before.
+# Nonzero only after growth at the start; otherwise they get no line.
 _SHIFTS = ("origin", "offset")
 
-#: Nothing of an array in memory.
+#: Facts that an array in memory lacks.
 SIZES_OF_FILES = ("file_bytes", "disk_bytes", "metadata_bytes")
 
-# Attributes, and characters of one, that a table shows.
+# Most attributes, and characters of one, that a table shows.
 _MOST_ATTRS = 20
 _LONGEST_ATTR = 60
 
-# Values in an element of a record type, beyond which nobody reads them in a table.
+# Most values in an element of a record type that a table shows.
 _MOST_PARTS = 100
 
 
 def format_fill(value: Any) -> str:
-    """Return the text of a fill value; of a long record only what it takes.
+    """Return a fill value as text; of a long record, only its size.
 
     Examples
     --------
@@ -52,12 +52,12 @@ def format_fill(value: Any) -> str:
         return f"(a record of {format_bytes(dtype.itemsize)})"
     try:
         return str(value)
-    except ValueError:  # NumPy prints no date without a unit
+    except ValueError:  # NumPy does not print a date without a unit
         return f"({dtype})"
 
 
 def _parts(dtype: Any) -> int:
-    """Return the number of values in an element; an extent of 0 counts 1, as in printing."""
+    """Return the number of values in an element; an extent of 0 counts as 1, as in printing."""
     if dtype.subdtype is not None:
         base, extents = dtype.subdtype
         n: int = math.prod(max(1, n) for n in extents)
@@ -77,7 +77,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def format_bytes(n: int) -> str:
-    """Return a number of bytes in words of the user.
+    """Return a number of bytes as text.
 
     Examples
     --------
@@ -93,9 +93,9 @@ def format_bytes(n: int) -> str:
 
 
 def format_attrs(facts: Mapping[str, Any]) -> list[str]:
-    """Return names and values of the attributes, a line each; not ``"dims"``, where they are shown.
+    """Return names and values of attributes, one a line, without ``"dims"`` if it is shown anyway.
 
-    `facts` is what `ExtArray.info` gives.
+    `facts` is a result of `ExtArray.info`.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     }
     lines = []
     for name, value in list(attrs.items())[:_MOST_ATTRS]:
-        shown = " ".join(part.strip() for part in repr(value).splitlines())  # arrays have several
+        shown = " ".join(part.strip() for part in repr(value).splitlines())  # arrays take several
         line = printable(f"{name}: {shown}")
         lines.append(line if len(line) <= _LONGEST_ATTR else f"{line[: _LONGEST_ATTR - 3]}...")
     if len(attrs) > _MOST_ATTRS:
@@ -172,7 +172,7 @@ class Info(dict[str, Any]):
 
 
 def format_tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
-    """Return a tree as text: a head, and rows of depths, names and facts.
+    """Return a tree as text: a head, and rows of (depth, name, facts).
 
     Examples
     --------
@@ -183,7 +183,7 @@ def format_tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
     └── c  (4,)
     """
     lines = []
-    open_depths: set[int] = set()  # with more rows below
+    open_depths: set[int] = set()  # depths with more rows below
     for depth, name, facts in reversed(rows):
         open_depths = {d for d in open_depths if d <= depth}
         stem = "".join("│   " if d in open_depths else "    " for d in range(depth))

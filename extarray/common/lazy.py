@@ -1,4 +1,4 @@
-"""Names of modules that are imported when one of them is first used."""
+"""Names of modules that are imported when a name is first used."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-__all__ = ["LazyImports"]
+__all__ = ["LazyImports", "Upward"]
 
 
 class LazyImports:
-    """Names, by the modules that define them, which are imported when a name is first used.
+    """Names from modules that are imported when a name is first used.
 
     A name is an attribute: ``LazyImports({"package.module": "f g"}).f`` is ``package.module.f``.
-    The table is a literal in the module that uses it, where the layer test reads it.
+    The table is a literal in the module that uses it: the layer test reads it there.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        # By the full name of a module those that it defines, with blanks between.
+        # `names` maps a module's full name to the names it defines, separated by blanks.
         self._modules = {name: module for module, some in names.items() for name in some.split()}
 
     def __contains__(self, name: str) -> bool:
@@ -30,7 +30,7 @@ class LazyImports:
         return iter(self._modules)
 
     def module(self, name: str) -> ModuleType:
-        """Import the module of a name."""
+        """Import the module that defines a name."""
         return import_module(self._modules[name])
 
     def __getattr__(self, name: str) -> Any:
@@ -39,3 +39,10 @@ class LazyImports:
         value = getattr(self.module(name), name)
         self.__dict__[name] = value
         return value
+
+
+class Upward(LazyImports):
+    """Lazy imports of modules that are not below: a higher room carries out a method of an array.
+
+    Only this class may name such modules, and the layer test lists every use of it.
+    """

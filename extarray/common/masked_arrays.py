@@ -1,4 +1,4 @@
-"""Masked arrays as values: what is masked is none, and the fill value stands for it."""
+"""Masked arrays as values: the fill value replaces masked elements."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["unmasked"]
 
 
 def unmasked(values: Any, dtype: np.dtype[Any], fill: Any) -> NDArray[Any]:
-    """Return the elements of an array; what is masked has the fill value.
+    """Return the elements of an array, with the fill value in place of masked ones.
 
-    They are cast to the dtype of the fill value where anything is masked, as NumPy's assignment
-    casts.  Records that are masked in part are refused.
+    If any is masked, elements are cast to `dtype`, as NumPy's assignment casts.  Records that are
+    masked in part are refused.
     """
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
@@ -33,7 +33,7 @@ def unmasked(values: Any, dtype: np.dtype[Any], fill: Any) -> NDArray[Any]:
     if not mask.any():
         return plain
     result: NDArray[Any] = np.empty(plain.shape, dtype)
-    # What is masked may be anything, and not castable.
+    # A masked element may have any value, perhaps one that cannot be cast.
     np.copyto(result, plain, casting="unsafe", where=~mask)
     result[mask] = fill
     return result

@@ -1,4 +1,4 @@
-"""Blocks that are undone where they raise."""
+"""Blocks that are undone if they raise."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["OnError"]
 
 
 class OnError:
-    """A block that is undone by a call if anything is raised in it, an interrupt included.
+    """A block that a call undoes if anything is raised in it, including an interrupt.
 
-    It is no generator: an interrupt that comes when the block has ended would throw this one away,
-    and its end would undo what was done.
+    Not a generator-based context manager: an interrupt just after the block would discard the
+    generator, whose cleanup would then undo finished work.
 
     Parameters
     ----------
     undo : callable
-        It is called with `args` if the block raises, and the error goes on.  What it raises itself
-        takes the place of the error.
+        Called with `args` if the block raises; then the error goes on.  An error that `undo` raises
+        replaces it.
     *args
-        Its arguments.
+        Arguments of `undo`.
     """
 
     __slots__ = ("_args", "_undo")

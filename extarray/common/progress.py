@@ -1,4 +1,4 @@
-"""Progress of long work: on the terminal, in a notebook, or to a function of the user's."""
+"""Progress of long work: on the terminal, in a notebook, or passed to the user's function."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "say"]
 
-# Characters of the words beside a bar.
+# Most characters of the text beside a bar.
 _MOST_WORDS = 40
 
 
 class Progress:
     """The progress of some work, in bytes.
 
-    What is shown is a bar where tqdm is installed, else a line, and is cleared at the end.  It
-    stands on stderr, where that is a terminal, or in a notebook.
+    It shows a bar if tqdm is installed, else a line, on stderr if that is a terminal, or in a
+    notebook; and clears it at the end.
 
     Parameters
     ----------
     total : int
-        Bytes in all.
+        All bytes.
     what : str
-        The work in words.  The middle of a longer text is left out: the bar needs room, too.
+        Name of the work.  The middle of a longer text is left out, to leave room for the bar.
     reported : bool or callable
-        False: say nothing, on a terminal either.  A function is called with the bytes that are
-        done, and with `total`; nothing is shown then, and an error that it raises ends the work.
+        False: show nothing, not even on a terminal.  A function is called with the bytes done and
+        `total`; then nothing is shown, and an error that it raises ends the work.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Progress:
         self._bar: Any = None
 
     def add(self, nbytes: int) -> None:
-        """Note that a number of further bytes are done."""
+        """Note that further bytes are done."""
         self.done += nbytes
         if self._call is not None:
             self._call(self.done, self._total)
@@ -78,7 +78,7 @@ class Progress:
             self._show(now)
 
     def skip(self, nbytes: int) -> None:
-        """Note how many bytes were done before this began: they say nothing about its speed."""
+        """Note bytes that were done before this began: they do not count for the speed."""
         self.done += nbytes
         self._first += nbytes
 
@@ -91,11 +91,11 @@ class Progress:
             self._show_line(now)
 
     def _make_bar(self) -> None:
-        """Begin a bar, which looks as the place is that it has: a terminal, or a notebook."""
+        """Begin a bar, in the style of a terminal or a notebook."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of widgets that a notebook lacks: it is a line then
+            warnings.simplefilter("ignore")  # of widgets a notebook lacks: the bar is a line then
             kind = require("tqdm.auto", "cli", "the bar").tqdm
-            # A thread that looks after bars that stand still is not needed.
+            # Not needed: tqdm's thread that watches bars that stand still.
             quiet = type("Bar", (kind,), {"monitor_interval": 0})
             self._bar = quiet(
                 total=self._total,
@@ -106,20 +106,20 @@ class Progress:
                 initial=self._first,
                 leave=False,
                 mininterval=0,
-                # A terminal may have the width 0 (nobody has set it): nothing would be shown.
+                # A terminal whose width nobody has set has width 0: nothing would be shown.
                 ncols=None if _has_notebook() else min(shutil.get_terminal_size().columns, 120),
             )
             self._bar.update(self.done - self._bar.n)
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        """Draw, as long as there is a place for it: the work goes on without."""
+        """Draw while possible; otherwise the work goes on without a display."""
         try:
             action()
         except (OSError, ValueError, AttributeError):
             self._shown = False
 
     def _show_line(self, now: float) -> None:
-        # A clock may stand still between two looks, and so may the work.
+        # Neither the clock nor the work may have moved.
         speed = max(1.0, (self.done - self._first) / max(now - self._begun, 1e-6))
         left = round((self._total - self.done) / speed)
         text = (
@@ -130,7 +130,7 @@ class Progress:
         self._print(text)
 
     def _print(self, text: str) -> None:
-        """Print over the line, as long as there is a terminal; the next text begins there, too."""
+        """Print over the line; stop if stderr fails.  The next text begins there, too."""
         if not say(f"{text:<{self._width}}", end="\r"):
             self._shown, self._width = False, 0
 
@@ -145,16 +145,16 @@ class Progress:
 
 
 def say(text: str, end: str = "\n") -> bool:
-    """Print a line on stderr, whatever that is; tell whether it could: the work goes on without."""
+    """Print a line on stderr; return False if that fails, so that the work goes on without it."""
     try:
         print_text(printable(text), end, sys.stderr)
-    except (OSError, ValueError, AttributeError):  # it may be None, closed, or anything
+    except (OSError, ValueError, AttributeError):  # stderr may be None, closed, or any object
         return False
     return True
 
 
 def _has_terminal() -> bool:
-    """Tell whether stderr is a terminal: it may be None, closed, or any object."""
+    """Tell whether stderr is a terminal; it may be None, closed, or any object."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
     except (AttributeError, ValueError):
@@ -162,6 +162,6 @@ def _has_terminal() -> bool:
 
 
 def _has_notebook() -> bool:
-    """Tell whether the code runs for a notebook, which shows what is done below a cell."""
+    """Tell whether the code runs in a notebook, which shows output below a cell."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

@@ -1,7 +1,7 @@
-"""Text for a terminal: control characters are written in letters.
+"""Text for a terminal, with control characters escaped.
 
-Names of files, axes and attributes may come from anybody.  A terminal obeys the control characters
-in them: it moves the cursor, changes what it has shown, and may run commands.
+Names of files, axes and attributes may come from anybody.  A terminal obeys control characters in
+them: it moves the cursor, changes its display, and may run commands.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["print_text", "printable"]
 
-# Control characters (C0, DEL, C1), separators of lines, and marks that reverse the direction of
-# text, by which a name can show as another one.
+# Control characters (C0, DEL, C1), line separators, and marks that change the direction of text,
+# with which one name can look like another.
 _MARKS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _CONTROLS = re.compile(f"[\0-\x1f\x7f-\x9f{_MARKS}]")
 _CONTROLS_IN_LINES = re.compile(f"[\0-\x09\x0b-\x1f\x7f-\x9f{_MARKS}]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text with its control characters in letters, and the rest as it is.
+    r"""Return a text with its control characters escaped, and the rest unchanged.
 
     Examples
     --------
@@ -34,13 +34,12 @@ def printable(text: str) -> str:
 
 
 def print_text(text: str, end: str = "\n", stream: TextIO | None = None) -> None:
-    r"""Print lines, in which control characters, and what the encoding lacks, are in letters.
+    r"""Print lines; escape control characters, and characters that the encoding lacks.
 
     Parameters
     ----------
     text : str
-        Its line feeds end lines.  A name in a line may have line feeds, too: `printable` escapes
-        them.
+        Its line feeds end lines.  Escape line feeds in a name inside a line with `printable`.
     end : str
     stream : text stream, optional
         None: stdout.

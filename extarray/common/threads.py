@@ -1,4 +1,4 @@
-"""Long pieces of work, shared among threads."""
+"""Long work, shared among threads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["ThreadPool", "run_in_shares", "run_together"]
 
 
 def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit: int = 1) -> None:
-    """Call a function for the parts of a range, on as many threads as are worth it.
+    """Call a function for the parts of a range, on as many threads as the range justifies.
 
-    It is called with the first byte of a part and the one behind its last; to gain by threads it
-    must let go of the GIL.  Each part but the last has a whole number of units.  What the first to
-    fail raised is raised when all parts have ended.
+    `call` gets the start and stop of a part, in bytes; to gain from threads it must release the
+    GIL.  Each part but the last has a whole number of units.  The first error is raised once all
+    parts have ended.
 
     Examples
     --------
@@ -45,14 +45,14 @@ def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit:
 def run_together(
     calls: Sequence[Callable[[], object]], stop: Callable[[], object] | None = None
 ) -> None:
-    """Make calls at the same time: the first in this thread, each of the others in one of its own.
+    """Make calls at the same time: the first in this thread, each other one in its own thread.
 
-    The threads see the settings of the caller.  Where the system gives no more of them, this one
-    makes the calls that are left.
+    Threads see the caller's settings.  If the system has no more threads, this one makes the
+    remaining calls.
 
-    `stop` is called, perhaps more than once, when a call has raised or this thread is interrupted:
-    for calls that can come to an early end.  When all have ended, so that whatever they use may be
-    closed, what was raised in this thread is raised, or else the first of the others.
+    `stop` serves calls that can end early.  It is called, perhaps repeatedly, once a call has
+    raised or this thread is interrupted.  When all calls have ended, so that whatever they use may
+    be closed, the error of this thread is raised, or else the first error of another.
 
     Examples
     --------
@@ -65,9 +65,9 @@ def run_together(
     stop = stop or _nothing
     errors: list[BaseException] = []
     ends = [threading.Event() for _ in others]
-    # Who makes which call: this thread (0), or that of the call.  An interrupt may come between the
-    # start of a thread and any note that it was started, so the thread itself says that it begins;
-    # this one takes what is left, and that never begins.
+    # Maps each call to the thread that makes it: this one (0), or the call's own.  An interrupt may
+    # come between the start of a thread and any note of it.  So the thread itself notes that it
+    # begins, and this one takes the remaining calls, which then never begin elsewhere.
     takers: dict[int, int] = {}
 
     def assist(number: int, call: Callable[[], object]) -> None:
@@ -96,7 +96,7 @@ def run_together(
         _wait(ends, takers)
     except BaseException as error:  # noqa: BLE001 -- raised when all have ended
         interrupt = error
-    # However often that is interrupted, also by two signals at once: then the second one comes when
+    # Loops, as interrupts may repeat, even as two signals at once: the second then arrives while
     # the first is handled.
     while _goes_on(ends, takers):
         try:
@@ -114,38 +114,38 @@ def run_together(
         if errors:
             raise errors[0]
     finally:
-        interrupt = None  # it refers to this frame, and so to what the calls use
+        interrupt = None  # it refers to this frame, and so to everything the calls use
         errors.clear()
 
 
 def _wait(ends: list[threading.Event], takers: dict[int, int]) -> None:
-    """Wait for all calls that threads have taken; no other is taken from now on."""
+    """Wait for all calls that threads have taken; they can take no more from now on."""
     for number, end in enumerate(ends, 1):
         if takers.setdefault(number, 0):
             end.wait()
 
 
 def _goes_on(ends: list[threading.Event], takers: dict[int, int]) -> bool:
-    """Tell whether there is anything left to wait for."""
+    """Tell whether any call is left to wait for."""
     return any(
         takers.setdefault(number, 0) and not end.is_set() for number, end in enumerate(ends, 1)
     )
 
 
 def _nothing() -> None:
-    """Do nothing: there is nothing that could come to an early end."""
+    """Do nothing: no call can end early."""
 
 
 class ThreadPool:
-    """Threads that make calls while the owner's thread goes on: as many calls as threads at a time.
+    """Threads that each make one call at a time, while the owner's thread goes on.
 
-    They see the settings of the owner.  At the end of the block all calls have ended; where it
-    fails, those that have not begun are left out.  What a call raises, the owner's next one does.
+    They see the owner's settings.  All calls have ended at the end of the block; if the block
+    fails, calls that have not begun are dropped.  The owner's next call raises a call's error.
 
     Parameters
     ----------
     threads : int
-        Where it is 0, or the system gives none, the owner's thread makes the calls.
+        If 0, or if the system has none left, the owner's thread makes the calls.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class ThreadPool:
             raise interrupt
 
     def call(self, function: Callable[[], Any]) -> list[Any]:
-        """Let a thread make a call, as soon as one is free; return what those that ended gave."""
+        """Let a thread make a call once one is free; return the results of calls that ended."""
         if not self._threads:
             return [function()]
         found = []
@@ -203,11 +203,11 @@ class ThreadPool:
         return found
 
     def rest(self) -> list[Any]:
-        """Wait for all calls, and return what those gave that `call` has not returned."""
+        """Wait for all calls; return the results that `call` has not returned."""
         return [self._ended() for _ in range(self._open)]
 
     def _ended(self) -> Any:
-        """Wait for a call to end; raise what it raised, or return what it gave."""
+        """Wait for a call to end; raise its error, or return its result."""
         value, error = self._done.get()
         self._open -= 1
         if error is not None:
@@ -215,7 +215,7 @@ class ThreadPool:
         return value
 
     def _work(self) -> None:
-        """Make calls until there are no more."""
+        """Make calls until None ends the queue."""
         while True:
             function = self._calls.get()
             if function is None:

@@ -1,43 +1,40 @@
 """The bytes of ``.xmd`` and of packed files, in pure functions, as ``docs/format`` has them.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``archive``
-    Packed files: ZIP files with the files of arrays in them, stored as they are.
+    Packed files: ZIP files that store the files of arrays uncompressed.
 ``fresh``
-    A whole ``.xmd``, as it is made.
+    A whole new ``.xmd``.
 ``groups``
     Commits of several arrays: states that wait for a decision, and the list of the arrays.
 ``labels``
-    Names of axes and labels of elements, which the attributes hold, and the attributes of
-    copies.
+    Axis names and labels of elements, kept in attributes, and the attributes of copies.
 ``places``
-    Attributes that say where elements are: on the earth, in the sky, along the bands.
+    Attributes that locate elements: on the earth, in the sky, along the bands.
 ``sky``
-    Cards of FITS that say where pixels are: world coordinate systems, and others that count
-    pixels.
+    FITS cards that locate pixels: world coordinate systems, and others that count pixels.
 ``attrs``
-    Attributes: a mutable mapping of names and values, kept as JSON; each change is a
-    commit.
+    Attributes: a mutable mapping, kept as JSON; each change is a commit.
 ``values``
-    Values of attributes as JSON: values that JSON has as they are, and others with a tag.
+    Values of attributes as JSON: plain where JSON has them, others with a tag.
 ``superblock``
-    Superblocks: the committed states, and checks of what they say.
+    Superblocks: the committed states, and checks of their values.
 ``blocks``
-    Notes of writers, and blocks that only some arrays have: their directory, and the tables of
-    writers and of checksums.
+    Notes of writers, and optional blocks: their directory, and the tables of writers and of
+    checksums.
 ``records``
     The growth log: records of segments, in extents.
 ``header``
-    The header: what never changes in the life of an array.
+    The header: the facts that never change in the life of an array.
 ``dtypes``
-    Data types that can be stored, and their descriptions in JSON.
+    Storable data types, and their descriptions in JSON.
 ``constants``
     Places in the two files: offsets, sizes, numbers of slots.
 ``_superblock``
     The bytes of a superblock, which every commit writes.
 ``_crc``
-    CRC-32C; the growth log as it lies in a file, read and checked at once.
+    CRC-32C; reading the growth log, with its checks, from a file.
 
 May use: common.
 """

@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli): by table, and by the instructions that processors have for it. */
+/* CRC-32C (Castagnoli): by table, and by processor instructions. */
 #ifndef EXTARRAY_CRC_H
 #define EXTARRAY_CRC_H
 
@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The first row whose first four bytes are not the checksum of those behind them. */
+#include "../_core/_system.h"
+
+/* Find the first row whose first four bytes are not the checksum of the rest. */
 #define XA_FIRST_WRONG(name, update)                                                          \
     name(const uint8_t *row, ptrdiff_t step, size_t n, size_t m, uint32_t crc) {              \
         size_t i;                                                                             \
@@ -17,7 +19,7 @@
         return i;                                                                             \
     }
 
-/* One table look-up a byte: any machine. */
+/* One table look-up a byte, on any machine. */
 static uint32_t xa_crc_table[256];
 
 static void xa_crc_prepare(void) {
@@ -35,7 +37,7 @@ static uint32_t xa_crc_bytewise(uint32_t crc, const uint8_t *p, size_t n) {
 
 static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
 
-/* With instructions for it, which the processor at hand may lack. */
+/* By instructions that the processor at run time may lack. */
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define XA_CRC_TARGET __attribute__((target("sse4.2")))
@@ -44,7 +46,7 @@ static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
 #define xa_crc_u8 _mm_crc32_u8
 #define XA_CRC_HAS_HARDWARE() __builtin_cpu_supports("sse4.2")
 #elif defined(__aarch64__) && !defined(__AARCH64EB__) && (defined(__linux__) || defined(__APPLE__))
-/* Not arm_acle.h, which some compilers leave empty unless all of the file may use them. */
+/* Without arm_acle.h, which some compilers leave empty unless the whole file may use them. */
 #define XA_CRC_ARM(name, mnemonic, type, size)                                                \
     static inline uint32_t name(uint32_t crc, type data) {                                    \
         __asm__(".arch_extension crc\n\t" mnemonic " %w0, %w0, %" size "1"                    \
@@ -56,8 +58,7 @@ XA_CRC_ARM(xa_crc_u32, "crc32cw", uint32_t, "w")
 XA_CRC_ARM(xa_crc_u8, "crc32cb", uint32_t, "w")
 #define XA_CRC_TARGET
 #if defined(__linux__)
-#include <sys/auxv.h>
-#define XA_CRC_HAS_HARDWARE() (getauxval(AT_HWCAP) >> 7 & 1)
+#define XA_CRC_HAS_HARDWARE() (xa_processor_features() >> 7 & 1)
 #else
 #define XA_CRC_HAS_HARDWARE() 1
 #endif

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of every part of the metadata; and the growth log, read by it."""
+"""CRC-32C (Castagnoli), the checksum of all metadata; reading the growth log, with its checks."""
 
 import os
 
@@ -8,8 +8,6 @@ from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from posix.types cimport off_t
-from posix.unistd cimport pread
 
 from extarray.common.errors import CorruptError
 
@@ -21,20 +19,24 @@ cdef extern from "_crc.h":
     xa_first_wrong_function xa_first_wrong_best() noexcept
     uint32_t xa_crc_bytewise(uint32_t, const uint8_t *, size_t) noexcept nogil
 
+cdef extern from "../_core/_system.h":
+    ctypedef int64_t off_t "xa_offset"
+    Py_ssize_t xa_read_at(int fd, void *to, size_t n, off_t offset) noexcept nogil
+
 cdef xa_crc_function update = xa_crc_best()
 cdef xa_first_wrong_function first_wrong = xa_first_wrong_best()
 
 cdef enum:
-    PIECE = 1 << 18         # bytes that are read at once, and checked while they are in the caches
+    PIECE = 1 << 18         # bytes to read at once, and check while they are in the caches
     # The growth log.
     FIRST_EXTENT = 8        # records; each extent has twice as many as the one before
-    HEAD_BYTES = 16         # before the records of an extent: the next one, a checksum, zeros
+    HEAD_BYTES = 16         # before an extent's records: the next extent, a checksum, zeros
     NEXT_BYTES = 8
-    SIDE_AT = 4             # of a record, behind its checksum
+    SIDE_AT = 4             # offset in a record, behind its checksum
 
 
 def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
-    """CRC-32C of bytes, continuing from the checksum of what came before.
+    """CRC-32C of bytes, continuing from the checksum of the bytes before.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ def crc32c_rows(const uint8_t[:, :] rows not None, uint32_t crc=0):
 
 
 def crc32c_first_wrong(const uint8_t[:, :] rows not None, uint32_t crc=0):
-    """The first row that does not begin with the CRC-32C of the rest of it.
+    """Return the first row that does not begin with the CRC-32C of its rest.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def crc32c_first_wrong(const uint8_t[:, :] rows not None, uint32_t crc=0):
     Returns
     -------
     int
-        n where all are right.
+        n if all rows are right.
 
     Examples
     --------
@@ -131,9 +133,9 @@ def crc32c_ranges(int fd, const int64_t[::1] offsets not None, int64_t length):
     ----------
     fd : int
     offsets : (n,) array of int64
-        Where the parts begin.
+        Offsets of the parts.
     length : int
-        Bytes of each.
+        Bytes of each part.
 
     Returns
     -------
@@ -142,7 +144,7 @@ def crc32c_ranges(int fd, const int64_t[::1] offsets not None, int64_t length):
     Raises
     ------
     OSError
-        EIO also where the file ends before a part does.
+        EIO also if the file ends inside a part.
 
     Notes
     -----
@@ -179,7 +181,7 @@ cdef int crc_of_range(int fd, int64_t offset, int64_t length, uint8_t *stage, ui
     cdef uint32_t c = ~<uint32_t> 0
     cdef Py_ssize_t n
     while length > 0:
-        n = pread(fd, stage, min(length, <int64_t> PIECE), <off_t> offset)
+        n = xa_read_at(fd, stage, min(length, <int64_t> PIECE), <off_t> offset)
         if n < 0 and errno == EINTR:
             continue
         if n <= 0:
@@ -192,7 +194,7 @@ cdef int crc_of_range(int fd, int64_t offset, int64_t length, uint8_t *stage, ui
 
 
 def crc32c_bytewise(const uint8_t[::1] data not None):
-    """CRC-32C by table look-up: the reference that tests hold `crc32c` against.
+    """CRC-32C by table look-up: the reference in tests of `crc32c`.
 
     Examples
     --------
@@ -204,26 +206,26 @@ def crc32c_bytewise(const uint8_t[::1] data not None):
     return <uint32_t> ~xa_crc_bytewise(~<uint32_t> 0, &data[0], data.shape[0])
 
 
-# -- the growth log as it lies in a file, read and checked at once ------------------------------------
+# -- reading the growth log from a file, with its checks -------------------------------------------
 
 
 def read_log(
     int fd, int64_t start, int64_t length, const uint8_t[::1] uuid not None, known,
     uint8_t[::1] data not None, Py_ssize_t size, int64_t first
 ):
-    """Read records of the growth log, from number `first` on, with the extents up to them.
+    """Read records of the growth log from number `first` on, and the extents up to them.
 
     Parameters
     ----------
     fd : int
     start, length : int
-        Where in the file the metadata begin, and their bytes.
+        Offset and bytes of the metadata in the file.
     uuid : buffer of bytes
-        Checksums cover it.
+        UUID of the array, which checksums cover.
     known : sequence of int
-        Offsets of extents, in the metadata: at least that of the first.
+        Offsets of the known extents in the metadata; at least that of the first.
     data : buffer of bytes
-        Takes the records, behind the room for the head of an extent.
+        Room for the head of an extent, then for the records.
     size : int
         Bytes of a record.
     first : int
@@ -236,7 +238,7 @@ def read_log(
     Raises
     ------
     CorruptError
-        Less of the log is there, or whole.
+        The log is cut off or damaged.
     OSError
     """
     cdef int64_t n = (data.shape[0] - HEAD_BYTES) // size, stop = first + n
@@ -258,7 +260,7 @@ def read_log(
         while at < high:
             some = min(high - at, max(PIECE // size, 1))
             place = &data[HEAD_BYTES] + (at - first) * size
-            # The head comes with the records behind it, for a moment in place of others.
+            # Read the head together with its records; it overwrites other records for a moment.
             extra = HEAD_BYTES if at == before else 0
             memcpy(spared, place - HEAD_BYTES, HEAD_BYTES)
             read_all(
@@ -296,7 +298,7 @@ cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t en
         raise CorruptError("the growth log is truncated")
     while n > 0:
         with nogil:
-            done = pread(fd, target, n, <off_t> offset)
+            done = xa_read_at(fd, target, n, <off_t> offset)
             failure = errno
         if done > 0:
             target += done
@@ -310,7 +312,7 @@ cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t en
 
 
 cdef bint has_unknown_kind(const uint8_t *record, Py_ssize_t size, int64_t n) noexcept nogil:
-    """Tell whether a record is of neither the end nor the start of an axis."""
+    """Tell whether any record grows neither the end nor the start of an axis."""
     cdef uint8_t sides = 0
     cdef int64_t i
     for i in range(n):

@@ -2,7 +2,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-# A superblock, which is a tuple of the fields that `superblock_fields` gives.
+# A superblock: a tuple of the fields that `superblock_fields` returns.
 _Block = TypeVar("_Block", bound=tuple[Any, ...])
 
 def superblock_bytes(ndim: int) -> int: ...

@@ -1,6 +1,6 @@
 """The bytes of a superblock, which every commit writes and every opening reads.
 
-A superblock is a tuple here, with the fields of `extarray.format.superblock.Superblock` in their order.
+Here a superblock is a tuple of the fields of `extarray.format.superblock.Superblock`, in order.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from extarray.format._crc cimport checksum
 
 cdef enum:
-    HEAD_BYTES = 88             # all that comes before the extents
+    HEAD_BYTES = 88             # everything before the extents
     CRC_BYTES = 4
     GROUP_BYTES = 16
     # Flags; the growth policy follows them.
@@ -35,7 +35,7 @@ cpdef Py_ssize_t superblock_bytes(Py_ssize_t ndim) noexcept:
 
 
 cdef inline object checked(block):
-    if not isinstance(block, tuple):    # what the casts below take it for
+    if not isinstance(block, tuple):    # the casts below assume a tuple
         raise TypeError(f"not a superblock: {block!r}")
     return block
 
@@ -91,12 +91,12 @@ def encode_superblock(block not None):
 
 
 def superblock_fields(const uint8_t[::1] data not None, Py_ssize_t ndim):
-    """Return the fields of a superblock; None where the bytes are none (torn, or never written).
+    """Return the fields of a superblock; None for other bytes (torn, or never written).
 
     Parameters
     ----------
     data : buffer of bytes
-        What follows the superblock is not looked at.
+        Bytes behind the superblock are ignored.
     ndim : int
 
     Returns
@@ -135,13 +135,13 @@ def superblock_fields(const uint8_t[::1] data not None, Py_ssize_t ndim):
 def next_superblock(
     block not None, unclean, n_segments, data_bytes, end, tuple shape, tuple offset, tuple grid
 ):
-    """The superblock of the next commit, with other bounds.
+    """Return the superblock of the next commit, with other bounds.
 
     Parameters
     ----------
     block : Superblock
     unclean, n_segments, data_bytes, end, shape, offset, grid
-        Of the new one.
+        Fields of the new superblock.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def next_superblock(
 
 
 cdef inline void put(uint8_t **at, int n, uint64_t number) noexcept:
-    """Write a number as n bytes, and go on behind it."""
+    """Write a number as n bytes, and advance behind it."""
     cdef int i
     for i in range(n):
         at[0][i] = <uint8_t> (number >> (8 * i))
@@ -170,7 +170,7 @@ cdef inline void put(uint8_t **at, int n, uint64_t number) noexcept:
 
 
 cdef inline uint64_t take(const uint8_t **at, int n) noexcept:
-    """Read a number of n bytes, and go on behind it."""
+    """Read a number of n bytes, and advance behind it."""
     cdef uint64_t number = 0
     cdef int i
     for i in range(n):

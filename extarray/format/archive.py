@@ -1,12 +1,12 @@
-"""Packed files: ZIP files with the files of arrays in them, stored as they are.
+"""Packed files: ZIP files that store the files of arrays uncompressed.
 
 A member is a file of a pair, or the attributes of a group (``dataset.json``); an empty group has an
-entry for its folder.  Other programs may add files of their own, which are passed over.  One array
-without a folder, and without ``dataset.json``, is an array that was packed; all else is a group.
-The bytes of each ``.xta`` begin at a multiple of `ALIGNMENT`, so that they can be mapped.
+entry for its folder.  Files that other programs add are ignored.  A single array without a folder
+and without ``dataset.json`` was packed as an array; anything else is a group.  The bytes of each
+``.xta`` begin at a multiple of `ALIGNMENT`, so that they can be mapped.
 
-What is read is believed only where it can be true: names that stay inside the group, members that
-are stored and lie apart from each other, and two descriptions of each that agree.
+Reading checks every claim: names must stay inside the group, members must be uncompressed and
+disjoint, and the two descriptions of each member must agree.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
     "encode_member",
 ]
 
-#: The bytes of ``.xta`` begin at a multiple of this: a page, on most systems.
+#: The bytes of ``.xta`` begin at a multiple of this, which is at least a page on most systems.
 ALIGNMENT = 1 << 14
-#: The file of a folder with the attributes of the group.
+#: The file of a folder that holds the attributes of the group.
 ATTRS_NAME = "dataset.json"
 
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
@@ -44,7 +44,7 @@ _LARGE_END = struct.Struct("<4sQHHIIQQQQ")
 _LOCATOR = struct.Struct("<4sIQI")
 _FIELD = struct.Struct("<HH")
 
-#: What a packed file begins with.
+#: First bytes of a packed file.
 MAGIC = b"PK\3\4"
 _ENTRY_MAGIC, _END_MAGIC = b"PK\1\2", b"PK\5\6"
 _LARGE_END_MAGIC, _LOCATOR_MAGIC = b"PK\6\6", b"PK\6\7"
@@ -53,18 +53,18 @@ _LARGE, _PADDING = 0x0001, 0xD935  # kinds of extra fields
 _IS_UTF8 = 0x800
 _UNIX = 3
 _VERSION, _LARGE_VERSION = 20, 45
-_MOST, _MOST_ENTRIES = 0xFFFFFFFF, 0xFFFF  # what means: look at the larger field
-_DATE = 0x21  # the first of January 1980; the files have times of their own elsewhere
-# A directory is read whole.
+_MOST, _MOST_ENTRIES = 0xFFFFFFFF, 0xFFFF  # these values refer to a larger field
+_DATE = 0x21  # 1 January 1980: members carry no times of their own
+# The directory is read whole, up to this size.
 _MOST_DIRECTORY = 1 << 28
 _POLYNOMIAL = 0xEDB88320
 
 
 class Member(NamedTuple):
-    """A file in a packed one; a name that ends with "/" is that of an empty group."""
+    """A member of a packed file; a name that ends with "/" is that of an empty group."""
 
     name: str
-    offset: int  # of its description
+    offset: int  # of its local header
     start: int  # of its bytes
     size: int
     crc: int  # CRC-32
@@ -74,7 +74,7 @@ class Member(NamedTuple):
 
 
 def _counts(raw: bytes) -> bool:
-    """Tell by its name whether a member is of an array or of a group; others are passed over."""
+    """Tell by its name whether a member belongs to an array or a group; others are ignored."""
     last = raw.rpartition(b"/")[2]
     if last.endswith(_SUFFIXES):
         return last not in _SUFFIXES
@@ -82,7 +82,7 @@ def _counts(raw: bytes) -> bool:
 
 
 def check_member_name(name: str) -> str | None:
-    """Return why a member cannot have a name; None where it can."""
+    """Return why a member cannot have this name; None if it can."""
     parts = name.removesuffix("/").split("/")
     if "\0" in name or "\\" in name:
         return "it has a character that not all file systems allow"
@@ -98,7 +98,7 @@ def check_member_name(name: str) -> str | None:
     return "it belongs neither to an array nor to a group"
 
 
-# -- written -------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------
 
 
 def _encoded(name: str) -> tuple[bytes, int]:
@@ -114,10 +114,7 @@ def _encoded(name: str) -> tuple[bytes, int]:
 
 
 def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
-    """Return the local header of a member, which lies at an offset of the file.
-
-    It ends where the bytes can begin: at a multiple of `ALIGNMENT`, where they are chunks.
-    """
+    """Return the local header of a member at offset `at`; bytes of ``.xta`` follow it, aligned."""
     data, flags = _encoded(name)
     is_large = size >= _MOST
     extra = _FIELD.pack(_LARGE, 16) + struct.pack("<QQ", size, size) if is_large else b""
@@ -134,7 +131,7 @@ def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
 
 
 def encode_directory(members: Sequence[Member], at: int) -> bytes:
-    """Return the end of a packed file: its directory, which begins at an offset of the file."""
+    """Return the end of a packed file: its directory, which begins at offset `at`."""
     pieces = []
     for name, offset, _, size, crc in members:
         data, flags = _encoded(name)
@@ -161,7 +158,7 @@ def encode_directory(members: Sequence[Member], at: int) -> bytes:
 
 
 def crc_of_zeros(length: int, crc: int = 0) -> int:
-    """Return the CRC-32 of bytes with a known CRC-32 followed by zeros, in O(log length).
+    """Return the CRC-32 of bytes whose CRC-32 is `crc`, followed by zeros, in O(log length).
 
     Examples
     --------
@@ -169,7 +166,7 @@ def crc_of_zeros(length: int, crc: int = 0) -> int:
     >>> crc_of_zeros(1000, zlib.crc32(b"abc")) == zlib.crc32(b"abc" + bytes(1000))
     True
     """
-    power, factor = 1 << 31, 1 << 23  # x**0 and x**8, the lowest power being the highest bit
+    power, factor = 1 << 31, 1 << 23  # x**0 and x**8; the highest bit is the lowest power
     while length:
         if length & 1:
             power = _product(factor, power)
@@ -179,7 +176,7 @@ def crc_of_zeros(length: int, crc: int = 0) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """Return the product of two polynomials, modulo that of the CRC-32."""
+    """Multiply two polynomials modulo that of the CRC-32."""
     product, bit = 0, 1 << 31
     while bit:
         if a & bit:
@@ -189,14 +186,14 @@ def _product(a: int, b: int) -> int:
     return product
 
 
-# -- read ----------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Member]:
-    """Return the members of a packed file that are of arrays and groups, in the order of the file.
+    """Return the members of arrays and groups in a packed file, in the order of the file.
 
-    `read` gives bytes, fewer where the file ends: so many, from a place on.  FormatError: it is no
-    packed file.  CorruptError: it is damaged, or made to do harm.
+    ``read(n, at)`` returns `n` bytes from an offset on, or fewer at the end of the file.  Raise
+    FormatError for a file that is not packed, CorruptError for one that is damaged or malicious.
     """
     entries, end = _entries(read, length)
     members = [_checked(read, *entry) for entry in entries]
@@ -216,7 +213,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]:
-    """Return the number of entries of the directory, and where it begins and ends."""
+    """Return the number of entries of the directory, and its start and end."""
     at = length - _END.size
     last = read(_END.size, at) if at >= 0 else b""
     if len(last) < _END.size or not last.startswith(_END_MAGIC):
@@ -248,7 +245,7 @@ def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]
 def _entries(
     read: Callable[[int, int], bytes], length: int
 ) -> tuple[list[tuple[str, bytes, int, int, int]], int]:
-    """Return names, as texts and bytes, with sizes, sums and places; and where the members end."""
+    """Return (name, raw name, size, CRC, offset) of each member, and the end of the members."""
     n, start, end = _end(read, length)
     directory = read(end - start, start)
     if len(directory) != end - start:
@@ -302,7 +299,7 @@ def _name(raw: bytes, flags: int) -> str:
 
 
 def _fields(extra: bytes, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the kinds and the contents of extra fields."""
+    """Yield the kind and the contents of each extra field."""
     at = 0
     while at < len(extra):
         if at + _FIELD.size > len(extra):
@@ -315,7 +312,7 @@ def _fields(extra: bytes, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _large(extra: bytes, name: str, *numbers: int) -> list[int]:
-    """Return numbers, with those of an extra field where there are no bits for them."""
+    """Replace numbers that overflow their fields by those in the extra field."""
     large = [data for kind, data in _fields(extra, name) if kind == _LARGE]
     missing = sum(number == _MOST for number in numbers)
     if len(large) != bool(missing) or any(len(data) != 8 * missing for data in large):
@@ -327,7 +324,7 @@ def _large(extra: bytes, name: str, *numbers: int) -> list[int]:
 def _checked(
     read: Callable[[int, int], bytes], name: str, raw: bytes, size: int, crc: int, offset: int
 ) -> Member:
-    """Return a member whose own description says what its entry says."""
+    """Return a member, after a check that its local header agrees with its directory entry."""
     fixed = read(_LOCAL.size + len(raw), offset)
     if len(fixed) != _LOCAL.size + len(raw) or not fixed.startswith(MAGIC):
         _refuse(f"member {name!r} is not where the directory says")

@@ -1,4 +1,4 @@
-"""Attributes: a mutable mapping of names and values, kept as JSON; each change is a commit."""
+"""Attributes: a mutable mapping, kept as JSON; each change is a commit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def encode_attrs(values: Any) -> str:
     Raises
     ------
     ArgumentTypeError
-        A TypeError: no mapping from str to values that `to_json` takes.
+        A TypeError: not a mapping from str to values that `to_json` accepts.
     LimitError
         An OverflowError: 4 GiB or more.
     """
@@ -80,8 +80,8 @@ def decode_attrs(text: str) -> dict[str, Any]:
 
 
 def _untagged(values: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the attributes that a JSON object stands for; it has no tag itself."""
-    if TAG in text or "\\" in text:  # which may hide one
+    """Return the attributes of a JSON object, which itself has no tag."""
+    if TAG in text or "\\" in text:  # an escape may hide a tag
         return {key: from_json(value) for key, value in values.items()}
     return values
 
@@ -100,15 +100,15 @@ def check_attrs(blob: bytes) -> str:
     Raises
     ------
     CorruptError
-        A ValueError: no JSON object, one that is nested too deeply to be read, or one with values
-        that could not be written again.
+        A ValueError: not a JSON object, or nested too deeply to read, or with values that could
+        not be written again.
     """
-    if blob == b"{}":  # of most arrays
+    if blob == b"{}":  # most arrays
         return "{}"
     try:
         text = blob.decode()
         values = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
-        if "\\ud" in text.lower():  # half of a character, perhaps
+        if "\\ud" in text.lower():  # perhaps half of a surrogate pair
             json.dumps(values, ensure_ascii=False).encode()
         if isinstance(values, dict):
             _untagged(values, text)
@@ -122,12 +122,12 @@ def check_attrs(blob: bytes) -> str:
 
 
 def attrs_of_group(data: bytes) -> str:
-    """Return the JSON text of the attributes in ``dataset.json``.
+    """Return the JSON text of the attributes in a ``dataset.json``.
 
     Parameters
     ----------
     data : bytes
-        JSON, UTF-8; a byte order mark, as some editors leave it, is ignored.
+        JSON in UTF-8; a byte order mark, which some editors write, is ignored.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def attrs_of_group(data: bytes) -> str:
     Raises
     ------
     FormatError
-        A ValueError: no object with an object ``"attrs"``, or one with values that attributes
+        A ValueError: not an object with an object ``"attrs"``, or with values that attributes
         cannot have.
 
     Examples
@@ -170,19 +170,20 @@ class Attributes(MutableMapping[str, Any]):
 
     None, bool, int, float, complex, str, bytes; `datetime`, `date`, `time` and `timedelta`; NumPy's
     scalars, and arrays of any dtype that an array can have; lists, tuples, and dicts with str keys,
-    of all of these.  What comes back has the type that went in; of a subclass it has that of the
-    base, and of a time zone the difference from UTC.
+    of all of these.  Values come back with the type that they had, except that a subclass becomes
+    its base class, and a time zone its difference from UTC.
 
-    Each assignment and each deletion is one commit, `update` is one in all.  Values come back as
-    copies: changing one changes nothing in the array.
+    Each assignment, deletion or `update` is one commit.  Values come back as copies: changing one
+    changes nothing in the array.
 
     Parameters
     ----------
     load : callable
-        How the array gives the JSON text of all of them.
+        Returns the JSON text of all attributes of the array.
     save : callable
-        How it takes another one: from what it is given to call, which reads them, and may raise; or
-        gives None, to change nothing.  Meanwhile nobody else changes them.
+        Stores another text, which it gets from the function that it is given.  That function reads
+        the attributes, and may raise, or return None to change nothing.  Nobody else changes the
+        attributes meanwhile.
 
     Examples
     --------
@@ -231,13 +232,13 @@ class Attributes(MutableMapping[str, Any]):
         Raises
         ------
         ArgumentTypeError
-            A TypeError: a value is of no type that attributes have; nothing has changed.
+            A TypeError: a value of a type that attributes cannot have; nothing has changed.
         ReadOnlyError, ClosedError
         """
 
         def change() -> str:
             given: dict[str, Any] = dict(*args, **kwargs)
-            # Checked alone first: a message should speak of what was given.
+            # Check the new values alone first, so that a message is about them.
             encode_attrs(given)
             return encode_attrs({**self._values(), **given})
 
@@ -254,7 +255,7 @@ class Attributes(MutableMapping[str, Any]):
         ----------
         key : str
         default : object, optional
-            Returned where there is no such attribute; without it that is a KeyError.
+            Returned if there is no such attribute; without a default, raise a KeyError.
 
         Returns
         -------
@@ -274,7 +275,7 @@ class Attributes(MutableMapping[str, Any]):
         return value
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of an attribute, which is set where there is none.
+        """Return the value of an attribute, after setting it to the default if it is missing.
 
         Parameters
         ----------
@@ -297,7 +298,7 @@ class Attributes(MutableMapping[str, Any]):
         return self[key]
 
     def asdict(self) -> dict[str, Any]:
-        """Copy of all attributes.
+        """Return a copy of all attributes.
 
         Returns
         -------

@@ -1,7 +1,7 @@
-"""Notes of writers, and blocks that only some arrays have.
+"""Notes of writers, and optional blocks.
 
-The blocks are found through a directory: the tables of writers and of checksums, and the states of
-commits of several arrays.
+A directory locates the blocks: the table of writers, and states of commits of several arrays.  A
+cell of its own locates the tables of checksums.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ __all__ = [
     "sums_capacity",
 ]
 
-# -- the directory of optional blocks, which an array gets when it first uses one ------------------
+# -- the directory of optional blocks, each created when an array first needs it -------------------
 
 
 class BlockKind(enum.IntEnum):
-    """The kinds of optional blocks; the entry of a block in the directory has the number."""
+    """The kinds of optional blocks; the number is the place of a block's entry in the directory."""
 
-    GROUP = 0  # commits of several arrays: who took part, and two pending states
+    GROUP = 0  # commits of several arrays: the participants, and two pending states
     WRITERS = 1  # the table of the writers that share an array
 
 
 BLOCK_BYTES = {BlockKind.GROUP: (1 + len(PENDING_SLOTS)) * BLOCK, BlockKind.WRITERS: BLOCK}
 ENTRY_BYTES = 16
-# For messages: the block ...
+# In messages: "the block ..."
 BLOCK_NAMES = {
     BlockKind.GROUP: "for commits of several arrays",
     BlockKind.WRITERS: "for several writers",
@@ -82,19 +82,19 @@ def entry_offset(header: Header, kind: BlockKind) -> int:
 
 
 def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
-    """Return the bytes of an entry, which tells where a block is; the checksum covers the uuid."""
+    """Return the bytes of an entry, which locates a block; the checksum covers the uuid."""
     body = _ENTRY.pack(0, kind, offset)[CHECKSUM.size :]
     return CHECKSUM.pack(crc32c(uuid + body)) + body
 
 
 def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind, int]:
-    """Return the offsets of the blocks that there are.
+    """Return the offsets of existing blocks.
 
-    What is cut off, or damaged, or not possible in a file of this length, is left out: a block is
-    on the disk before its entry is.
+    Leave out entries that are cut off, damaged or impossible in a file of this length: a block is
+    on disk before its entry.
     """
     found: dict[BlockKind, int] = {}
-    if not data.strip(b"\0"):  # as of most arrays
+    if not data.strip(b"\0"):  # most arrays
         return found
     for kind in BlockKind:
         entry = data[ENTRY_BYTES * kind : ENTRY_BYTES * (kind + 1)]
@@ -117,42 +117,42 @@ def pending_offset(group: int, slot: int) -> int:
 
 # -- the table of the writers that share an array --------------------------------------------------
 
-# Entries: a head, and one for each writer.
+# A head, then an entry for each writer.
 WRITER_BYTES = 64
 WRITER_SLOTS = BLOCK // WRITER_BYTES - 1
 
-# A writer's ticket beyond is none: each has a byte to be locked, whose number has 63 bits.
+# Largest ticket: each ticket has a byte to lock, whose offset has 63 bits.
 _LAST_TICKET = 2**61
 _WRITERS_HEAD = struct.Struct("<QB")
 _WRITER = struct.Struct("<IBBBxQQqq24s")
 
 
 class WritersHead(NamedTuple):
-    """The head of the table: what the writers that share an array tell each other."""
+    """The head of the table, with facts that all sharing writers need."""
 
-    # The last commit that cut elements off whose chunks may still have disk space; 0: none.
+    # The last commit that cut off elements whose chunks may still take disk space; 0: none.
     cut: int = 0
-    unsettled: bool = False  # new bounds that cut elements off may not be on the disk yet
+    unsettled: bool = False  # new bounds that cut off elements may not be on disk yet
 
 
 class WriterKind(enum.IntEnum):
-    """The kinds of work that a writer is about."""
+    """The kinds of work that a writer may be doing."""
 
     IDLE = 0  # nothing that others must know
     APPENDS = 1  # writing the elements of an append
-    WAITS = 2  # for its turn to change the bounds: who comes later waits, too
+    WAITS = 2  # for its turn to change the bounds; later writers wait, too
 
 
 class Writer(NamedTuple):
-    """Entry of the table of writers."""
+    """An entry of the table of writers."""
 
-    pid: int  # also of a writer that is no more; 0: the slot was never taken
+    pid: int  # also of a writer that has ended; 0: the slot was never taken
     kind: WriterKind = WriterKind.IDLE
     axis: int = 0  # of the append
     at_start: bool = False
-    seen: int = 0  # number of the commit up to which the writer knows the array
-    ticket: int = 0  # of its last append or wait, in the order of their coming
-    start: int = 0  # of the append, along its axis, in elements from that of the initial grid
+    seen: int = 0  # number of the latest commit that the writer knows
+    ticket: int = 0  # of its last append or wait; tickets are in order of arrival
+    start: int = 0  # of the append, along its axis, in elements from the start of the initial grid
     stop: int = 0
     host: str = ""  # name, cut to 24 bytes of UTF-8
 
@@ -168,10 +168,10 @@ def encode_writer(writer: Writer) -> bytes:
 
 
 def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
-    """Return the head of the table of writers, from a block, and its entries.
+    """Return the head of the table of writers, and its entries, from a block.
 
-    They are by slot, up to the last one that was ever taken; also of writers that are no more.
-    CorruptError where a value is not possible.
+    Entries come by slot, up to the last one ever taken, and include writers that have ended.  Raise
+    CorruptError for impossible values.
     """
     if len(data) < BLOCK:
         raise CorruptError("the table of writers is truncated")
@@ -181,7 +181,7 @@ def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Write
         fields = _WRITER.unpack_from(data, offset)
         pid, kind, axis, at_start, seen, ticket, start, stop, host = fields
         if pid == 0:
-            break  # slots are taken from the first one on
+            break  # slots are taken in order
         appends = kind == WriterKind.APPENDS
         if (
             kind > WriterKind.WAITS
@@ -195,32 +195,31 @@ def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Write
     return WritersHead(cut, bool(unsettled)), writers
 
 
-# -- where a writer writes -----------------------------------------------------------------------
+# -- the file that a writer writes to ------------------------------------------------------------
 
 _PLACE = struct.Struct("<16sQQQ")
 
 
 class Place(NamedTuple):
-    """The ``.xta`` that the last writer has written to, and the run of the system in which.
+    """The ``.xta`` that the last writer wrote to, and the boot of the system.
 
-    As long as both are the same, the system has all that was written, whatever became of the
-    writer.
+    As long as both are the same, the system has everything written, even if the writer died.
     """
 
-    boot: bytes  # 16 bytes that no other run of a system has; zeros: not known
+    boot: bytes  # 16 bytes unique to this boot; zeros: not known
     device: int
     inode: int
-    generation: int  # of files with this number, one after the other; 0: not known
+    generation: int  # of files that reuse an inode number; 0: not known
 
 
 def encode_place(place: Place, uuid: bytes) -> bytes:
-    """Return the bytes of a place, in the metadata of an array."""
+    """Return the bytes of a place, as in the metadata of an array."""
     body = _PLACE.pack(*place)
     return (CHECKSUM.pack(crc32c(uuid + body)) + bytes(4) + body).ljust(PLACE_BYTES, b"\0")
 
 
 def decode_place(data: bytes, uuid: bytes) -> Place | None:
-    """Return the place that bytes tell; None where they tell none."""
+    """Return the place that bytes encode; None for other bytes."""
     body = data[8 : 8 + _PLACE.size]
     if len(body) < _PLACE.size or data[:4] != CHECKSUM.pack(crc32c(uuid + body)):
         return None
@@ -229,7 +228,7 @@ def decode_place(data: bytes, uuid: bytes) -> Place | None:
 
 # -- the table of the checksums of chunks ----------------------------------------------------------
 
-# What 2**63 chunks would need.
+# Enough for 2**63 chunks.
 MOST_SUMS_EXTENTS = 54
 
 _FIRST_EXTENT = 1024  # sums
@@ -238,20 +237,19 @@ _IN_DOUBT = 1
 
 
 def sums_capacity(number: int) -> int:
-    """Return the sums that an extent of their table holds: twice as many as the one before."""
+    """Return how many sums an extent of their table holds: twice as many as the one before."""
     return _FIRST_EXTENT << number
 
 
 def sums_bytes(n_extents: int) -> int:
-    """Return the bytes that tell where the table of checksums is."""
+    """Return the number of bytes that locate the table of checksums."""
     return _SUMS.size + 8 * n_extents
 
 
 def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
-    """Return the bytes that tell where the extents of the table of checksums are.
+    """Return the bytes that locate the extents of the checksum table; the sum covers the uuid.
 
-    They also tell whether chunks may have been written since their sums were.  The checksum covers
-    the uuid.
+    They also tell whether chunks may have been written later than their sums.
     """
     body = _SUMS.pack(0, _IN_DOUBT if in_doubt else 0, len(extents))[4:]
     body += struct.pack(f"<{len(extents)}Q", *extents)
@@ -259,7 +257,7 @@ def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
 
 
 def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
-    """Return what `encode_sums` encoded, or None for other bytes."""
+    """Return the arguments of `encode_sums` that made these bytes, or None for other bytes."""
     if len(data) < _SUMS.size:
         return None
     crc, flags, n_extents = _SUMS.unpack_from(data)

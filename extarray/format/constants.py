@@ -1,4 +1,4 @@
-"""Places in the two files: offsets, sizes, numbers of slots."""
+"""Layout of the two files: offsets, sizes, numbers of slots."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ __all__ = [
     "SUMS_AT",
 ]
 
-# Bytes of all chunks, and elements of an axis, with those that only its chunks have; file offsets
-# are signed, and a little follows the last chunk.
+# Limit of the bytes of all chunks, and of the elements of an axis, including those only in its
+# chunks: file offsets are signed, and a little follows the last chunk.
 LIMIT = 2**63 - 4096
-# Offsets in ``.xmd`` stay below, so that room for more can be named.
+# Limit of offsets in ``.xmd``, so that there is room to name more.
 LAST_END = 2**62
-# The unit of the header, and of what is added when it is first used.
+# The unit of the header, and of blocks that are added when first used.
 BLOCK = 4096
-# A disk writes sectors whole, of 512 bytes at least.  What commits write is apart, in such cells,
-# from what they must not touch, so that a torn write of one spares the others.
+# A disk writes whole sectors, of at least 512 bytes.  Cells of this size separate the bytes that
+# commits write from bytes they must not touch, so that a torn write of one spares the others.
 CELL = 1024
 SECTOR = 512
-# Commits alternate between the first two superblocks.  The others are not touched by commits, and
-# so survive whatever a power cut leaves of those: two for the last flushes, one for the state with
-# which the last writer began.
+# Commits alternate between the first two superblocks.  Commits never touch the others, so these
+# survive a power cut, whatever it leaves of the first two: two hold the states of the last flushes,
+# one the state in which the last writer began.
 LIVE_SLOTS = (0, 1)
 FLUSHED_SLOTS = (2, 3)
 BEGUN_SLOT = 4
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-# States that count with the decision of another array: the last two, in turn.
+# States that count only with the decision of another array: the last two, in turn.
 PENDING_SLOTS = (5, 6)
-# Where cells begin behind the header: numbers that writers raise, with a note; where the checksums
-# of the chunks are; superblocks that commits do not touch; where the optional blocks are; and a
-# copy of the header, from which it can be restored.
+# Offsets of cells behind the header: counters that writers raise, with a note; the location of the
+# checksums of the chunks; superblocks that commits do not touch; the directory of optional blocks;
+# and a copy of the header, from which it can be restored.
 COUNTERS_AT = 2 * CELL
 SUMS_AT = 3 * CELL
 SPARED_AT = BLOCK
 DIRECTORY_AT = SPARED_AT + len(SPARED_SLOTS) * CELL
 COPY_AT = 2 * BLOCK
-# Of the counters: the number of cuts, a note, and behind it which files were written to.
+# In the cell of counters: the number of cuts, the note, and behind it the files written to.
 CUTS_BYTES = 8
 HOLDER_AT = COUNTERS_AT + 64
 HOLDER_BYTES = 64
 PLACE_BYTES = 64
-# What stands before the uuid at the end of a sealed ``.xta``.
+# Precedes the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
 SEAL_BYTES = len(SEAL_MAGIC) + 16
-# What begins with a checksum has it in this form.
+# The form of a checksum at the beginning of a structure.
 CHECKSUM = struct.Struct("<I")

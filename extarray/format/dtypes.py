@@ -1,4 +1,4 @@
-"""Data types that can be stored, and their descriptions in JSON."""
+"""Storable data types, and their descriptions in JSON."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from extarray.common.errors import ArgumentError, DTypeError, FormatError
 
 __all__ = ["check_dtype", "decode_dtype", "encode_dtype"]
 
-# Types around a type: records and sub-arrays; printing NumPy's types, say, is recursive.
+# Deepest nesting of records and sub-arrays; NumPy, for example, prints types recursively.
 _DEEPEST = 32
-# What a description of a data type says of a type without parts.
+# Descriptions of types without parts.
 _TYPE_STRING = re.compile(
     r"\|(b1|[iu]1|[SV](0|[1-9][0-9]*))"
     r"|[<>]([iu][248]|f[248]|c(8|16)|U(0|[1-9][0-9]*))"
     r"|[<>][Mm]8(\[([1-9][0-9]*)?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
-# Floats that are longer are those of the machine: of a type string, what they have is not known.
+# Longer floats depend on the machine: the type string alone does not tell their format.
 _LONG_STRING = re.compile(r"[<>](f(12|16)|c(24|32))")
-# The keys of objects: those that there must be, and those that there may be.
+# Required and optional keys of objects.
 _OF_RECORD = {"fields", "itemsize", "aligned"}, {"base"}
 _OF_FIELD = {"name", "type", "offset"}, {"title"}
 _OF_EXTENSION = {"extension", "itemsize"}, set[str]()
@@ -35,8 +35,8 @@ _OF_LONG = {"longdouble", "digits"}, set[str]()
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Return a data type that can be stored.
 
-    DTypeError where elements have no fixed size, or none; ArgumentError for a sub-array type, whose
-    elements would add axes.
+    Raise DTypeError if elements have no fixed size, or size 0; ArgumentError for a sub-array type,
+    whose elements would add axes.
     """
     result = _understood(dtype)
     if result.hasobject or result.char == "T":
@@ -70,7 +70,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _understood(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype that NumPy understands, with the names that `ml_dtypes` adds."""
+    """Return the dtype that NumPy understands, including names that `ml_dtypes` adds."""
     understood: np.dtype[Any]
     try:
         understood = np.dtype(dtype)
@@ -91,7 +91,7 @@ def _understood(dtype: Any) -> np.dtype[Any]:
 
 
 def _depth(dtype: np.dtype[Any]) -> int:
-    """Return how many types lie around the innermost, not counted far beyond what is allowed."""
+    """Return how many types surround the innermost; stop counting beyond the limit."""
     depth, level = -1, [dtype]
     while level and depth <= _DEEPEST:
         parts = [part for outer in level for part in _parts(outer)]
@@ -101,14 +101,14 @@ def _depth(dtype: np.dtype[Any]) -> int:
 
 
 def _has_swapped_units(dtype: np.dtype[Any]) -> bool:
-    """Tell whether a type is, or has a part that is, a date without a unit in the other order."""
+    """Tell whether a type is or has a date without a unit in the other byte order."""
     if dtype.kind in "mM":
         return not dtype.isnative and np.datetime_data(dtype)[0] == "generic"
     return any(map(_has_swapped_units, _parts(dtype)))
 
 
 def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """Return the types that a record or a sub-array consists of."""
+    """Return the types of the parts of a record or a sub-array."""
     if dtype.subdtype is not None:
         return [dtype.subdtype[0]]
     return [entry[0] for entry in (dtype.fields or {}).values()]
@@ -118,8 +118,8 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
     """Return the JSON value that describes a data type.
 
     A type string such as ``"<f8"``; ``[type, [extents]]`` for a sub-array; a dict for a structured
-    type; ``{"extension": name, "itemsize": n}`` for a type from another package, and
-    ``{"longdouble": type string, "digits": n}`` for floats that machines have in several ways.
+    type; ``{"extension": name, "itemsize": n}`` for a type from another package;
+    ``{"longdouble": type string, "digits": n}`` for floats whose format depends on the machine.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
                 field["title"] = entry[2]
             fields.append(field)
         record = {"fields": fields, "itemsize": dtype.itemsize, "aligned": dtype.isalignedstruct}
-        if dtype.type is not np.void:  # a number whose parts have names
+        if dtype.type is not np.void:  # a number with named parts
             extension = np.dtype(dtype.type)
             base = extension if extension.isbuiltin == 2 else np.dtype(dtype.str)
             record["base"] = encode_dtype(base)
@@ -157,9 +157,9 @@ def _long_digits() -> int:
 
 
 def decode_dtype(value: Any) -> np.dtype[Any]:
-    """Return the data type from its description by `encode_dtype`.
+    """Return the data type that `encode_dtype` described.
 
-    FormatError where it is none, or of a type that this machine does not have.
+    Raise FormatError for anything else, or a type that this machine lacks.
 
     Examples
     --------
@@ -177,12 +177,12 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _of_type_string(value: str) -> np.dtype[Any]:
-    """Return the data type, without parts that could be given other names, of a type string."""
+    """Return the data type of a type string; cached, as it has no parts that could be renamed."""
     return check_dtype(_decoded(value, 0))
 
 
 def _decoded(value: Any, depth: int) -> np.dtype[Any]:
-    """Return the data type of a description, or of a part of one that lies so deep in it."""
+    """Return the data type of a description, or of a part at this depth of one."""
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):
@@ -192,7 +192,7 @@ def _decoded(value: Any, depth: int) -> np.dtype[Any]:
     if isinstance(value, list):
         base, extents = value
         if not extents or not all(type(n) is int and n >= 0 for n in extents):
-            raise ValueError("a subarray needs extents")  # which NumPy takes for more than that
+            raise ValueError("a subarray needs extents")  # NumPy would accept other lists
         return np.dtype((_decoded(base, depth + 1), tuple(extents)))
     if "longdouble" in value:
         return _long_dtype(value)
@@ -202,7 +202,7 @@ def _decoded(value: Any, depth: int) -> np.dtype[Any]:
 
 
 def _check_keys(value: dict[str, Any], keys: tuple[set[str], set[str]]) -> None:
-    """Raise where an object lacks a key, or has one that could mean anything."""
+    """Raise if an object lacks a key, or has an unknown one, which could mean anything."""
     needed, possible = keys
     if not needed <= set(value) <= needed | possible:
         raise ValueError(f"it has the keys {sorted(value)}, which do not describe a type")
@@ -233,7 +233,7 @@ def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
             raise ValueError("its base is neither a number nor a string")
         return np.dtype((base, parts))
     if value["aligned"]:
-        with contextlib.suppress(ValueError):  # other machines align otherwise
+        with contextlib.suppress(ValueError):  # alignment depends on the machine
             parts = np.dtype(description, align=True)  # type: ignore[call-overload]
     return parts  # type: ignore[no-any-return]
 
@@ -256,7 +256,7 @@ def _extension_dtype(value: dict[str, Any]) -> np.dtype[Any]:
     if not isinstance(name, str):
         raise TypeError("the name of an extension must be a string")
     try:
-        with warnings.catch_warnings():  # a file may give any name, also one that NumPy would drop
+        with warnings.catch_warnings():  # a file may contain any name, even a deprecated one
             warnings.simplefilter("ignore", DeprecationWarning)
             found: np.dtype[Any] = np.dtype(name)
     except TypeError:

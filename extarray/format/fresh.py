@@ -1,4 +1,4 @@
-"""A whole ``.xmd``, as it is made."""
+"""A whole new ``.xmd``."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _MOST_ATTRS_ROOM = 2**32 - 1
 
 
 class Fresh(NamedTuple):
-    """A fresh ``.xmd``: its bytes, and what they say."""
+    """A new ``.xmd``: its bytes, and their meaning."""
 
     image: bytearray
     header: Header  # with its length in the file
     state: Superblock  # with the places of the attributes and of the free space
-    extents: list[int]  # offsets of those of the growth log
+    extents: list[int]  # offsets of the extents of the growth log
 
 
 def encode_fresh(
@@ -51,12 +51,12 @@ def encode_fresh(
     blocks: Mapping[BlockKind, bytes] | None = None,
     sums: bytes | None = None,
 ) -> Fresh:
-    """Return a fresh ``.xmd`` that tells of one state.
+    """Return a new ``.xmd`` that holds one state.
 
-    What the state says of places in the file has no effect.  The records of the growth log, all
-    that count, are axes, sides and grids; the attributes are a JSON text; `slots` are the
-    superblocks that hold the state, and `blocks` what optional blocks begin with.  `sums` is the
-    table of the checksums of the chunks; without it they are in doubt.
+    Offsets in `state` have no effect.  `records` has axis, side and grid of all records of the
+    growth log; `attrs` is the JSON text; `slots` are the superblocks that hold the state; `blocks`
+    has the first bytes of optional blocks.  `sums` is the table of checksums of the chunks; without
+    it they are in doubt.
     """
     first_bytes = encode_header(header)
     header = replace(
@@ -77,7 +77,7 @@ def encode_fresh(
     blob = attrs.encode()
     room = max(_LEAST_ATTRS_ROOM, len(blob))
     pieces.append((end, blob))
-    # The end is that of the attributes: optional blocks are known by themselves.
+    # The end is that of the attributes: optional blocks are found by the directory.
     state = state.with_attrs(blob, end, room)._replace(n_segments=len(records))
     length = end + room
     if header.checksum:
@@ -105,7 +105,7 @@ def encode_fresh(
 
 
 def attrs_room(length: int) -> int:
-    """Return the bytes of a room for attributes of a length, and for longer ones to come.
+    """Return the bytes to reserve for attributes of a length, with room for longer ones.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Commits of several arrays: states that wait for a decision, and who took part."""
+"""Commits of several arrays: states that wait for a decision, and the participants."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _MEMBER = struct.Struct("<16sI")
 
 
 class Pending(NamedTuple):
-    """A state of one array of several that commit together."""
+    """A state of one array among several that commit together."""
 
-    state: Superblock  # counts if the coordinator has decided the group
+    state: Superblock  # counts once the coordinator has decided the group
     group: bytes  # uuid of the commit
     coordinator: bytes  # uuid of the array that decides
-    path: bytes  # where that is, without suffix, relative to the folder of this one
+    path: bytes  # of the coordinator, without suffix, relative to this array's folder
 
 
 def encode_pending(pending: Pending) -> bytes:
-    """Return the bytes of a pending state: its superblock, and where its decision is.
+    """Return the bytes of a pending state: its superblock, and the location of its decision.
 
-    ArgumentError where the path is too long for a block.
+    Raise ArgumentError if the path is too long for a block.
     """
     block = encode_superblock(pending.state)
     tail = _PENDING_TAIL.pack(len(pending.path), pending.group, pending.coordinator) + pending.path
@@ -62,16 +62,16 @@ def decode_pending(data: bytes, ndim: int) -> Pending | None:
     path = data[first : first + size]
     if crc32c(data[:at] + data[at + CHECKSUM.size : first] + path) != crc:
         return None
-    if len(path) < size or b"\0" in path:  # no writer of ours did that
+    if len(path) < size or b"\0" in path:  # not written by us
         return None
     return Pending(state, group, coordinator, path)
 
 
 def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return the bytes of the list of those who took part in a commit of several arrays.
+    """Return the bytes of the list of participants in a commit of several arrays.
 
-    Each is a uuid and a path, without suffix, relative to the folder of the coordinator.
-    ArgumentError where they are too many for a block.
+    Each is a uuid and a path, without suffix, relative to the coordinator's folder.  Raise
+    ArgumentError if they are too many for a block.
     """
     body = b"".join(_MEMBER.pack(uuid, len(path)) + path for uuid, path in members)
     if len(body) > BLOCK - _MEMBERS_HEAD.size:
@@ -85,7 +85,7 @@ def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the list of `encode_members` from a block; an empty one if it has none."""
+    """Return the list that `encode_members` put into a block; an empty list for other bytes."""
     if len(data) < _MEMBERS_HEAD.size:
         return []
     crc, size = _MEMBERS_HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""The header: what never changes in the life of an array."""
+"""The header: the facts that never change in the life of an array."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from extarray.common.choices import ORDERS
 from extarray.common.errors import CorruptError, FormatError, TruncatedError, VersionError
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
@@ -44,9 +45,6 @@ __all__ = [
     "new_uuid",
 ]
 
-# Letters of the orders of elements in a chunk; `extarray.grid` says where a new one goes.
-_ORDERS = ("C", "F", "Z", "H")
-
 MAGIC = b"\x89XTA\r\n\x1a\n"
 VERSION = (2, 1)
 
@@ -58,27 +56,27 @@ _WORK_BYTES = 32
 
 
 def new_uuid() -> bytes:
-    """Return a fresh uuid, whose last four bytes are the checksum of the seal that holds it.
+    """Return a new uuid, whose last four bytes are the checksum of the seal that holds it.
 
-    This checksum is CRC-32, as in ZIP files.  With CRC-32C, all uuids would have the same one, and
-    checksums that cover the uuid would no longer tell one array from another.
+    This checksum is CRC-32, as in ZIP files.  With CRC-32C, all uuids would have the same CRC-32C,
+    and checksums that cover the uuid would not distinguish arrays.
     """
     start = os.urandom(16 - CHECKSUM.size)
     return start + CHECKSUM.pack(crc32(SEAL_MAGIC + start))
 
 
 def encode_seal(uuid: bytes) -> bytes:
-    """Return the seal that a closed ``.xta`` ends with."""
+    """Return the seal at the end of a closed ``.xta``."""
     return SEAL_MAGIC + uuid
 
 
 def decode_seal(end: bytes, offset: int, uuid: bytes) -> bytes | None:
-    """Return the uuid in the seal that ``.xta`` ends with.
+    """Return the uuid in the seal at the end of ``.xta``.
 
-    `end` are its last bytes, from `offset` on, and `uuid` is that of the array.  None where they
-    are no seal, or the array's own, torn.  Uuids of format 2.0 are random, so that a seal without
-    its checksum may be whole: it is torn if it begins with our uuid, or as ours does up to an edge
-    between sectors, where a loss of power tears writes.
+    `end` has its last bytes, from `offset` on; `uuid` is that of the array.  Return None for other
+    bytes, and for the array's own seal if it is torn.  Uuids of format 2.0 are random, so a seal
+    without its checksum may be whole: it counts as torn if it begins with our uuid, or equals ours
+    up to a sector edge, where a loss of power tears writes.
     """
     if len(end) < SEAL_BYTES or not end.startswith(SEAL_MAGIC):
         return None
@@ -92,7 +90,7 @@ def decode_seal(end: bytes, offset: int, uuid: bytes) -> bytes | None:
 
 @dataclass(frozen=True)
 class Header:
-    """The header: all that never changes in the life of an array."""
+    """The header: the facts that never change in the life of an array."""
 
     uuid: bytes
     dtype: np.dtype[Any]
@@ -104,7 +102,7 @@ class Header:
     version: tuple[int, int] = VERSION
     header_bytes: int = field(default=BLOCK, compare=False)
     content_bytes: int = field(default=0, compare=False)
-    work: bytes = b""  # of `rechunk`, that has made the array: see `extarray.array.rechunk`
+    work: bytes = b""  # of the `rechunk` that made the array: see `extarray.array.rechunk`
 
     @property
     def ndim(self) -> int:
@@ -136,17 +134,17 @@ class Header:
 
     @property
     def holder_offset(self) -> int:
-        """Offset of the note that tells who writes."""
+        """Offset of the note about the present writer."""
         return self.header_bytes + HOLDER_AT
 
     @property
     def place_offset(self) -> int:
-        """Offset of what tells which files were written to."""
+        """Offset of the place of the files written to."""
         return self.holder_offset + HOLDER_BYTES
 
     @property
     def sums_offset(self) -> int:
-        """Offset of what tells where the checksums of the chunks are."""
+        """Offset of the bytes that locate the checksums of the chunks."""
         return self.header_bytes + SUMS_AT
 
     @property
@@ -162,7 +160,7 @@ class Header:
 
 
 def encode_header(header: Header) -> bytes:
-    """Return the bytes of a header, without the zeros that follow them up to `header_bytes`."""
+    """Return the bytes of a header, without the zeros that fill up `header_bytes`."""
     description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
     variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
     variable += header.work
@@ -187,12 +185,12 @@ def encode_header(header: Header) -> bytes:
 
 
 def header_bytes_of(data: bytes) -> int:
-    """Return the bytes of a header, unchecked, from its first 16; `BLOCK` where there are fewer."""
+    """Return the bytes of a header, unchecked, from its first 16; `BLOCK` if there are fewer."""
     return int.from_bytes(data[12:16], "little") if len(data) >= 16 else BLOCK
 
 
 def decode_header(data: bytes) -> Header:
-    """Return the header from the first bytes of ``.xmd``: all of the header, or more."""
+    """Return the header from the first bytes of ``.xmd``, which hold at least the header."""
     if not data.startswith(MAGIC[: len(data)]):
         raise FormatError("not extarray metadata: the signature is missing")
     if len(data) < _HEADER.size:
@@ -244,7 +242,7 @@ def decode_header(data: bytes) -> Header:
         dtype.itemsize != itemsize
         or ndim > 32
         or min(chunks, default=1) < 1
-        or header.order not in _ORDERS
+        or header.order not in ORDERS
         or header.chunk_bytes >= 2**63
     ):
         raise CorruptError("the header is damaged: its values are invalid")

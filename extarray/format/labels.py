@@ -1,23 +1,22 @@
-"""Names of axes and labels of elements, which the attributes hold, and the attributes of copies.
+"""Axis names and labels of elements, kept in attributes, and the attributes of copies.
 
-The attribute ``"dims"`` has the names of the axes, a list of texts.
+The attribute ``"dims"`` is a list of the names of the axes.
 
-The attribute ``"coords"`` has coordinates for xarray: for each a dict of ``"dims"``, ``"data"``,
-and ``"origin"``: what the origins of these axes were when the first label was that of index 0.
-Growth and shrinking at the start move the origin, and by the difference labels are found again.
-None is an origin that is not known.  Labels alone, in place of the dict, are those of the axis that
-has the coordinate's name.
+The attribute ``"coords"`` has coordinates for xarray: for each a dict of ``"dims"``, ``"data"`` and
+``"origin"``, the origins of these axes at which the first label was that of index 0.  Growth and
+shrinking at the start move the origin; the difference to the present one locates the labels.  None
+is an unknown origin.  Bare labels in place of the dict belong to the axis of the coordinate's name.
 
-The attribute ``"attrs_origin"`` has the origin of the array for which all else holds that is about
-its elements: coordinates without an ``"origin"``, and what `places` knows.  Without it that is 0.
-Users do not see it: `attrs_now` gives attributes as they are right for the present origin, and
-`attrs_at` notes the origin at which they are set.
+The attribute ``"attrs_origin"`` is the origin of the array at which all other attributes about
+elements hold: coordinates without an ``"origin"``, and those that `places` knows.  The default is
+0.  Users do not see it: `attrs_now` adapts attributes to the present origin, and `attrs_at` notes
+the origin at which they are set.
 
-The attribute ``"dataset_origin"`` is that of an array in the folder of a dataset: its origin when
-its indices were those of the other arrays.
+The attribute ``"dataset_origin"`` of an array in a dataset's folder is the origin at which its
+indices were those of the other arrays.
 
-Arrays that come from netCDF have two more: ``"unlimited_dims"`` lists the axes that may grow in the
-file, and ``"char_dim_name"`` names the axis along which single bytes are the characters of texts.
+Arrays from netCDF have two more: ``"unlimited_dims"`` lists the axes that may grow in the file, and
+``"char_dim_name"`` names the axis along which single bytes are the characters of texts.
 """
 
 from __future__ import annotations
@@ -57,18 +56,18 @@ __all__ = [
     "with_new_axis",
 ]
 
-#: The attribute of an array in the folder of a dataset.
+#: Attribute of an array in a dataset's folder.
 DATASET_ORIGIN = "dataset_origin"
-#: Attributes of an array that came from netCDF; the second as xarray's encodings have it.
+#: Attributes of an array from netCDF; the second is named as in xarray's encodings.
 UNLIMITED = "unlimited_dims"
 CHARACTERS = "char_dim_name"
 
-# Characters that labels of one width may take: so many, and so many for each that there is.
+# Most characters that labels of one width may take: a constant, and a multiple of actual ones.
 _LEAST_WIDE, _MOST_WIDER = 1 << 16, 64
 
 
 def check_dims(dims: Any, ndim: int) -> list[str]:
-    """Return the names of the axes that a user gives: texts, one an axis, each once.
+    """Return the names of the axes that a user gives: one string for each axis, all different.
 
     Examples
     --------
@@ -96,7 +95,7 @@ def check_dims(dims: Any, ndim: int) -> list[str]:
 
 
 def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
-    """Return the names of the axes from the attribute ``"dims"``; None where it holds others.
+    """Return the names of the axes from the attribute ``"dims"``; None if it holds anything else.
 
     Examples
     --------
@@ -112,9 +111,9 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
 
 
 def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:
-    """Return the names of the axes with one axis more.
+    """Return the names of the axes with one more axis.
 
-    Without a name it has the first of ``dim_0``, ``dim_1``, ... from its position on that is free.
+    Without a name, it gets the first free one of ``dim_0``, ``dim_1``, ... from its position on.
 
     Examples
     --------
@@ -128,14 +127,14 @@ def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str
 
 
 def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """Return the names of axes that coordinates refer to; without any, those xarray gives."""
+    """Return the axis names that coordinates refer to; by default xarray's."""
     return tuple(f"dim_{j}" for j in range(ndim)) if dims is None else tuple(dims)
 
 
 def coordinate_form(name: str, form: Any) -> dict[str, Any]:
     """Return an entry of the attribute ``"coords"`` as a dict with ``"dims"`` and ``"data"``.
 
-    A list or an array labels the axis that has its name, and another value no axis.
+    A list or an array labels the axis of its name; any other value has no axis.
 
     Examples
     --------
@@ -152,16 +151,16 @@ def coordinate_form(name: str, form: Any) -> dict[str, Any]:
 
 
 def coordinate_values(form: Mapping[str, Any]) -> NDArray[Any]:
-    """Return an array from ``"data"``: an array itself, or lists, and a ``"dtype"`` for these.
+    """Return an array from ``"data"``: an array itself, or lists with an optional ``"dtype"``.
 
-    In lists dates are texts of ISO 8601, complex numbers and what is not finite are texts, and byte
-    strings are texts of the characters 0 to 255.  Memory is in proportion to the data: a dtype of
-    texts that are far longer than all of these is as long as the longest.
+    In lists, dates are ISO 8601 strings, complex and nonfinite numbers are strings, and byte
+    strings are strings of the characters 0 to 255.  Memory stays in proportion to the data: a
+    dtype far wider than all strings shrinks to the longest.
 
     Raises
     ------
     TypeError, ValueError, KeyError, OverflowError, AttributeError
-        The values are no labels.
+        The values are not labels.
 
     Examples
     --------
@@ -185,15 +184,15 @@ def coordinate_values(form: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def _label_dtype(text: Any) -> np.dtype[Any]:
-    """Return a dtype that labels may have."""
+    """Return a dtype, if labels may have it."""
     dtype: np.dtype[Any] = np.dtype(text)
-    if not isinstance(text, str) or dtype.kind in "OV":  # and no sub-array, whose kind is "V"
+    if not isinstance(text, str) or dtype.kind in "OV":  # kind "V" includes sub-arrays
         raise TypeError(f"not a dtype of labels: {text!r:.200}")
     return dtype
 
 
 def _as_dtype(items: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of objects as one of a dtype."""
+    """Convert an array of objects to a dtype."""
     if dtype.kind not in "SU":
         return items.astype(dtype)
     if dtype.kind == "S":
@@ -209,7 +208,7 @@ def _as_dtype(items: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _longest(items: NDArray[Any]) -> int:
-    """Return the length of the longest of objects, as texts."""
+    """Return the length of the longest item, as a string."""
     return max(map(_length, items.flat), default=0)
 
 
@@ -218,13 +217,13 @@ def _length(item: Any) -> int:
 
 
 def _is_moderate(width: int, items: NDArray[Any]) -> bool:
-    """Tell whether texts of a width take memory in proportion to those that there are."""
+    """Tell whether strings of a width take memory in proportion to the actual ones."""
     there = sum(map(_length, items.flat))
     return width * items.size <= _LEAST_WIDE + _MOST_WIDER * there
 
 
 def _check_width(width: int, items: NDArray[Any]) -> None:
-    """Refuse texts of such different lengths that an array of them would be far larger."""
+    """Refuse strings whose lengths differ so much that an array of them would be far larger."""
     if not _is_moderate(width, items):
         raise ValueError(
             f"one of {items.size} labels has {width} characters: an array of them would waste too "
@@ -237,11 +236,10 @@ def _to_bytes(text: Any) -> bytes:
 
 
 def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int | None]:
-    """Return the place of the label of index 0, along each axis of a coordinate.
+    """Return the place of index 0 among the labels, along each axis of a coordinate.
 
-    `form` is what `coordinate_form` returns, and `origin` has the present origins of the axes, by
-    their names.  A place is negative where the first elements have no label, and None where it is
-    not known.
+    `form` is a result of `coordinate_form`; `origin` has the present origins of the axes, by name.
+    A place is negative if the first elements have no label, and None if unknown.
 
     Examples
     --------
@@ -261,17 +259,17 @@ def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int
 
 
 def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
-    """Return the attribute ``"dataset_origin"``, or None where it holds something else."""
+    """Return the attribute ``"dataset_origin"``; None if it holds anything else."""
     if isinstance(value, list) and len(value) == ndim and all(type(n) is int for n in value):
         return tuple(value)
     return None
 
 
-# -- the origin for which attributes hold ----------------------------------------------------------
+# -- adaptation of attributes to the origin --------------------------------------------------------
 
 
 def attrs_now(text: str, origin: Sequence[int]) -> str:
-    """Return attributes, a JSON text, as they are right for the present origin.
+    """Adapt attributes, a JSON text, to the present origin.
 
     Examples
     --------
@@ -292,12 +290,12 @@ def attrs_now(text: str, origin: Sequence[int]) -> str:
 
 
 def attrs_at(text: str, origin: Sequence[int]) -> str:
-    """Return attributes, a JSON text that a user set, with the origin for which they hold.
+    """Note, in attributes that a user sets as JSON text, the origin at which they hold.
 
     Raises
     ------
     ArgumentError
-        A ValueError: they have the attribute in which arrays note it.
+        A ValueError: they contain the attribute in which arrays keep this note.
 
     Examples
     --------
@@ -319,7 +317,7 @@ def attrs_at(text: str, origin: Sequence[int]) -> str:
 def mapping_now(
     attrs: Mapping[str, Any], dims: Sequence[str] | None, origin: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the attributes of a grid mapping as they are right for an array of this origin now."""
+    """Adapt the attributes of a grid mapping to the present origin of an array."""
     ndim = len(origin)
     names, taken = axis_names(dims, ndim), [Taken(None, j) for j in range(ndim)]
     move = Move(names, lines(taken, [0] * ndim, origin), names)
@@ -327,7 +325,7 @@ def mapping_now(
 
 
 def _with_origins(values: dict[str, Any], origin: Mapping[str, int]) -> dict[str, Any]:
-    """Return attributes whose coordinates say for which origin of their axes they hold."""
+    """Return attributes whose coordinates name the origin of their axes at which they hold."""
     forms = values.get("coords")
     if not isinstance(forms, dict):
         return dict(values)
@@ -342,7 +340,7 @@ def _with_origins(values: dict[str, Any], origin: Mapping[str, int]) -> dict[str
 
 
 def _moved(move: Move, values: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
-    """Return attributes with the places of a copy, those of its coordinates' attributes, too."""
+    """Adapt attributes to the places in a copy, including attributes of coordinates."""
     result = move.attrs(values, lost)
     forms = result.get("coords")
     if isinstance(forms, dict) and not move.is_none:
@@ -380,18 +378,18 @@ def attrs_of_copy(
     Parameters
     ----------
     values : mapping
-        Attributes, as they are stored.
+        Attributes, as stored.
     names : sequence of str
-        Of the axes.
+        Names of the axes.
     origin : sequence of int
-        Of the array.
+        Origin of the array.
     taken : sequence of Taken
-        The part of each axis that the copy has.
+        The part of each axis in the copy.
     new_names : sequence of str
-        Of the axes of the copy.
+        Axis names of the copy.
     lost : list of str
-        Takes, in words, attributes and coordinates that cannot say where the elements of the copy
-        are, and are left out.  Coordinates that label none of these go without a word.
+        Gains descriptions of attributes and coordinates that are left out, as they cannot locate
+        the elements of the copy.  Coordinates that label none of these vanish silently.
 
     Examples
     --------
@@ -438,7 +436,7 @@ def _copied(
     new_names: Sequence[str],
     lost: list[str],
 ) -> Any:
-    """Return a coordinate of a copy; None: it labels none of the elements, or cannot say which."""
+    """Return a coordinate of a copy; None if it labels no element, or cannot tell which."""
     try:
         form = coordinate_form(name, given)
         old = form["dims"]
@@ -454,7 +452,7 @@ def _copied(
             if axis is not None:
                 dims.append(new_names[axis] if d in axes else d)
                 zeros.append(first)
-    except KeyError:  # `_take`: no label is among them
+    except KeyError:  # from `_take`: no element has a label
         return None
     except (AttributeError, IndexError, TypeError, ValueError):
         if all(each.indices is None for each in axes.values()):
@@ -474,7 +472,7 @@ def _copied(
 
 
 def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
-    """Return the values of a coordinate, as they are stored."""
+    """Return the values of a coordinate, as stored."""
     given = form["data"]
     data: NDArray[Any] = given if isinstance(given, np.ndarray) else np.array(given, object)
     if "shape" in form:
@@ -489,14 +487,14 @@ def _take(
 ) -> tuple[NDArray[Any], int]:
     """Return the labels of some elements, and the place of the first element among them.
 
-    That is negative where the first elements have no label.
+    The place is negative if the first elements have no label.
 
     Raises
     ------
     KeyError
-        None of them has a label.
+        No element has a label.
     IndexError
-        It is not known which they have, or elements without a label are between others.
+        The labels are unknown, or elements without a label lie between others.
     """
     if first is None:
         raise IndexError("no label is known")
@@ -511,20 +509,20 @@ def _take(
         if places[-1] - low + 1 > len(places):
             raise IndexError("elements without a label lie between others")
         wanted = wanted[known]
-    # `take` of one index in place of a list of them leaves no axis.
+    # With a single index instead of a list, `take` drops the axis.
     return np.asarray(data.take(wanted[0] if drop else wanted, axis), data.dtype), -low
 
 
 def with_new_axis(
     values: Mapping[str, Any], dims: Sequence[str] | None, ndim: int, at: int, lost: list[str]
 ) -> dict[str, Any]:
-    """Return the attributes of an array that gains an axis at a place; `ndim` counts those so far.
+    """Return the attributes of an array of `ndim` axes that gains one at a place.
 
     `lost` is as for `attrs_of_copy`.
 
     Examples
     --------
-    Without names, axes are known by their numbers:
+    Without names, numbers identify axes:
 
     >>> coords = {"x": {"dims": ["dim_0"], "data": [1, 2]}}
     >>> with_new_axis({"coords": coords}, None, 1, 0, [])
@@ -535,7 +533,7 @@ def with_new_axis(
     names = axis_names(dims, ndim)
     new_names = axis_names(None if dims is None else wider_dims(dims, at, None), ndim + 1)
     taken = [Taken(None, j + (j >= at)) for j in range(ndim)]
-    # As if the origins were zero: what attributes say of them stays right.
+    # With zero origins: statements about origins stay right.
     result = _moved(Move(names, lines(taken, [0] * ndim, [0] * ndim), new_names), result, lost)
     forms = result.get("coords")
     if dims is None and isinstance(forms, dict):

@@ -1,16 +1,16 @@
-"""Attributes that say where elements are: on the earth, in the sky, along the bands.
+"""Attributes that locate elements: on the earth, in the sky, along the bands.
 
-Such an attribute counts elements from index 0, as the array was when the attribute was set; the
-attribute ``"attrs_origin"`` has the origin of the array then, where that was not 0.  Growth and
-shrinking at the start, copies and views give elements other indices.  `lines` computes which index
-of then each index of now is, and `Move` changes the attributes accordingly:
+Such an attribute counts elements from index 0 as of the time when it was set; the attribute
+``"attrs_origin"`` has the origin of the array at that time, unless it was 0.  Growth and shrinking
+at the start, copies and views change the indices of elements.  `lines` maps present indices to
+those at that time, and `Move` adapts the attributes:
 
-- ``transform``, six numbers as rasterio has them, and ``GeoTransform``, a text with the same
-  numbers in GDAL's order, are about the axes that are named "y" and "x", or else the last two;
-- ``map info``, ``pixel size``, ``geo points``, ``rpc info``, ``x start`` and ``y start`` of ENVI
-  are about these two as well, or else about the first two axes;
-- ``scales``, ``offsets``, ``units`` and ``colors`` of GeoTIFF, and the gains and offsets of ENVI,
-  where they are lists, and ``default bands``, are about the axis that is named "band";
+- ``transform``, six numbers as in rasterio, and ``GeoTransform``, a text with the same numbers in
+  GDAL's order, concern the axes named "y" and "x", or else the last two;
+- ENVI's ``map info``, ``pixel size``, ``geo points``, ``rpc info``, ``x start`` and ``y start``
+  also concern "y" and "x", or else the first two axes;
+- ``scales``, ``offsets``, ``units`` and ``colors`` of GeoTIFF and the gains and offsets of ENVI, if
+  they are lists, and ``default bands`` concern the axis named "band";
 - cards of FITS are in `sky`.
 """
 
@@ -43,10 +43,10 @@ __all__ = [
 
 _later = LazyImports({"extarray.format.sky": "Pixels Run is_card move_cards"})
 
-#: The attribute with the origin for which attributes hold that have none of their own.
+#: Attribute with the origin at which attributes without their own origin hold.
 ATTRS_ORIGIN = "attrs_origin"
 
-#: Attributes about the rows and columns of an image of ENVI.
+#: ENVI attributes about the rows and columns of an image.
 OF_IMAGE = ("map info", "pixel size", "geo points", "rpc info", "x start", "y start")
 #: Lists with an entry for each band.
 PER_BAND = (
@@ -60,37 +60,37 @@ PER_BAND = (
     "data reflectance offset values",
 )
 
-#: Bands of which lists have entries: they are attributes, and each commit writes all.
+#: Most bands for which lists have entries: lists are attributes, and each commit writes them all.
 _MOST_BANDS = 1 << 16
 
 
 def is_place(name: str) -> bool:
-    """Tell whether an attribute of a name may say where elements are."""
+    """Tell whether an attribute of this name may locate elements."""
     if name in _CHANGES:
         return True
     return name.isupper() and bool(_later.is_card(name))
 
 
 class Taken(NamedTuple):
-    """The part of an axis that a copy has."""
+    """The part of an axis in a copy."""
 
-    indices: range | NDArray[Any] | None  # None: all of them, from 0 on
-    axis: int | None  # of the copy; None: it has no such axis
+    indices: range | NDArray[Any] | None  # None: all, from 0 on
+    axis: int | None  # in the copy; None: the copy lacks the axis
 
 
 class Line(NamedTuple):
-    """Indices, as attributes count, of the elements of a copy along an axis.
+    """Indices of a copy's elements along an axis, as attributes count them.
 
     Attributes
     ----------
     first, step : int
         Element i of the copy has the index ``first + step * i``; a step of 0: see `indices`.
     axis : int or None
-        Of the copy.  None: it has no such axis, and all its elements have the index `first`.
+        Axis of the copy.  None: it lacks the axis, and all its elements have the index `first`.
     size : int or None
-        Elements along the axis of the copy; None: as many as there are.
+        Elements along the axis of the copy; None: unknown.
     indices : ndarray or None
-        The indices, where they are not evenly spaced.
+        The indices, if they are not evenly spaced.
     """
 
     first: int
@@ -101,7 +101,7 @@ class Line(NamedTuple):
 
     @property
     def whole(self) -> Sequence[int] | None:
-        """All indices; None: how many there are is not known."""
+        """All indices; None if their number is unknown."""
         if self.indices is not None:
             return list(map(int, self.indices))
         if self.size is None:
@@ -110,18 +110,18 @@ class Line(NamedTuple):
 
 
 def lines(taken: Sequence[Taken], then: Sequence[int], now: Sequence[int]) -> list[Line]:
-    """Return which index, as attributes count, each element of a copy has along each axis.
+    """Return, for each axis, the indices of a copy's elements as attributes count them.
 
     Parameters
     ----------
     taken : sequence of Taken
-        The part of each axis that the copy has, in indices of now.
+        The part of each axis in the copy, in present indices.
     then, now : sequence of int
-        The origin for which the attributes hold, and the present one.
+        The origin at which the attributes hold, and the present one.
 
     Examples
     --------
-    Of an axis that has grown by 20 at the start, from 0 on every other element:
+    Every other element from 0 on, of an axis that has grown by 20 at the start:
 
     >>> lines([Taken(range(0, 40, 2), 0)], [0], [20])
     [Line(first=-20, step=2, axis=0, size=20, indices=None)]
@@ -133,7 +133,7 @@ def lines(taken: Sequence[Taken], then: Sequence[int], now: Sequence[int]) -> li
             result.append(Line(shift, 1, axis))
             continue
         steps = {indices.step} if isinstance(indices, range) else set(np.diff(indices).tolist())
-        if len(indices) < 2:  # the step of a single element is that of its neighbours
+        if len(indices) < 2:  # a single element takes the step of its neighbours
             first = int(indices[0]) if len(indices) else getattr(indices, "start", 0)
             result.append(Line(first + shift, 1, axis, len(indices)))
         elif len(steps) == 1 and 0 not in steps and axis is not None:
@@ -144,7 +144,7 @@ def lines(taken: Sequence[Taken], then: Sequence[int], now: Sequence[int]) -> li
 
 
 def plane(names: Sequence[str], last: bool) -> tuple[int, int] | None:
-    """Return the axes of rows and columns: "y" and "x", or else the last two, or the first two.
+    """Return the axes of rows and columns: "y" and "x", or else the last (`last`) or first two.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def plane(names: Sequence[str], last: bool) -> tuple[int, int] | None:
 def affine(
     numbers: Sequence[Any], rows: Line, columns: Line, is_swapped: bool = False
 ) -> list[Any]:
-    """Return an affine transform of other rows and columns: the centre of each pixel stays.
+    """Return an affine transform for other rows and columns; each pixel's centre stays.
 
     Examples
     --------
@@ -177,12 +177,12 @@ def affine(
     if is_swapped:
         first.reverse()
         second.reverse()
-    # No number is added to a product with 0: what an axis does not change stays to the last bit.
+    # Skip products with 0, so that numbers of unchanged axes stay exact to the last bit.
     return [v + 0 for v in (*first, _sum(c, a, x, b, y), *second, _sum(f, d, x, e, y))]
 
 
 def _edge(line: Line) -> Any:
-    """Return the outer edge of the first element, between those of the pixels of then."""
+    """Return the outer edge of the first element, in pixels as attributes count them."""
     return line.first if line.step == 1 else line.first + (1 - line.step) / 2
 
 
@@ -194,20 +194,20 @@ def _sum(value: Any, *pairs: Any) -> Any:
 
 
 class _UnsayableError(Exception):
-    """An attribute cannot say where the elements are."""
+    """An attribute cannot locate the elements."""
 
 
 class Move:
-    """The move of elements from indices as attributes count them to those of a copy.
+    """The move of elements from indices as attributes count them to indices of a copy.
 
     Parameters
     ----------
     names : sequence of str
-        Of the axes.
+        Names of the axes.
     lines : sequence of Line
-        For each of these axes.
+        One for each of these axes.
     new_names : sequence of str
-        Of the axes of the copy.
+        Axis names of the copy.
     """
 
     __slots__ = ("_lines", "_names", "_new_names", "is_none")
@@ -216,15 +216,15 @@ class Move:
         self, names: Sequence[str], lines: Sequence[Line], new_names: Sequence[str]
     ) -> None:
         self._names, self._lines, self._new_names = tuple(names), tuple(lines), tuple(new_names)
-        #: Whether all indices are what they were.
+        #: Whether all indices stay the same.
         self.is_none = len(names) == len(new_names) and all(
             line[:4] == (0, 1, j, None) for j, line in enumerate(lines)
         )
 
     def attrs(self, values: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
-        """Return attributes that say of the copy where its elements are.
+        """Return attributes that locate the elements of the copy.
 
-        `lost` takes, in words, those that cannot say so, and are left out.
+        `lost` gains descriptions of attributes that cannot, and are left out.
         """
         result = dict(values)
         if self.is_none:
@@ -237,7 +237,7 @@ class Move:
         return result
 
     def grid_mapping(self, values: Mapping[str, Any], name: str, lost: list[str]) -> dict[str, Any]:
-        """Return the attributes of a coordinate without axes, as a grid mapping of CF is one."""
+        """Return the attributes of a coordinate without axes, such as a grid mapping of CF."""
         result, key = dict(values), "GeoTransform"
         said: list[str] = []
         if not self.is_none and key in result:
@@ -258,14 +258,14 @@ class Move:
             del result[name]
             lost.append(f"attribute {name!r} ({error})")
         except (TypeError, ValueError, OverflowError):
-            pass  # something else of this name
+            pass  # another attribute of the same name
 
     # -- rows and columns --------------------------------------------------------------------
 
     def plane(self, last: bool) -> tuple[Line, Line, bool] | None:
-        """Return the lines of rows and columns, and whether the copy has them swapped.
+        """Return the lines of rows and columns, and whether the copy swaps them.
 
-        None: the array has none.
+        None if the array has none.
 
         Raises
         ------
@@ -285,7 +285,7 @@ class Move:
         return rows, columns, new != (rows.axis, columns.axis)
 
     def image(self) -> tuple[Line, Line] | None:
-        """Return the lines of rows and columns, as ENVI has them, which cannot swap them."""
+        """Return the lines of rows and columns for ENVI, which cannot swap them."""
         found = self.plane(last=False)
         if found is None:
             return None
@@ -295,15 +295,15 @@ class Move:
 
     @property
     def bands(self) -> Line | None:
-        """The line of the bands; None: no axis has their name."""
+        """The line of the axis named "band"; None if there is none."""
         return self._lines[self._names.index("band")] if "band" in self._names else None
 
     def _pixels(self) -> Any:
-        """Return the axes as FITS numbers them: from the fastest on, and from 1."""
+        """Return the axes as FITS numbers them: from 1, the fastest first."""
         n, new = len(self._names), len(self._new_names)
         old = list(reversed(self._lines))
         kept = [None if line.axis is None else new - line.axis for line in old]
-        # Axes that are gone have one element each; FITS has them behind the others.
+        # Dropped axes have one element each; FITS has them behind the others.
         gone = iter(range(new + 1, new + n + 1))
         places = [next(gone) if place is None else place for place in kept]
         return _later.Pixels(
@@ -316,7 +316,7 @@ class Move:
 
 
 def _like(value: Any, numbers: Sequence[Any]) -> Any:
-    """Return numbers in a list, a tuple, or an array, as others are."""
+    """Return numbers in a list, tuple or array, like another value."""
     return np.array(numbers) if isinstance(value, np.ndarray) else type(value)(numbers)
 
 
@@ -354,7 +354,7 @@ def _geo_transform(move: Move, value: Any) -> Any:
 
 
 def _moved_pixel(text: Any, line: Line) -> str:
-    """Return where a place is that counts from 1, at the outer edge of the first pixel."""
+    """Return the new number of a pixel, which counts from 1 at the outer edge of the first one."""
     value = float(text)
     moved = (value - 1 - _edge(line)) / line.step + 1
     return str(text) if moved == value else repr(moved)
@@ -365,7 +365,7 @@ def _scaled(text: Any, factor: float) -> str:
 
 
 def _map_info(move: Move, value: Any) -> Any:
-    """Return the projection, the tie point (pixel, place), the sizes of a pixel, and the rest."""
+    """Adapt the projection, the tie point (pixel, place), the pixel sizes, and the rest."""
     found = move.image()
     if found is None or not isinstance(value, (list, tuple)) or len(value) < 7:
         return value
@@ -379,7 +379,7 @@ def _map_info(move: Move, value: Any) -> Any:
         raise _UnsayableError("its pixels are rotated, and change size")
     if angle and width != height:
         raise _UnsayableError("its pixels are rotated, and not square")
-    # As GDAL has it: the tie point stays at its pixel, and gets another place.
+    # As in GDAL: the tie point stays at its pixel, and gets another place.
     right = _edge(columns) + (columns.step - 1) * (pixel_x - 1)
     down = _edge(rows) + (rows.step - 1) * (pixel_y - 1)
     sin, cos = math.sin(angle), math.cos(angle)
@@ -446,7 +446,7 @@ def _start(of_rows: bool) -> Callable[[Move, Any], Any]:
 
 
 def _default_bands(move: Move, value: Any) -> Any:
-    """Return the numbers of bands, which count from 1."""
+    """Return the numbers of the bands, which count from 1."""
     line = move.bands
     if line is None or not isinstance(value, (list, tuple)):
         return value
@@ -466,7 +466,7 @@ def _default_bands(move: Move, value: Any) -> Any:
 
 
 def _entries(move: Move, value: Any) -> Any:
-    """Return the entries of bands; None for a band that had none."""
+    """Return the entries of the bands; None for a band without one."""
     line = move.bands
     if line is None or not isinstance(value, (list, tuple)):
         return value

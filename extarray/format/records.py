@@ -44,18 +44,15 @@ def record_bytes(ndim: int) -> int:
 
 
 def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
-    """Return the bytes of the record of a segment: the axis that grew, its side, the grid before.
-
-    The checksum covers the uuid, so that no record of another array is taken.
-    """
+    """Return the bytes of a segment's record, with the grid before; the sum covers the uuid."""
     body = _RECORD_BODIES[len(grid)].pack(side, axis, 0, *grid)
     return CHECKSUM.pack(crc32c(uuid + body)) + body
 
 
 def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
-    """Raise CorruptError where records are damaged, or of an unknown kind.
+    """Raise CorruptError if records are damaged, or of an unknown kind.
 
-    The rows are the bytes of each, contiguous; the message counts them from the first.
+    Each contiguous row has the bytes of a record; messages number them from `first` on.
     """
     wrong = crc32c_first_wrong(rows, crc32c(uuid))
     if wrong < len(rows):
@@ -67,7 +64,7 @@ def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
 def decode_records(
     rows: np.ndarray[Any, Any],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return axes, sides and grids of records that were checked: views of the rows."""
+    """Return axes, sides and grids of checked records, as views of the rows."""
     records = _as_records(rows)
     return records["axis"], records["side"], records["grid"]
 
@@ -77,7 +74,7 @@ def _as_records(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def extent_capacity(number: int) -> int:
-    """Return the records that an extent of the log holds: twice as many as the one before."""
+    """Return how many records an extent of the log holds: twice as many as the one before."""
     return _FIRST_EXTENT << number
 
 
@@ -89,10 +86,10 @@ def extent_of_record(number: int) -> int:
     >>> extent_of_record(7), extent_of_record(8), extent_of_record(23), extent_of_record(24)
     (0, 1, 1, 2)
     """
-    # Extent e has the records from (2**e - 1) times those of the first extent on.
+    # Extent e begins at record (2**e - 1) times the capacity of the first extent.
     return (number // extent_capacity(0) + 1).bit_length() - 1
 
 
 def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
-    """Return the 16 bytes before the records of an extent: where the next is, or 0 for none."""
+    """Return the 16 bytes before an extent's records, with the next extent's offset or 0."""
     return _EXTENT_HEAD.pack(next_offset, crc32c(uuid + struct.pack("<Q", next_offset)), 0)

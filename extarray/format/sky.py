@@ -1,10 +1,10 @@
-"""Cards of FITS that say where pixels are: world coordinate systems, and others that count pixels.
+"""FITS cards that locate pixels: world coordinate systems, and others that count pixels.
 
-The pixel axes of an image change, its world axes stay: a step, a flip, or another order of the axes
+The pixel axes of an image change, its world axes stay: a step, a flip or another order of the axes
 goes into the matrix (``CD`` or ``PC``) or into ``CDELT``, a shift into ``CRPIX``, in the primary
-system and in the alternate ones, A to Z.  An axis that is gone has a single pixel, as FITS allows
-it, behind those of the image.  The polynomials of distortions (SIP) change as well, and so do
-``LTV`` and ``LTM``, by which IRAF finds the pixels of the image that a section was cut from.
+system and in the alternate ones, A to Z.  A dropped axis has a single pixel, as FITS allows, behind
+the image's axes.  The polynomials of distortions (SIP) change as well, and so do ``LTV`` and
+``LTM``, with which IRAF locates a section in its whole image.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _CARD = re.compile(
 )
 _DISTORTION = re.compile(r"(A|B|AP|BP)_(?:(\d)_(\d)|ORDER|DMAX)")
 _LOGICAL = re.compile(r"LTV([1-9])|LTM([1-9])_([1-9])")
-#: Parts of the image, in its own pixels: ``[1:1024,1:4096]``.
+#: Sections of the image in its own pixels: ``[1:1024,1:4096]``.
 _SECTIONS = ("DATASEC", "TRIMSEC", "BIASSEC", "GOODSEC", "STATSEC")
 _SECTION = re.compile(r"\[(\d+:\d+(?:,\d+:\d+)*)\]")
-_MOST_AXES = 99  # whose numbers fit into the names of cards
+_MOST_AXES = 99  # card names have no room for larger numbers
 _UNEVEN = "pixels are not evenly spaced"
 
 
 class Run(NamedTuple):
-    """The pixels of an axis of an image that another image has.
+    """The pixels along an axis of an image that another image takes.
 
     Attributes
     ----------
     first, step : int
-        Pixel i, from 0, is the pixel ``first + step * i`` of the old image.  A step of 0: they are
+        Pixel i, from 0, is pixel ``first + step * i`` of the old image.  A step of 0: pixels are
         not evenly spaced.
     axis : int
-        Of the new image, from 1.
+        Axis of the new image, from 1.
     """
 
     first: int
@@ -52,12 +52,12 @@ class Run(NamedTuple):
 
 
 class Pixels(NamedTuple):
-    """The pixel axes of an image that was made of another one.
+    """The pixel axes of an image made from another one.
 
     Attributes
     ----------
     runs : dict
-        By axis of the old image, from 1.
+        Runs by axis of the old image, from 1.
     ndim : int
         Axes of the new image.  Axes with higher numbers have a single pixel.
     """
@@ -67,21 +67,21 @@ class Pixels(NamedTuple):
 
 
 def is_card(name: str) -> bool:
-    """Tell whether an attribute of a name is a card that says where pixels are."""
+    """Tell whether an attribute of this name is a card that locates pixels."""
     return name in _SECTIONS or any(
         pattern.fullmatch(name) for pattern in (_CARD, _DISTORTION, _LOGICAL)
     )
 
 
 def move_cards(cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> None:
-    """Change the cards among attributes for an image that was made of the one that has them.
+    """Adapt the cards among attributes to an image made from the one that they describe.
 
     Parameters
     ----------
     cards : dict
     pixels : Pixels
     lost : list of str
-        Takes, in words, what cannot be said of the new image, and is left out.
+        Gains descriptions of cards that cannot describe the new image, and are left out.
 
     Examples
     --------
@@ -115,17 +115,17 @@ def _number(value: Any) -> Any:
 
 
 def _moved(pixel: Any, run: Run) -> Any:
-    """Return where a pixel is, which counts from 1."""
+    """Return the new number of a pixel, counted from 1."""
     return pixel - run.first if run.step == 1 else (pixel - 1 - run.first) / run.step + 1
 
 
 class _System:
-    """A world coordinate system: what its cards say, by axes.
+    """A world coordinate system: the values of its cards, by axes.
 
     Parameters
     ----------
     letter : str
-        Of an alternate system; empty: the primary one.
+        Letter of an alternate system; empty for the primary one.
     cards : dict
     """
 
@@ -149,7 +149,7 @@ class _System:
                 self._count = max(self._count, value)
 
     def move(self, cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> None:
-        """Change the cards of the system among others."""
+        """Adapt the cards of the system, among others."""
         n = self._count
         runs = self._runs(pixels)
         known = [runs[j] for j in range(1, n + 1)]
@@ -162,19 +162,19 @@ class _System:
         else:
             try:
                 new = self._moved(n, runs, pixels.ndim)
-            except (TypeError, ZeroDivisionError):  # cards that are no numbers
+            except (TypeError, ZeroDivisionError):  # cards that are not numbers
                 return
         items = list(cards.items())
         cards.clear()
         for key, value in items:
             if key not in self._cards:
                 cards[key] = value
-            elif new is not None:  # all, with WCSAXES first, where the first was
+            elif new is not None:  # all, WCSAXES first, at the place of the old first card
                 cards.update(new)
                 new = None
 
     def _runs(self, pixels: Pixels) -> dict[int, Run]:
-        """Return the runs of all axes, with those that have a single pixel already."""
+        """Return the runs of all axes, including those that already had a single pixel."""
         runs = dict(pixels.runs)
         last = max([pixels.ndim, *(run.axis for run in runs.values())])
         for j in range(len(runs) + 1, self._count + 1):
@@ -191,7 +191,7 @@ class _System:
         used = {j: runs[j] for j in range(1, n + 1)}
         is_permuted = any(run.axis != j for j, run in used.items())
         if is_permuted and {run.axis for run in used.values()} != set(used):
-            # Axes that have no cards change places with others, or new axes come between them.
+            # Axes without cards change places with others, or new axes come between them.
             for j in range(n + 1, len(runs) + 1):
                 used[j] = Run(0, 1, runs[j].axis)
             taken = {run.axis for run in used.values()}
@@ -203,7 +203,7 @@ class _System:
             elif is_permuted:
                 kind = "PC"
         if not is_permuted:
-            # Where there is a matrix CD, CDELT counts for those who do not know it.
+            # Beside a CD matrix, CDELT serves readers that do not know the matrix.
             for j, run in used.items():
                 if run.step != 1 and kind != "PC" and (not kind or j in deltas):
                     deltas[j] = _number(deltas.get(j, 1.0)) * run.step
@@ -247,9 +247,9 @@ def _matrix(
     runs: Mapping[int, Run],
     fresh: tuple[int, ...],
 ) -> dict[tuple[int, int], Any]:
-    """Return the elements of a matrix whose pixel axes are others, and which are not the default.
+    """Return the elements of a matrix for changed pixel axes, without default elements.
 
-    `n` counts the axes that have cards; the others are linear, and so are `fresh` ones.
+    `n` is the number of axes with cards; the others are linear, and so are `fresh` ones.
     """
 
     def default(i: int, j: int) -> float:
@@ -272,7 +272,7 @@ def _matrix(
 
 
 def _move_distortion(cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> None:
-    """Change the polynomials of SIP, which are about the first two axes, from CRPIX on."""
+    """Adapt the polynomials of SIP, which concern the first two axes, from CRPIX on."""
     own = [key for key in cards if _DISTORTION.fullmatch(key)]
     if not any(f"{name}_ORDER" in own for name in ("A", "B", "AP", "BP")):
         return
@@ -306,7 +306,7 @@ def _move_distortion(cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> 
 
 
 def _move_logical(cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> None:
-    """Change LTV and LTM: pixel = LTM times pixel of the whole image, plus LTV."""
+    """Adapt LTV and LTM: pixel = LTM * (pixel of the whole image) + LTV."""
     own = {key: cards[key] for key in cards if _LOGICAL.fullmatch(key)}
     if not own or not all(map(_is_number, own.values())):
         return
@@ -327,7 +327,7 @@ def _move_logical(cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> Non
 
 
 def _move_sections(cards: dict[str, Any], pixels: Pixels, lost: list[str]) -> None:
-    """Change what names pixels of the image by their numbers."""
+    """Adapt cards that name sections by pixel numbers."""
     for key in _SECTIONS:
         value = cards.get(key)
         found = _SECTION.fullmatch(value.replace(" ", "")) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Superblocks: the committed states, and whether what they say can be true."""
+"""Superblocks: the committed states, and checks of their values."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ __all__ = [
 ]
 
 NO_GROUP = bytes(16)
-# Offset and length of the attributes, and their checksum.
+# Offset, length and checksum of the attributes.
 _ATTRS_PLACE = struct.Struct("<32xQI16xI")
-# A superblock beyond is none; and beyond the other one writers do not begin, who must be able to
-# count on.
+# Larger numbers are not superblocks.  Writers do not begin beyond the smaller limit, so that they
+# can count on.
 LAST_SEQUENCE = 2**62
 LAST_COMMIT = LAST_SEQUENCE // 2
 
 
 class Superblock(NamedTuple):
-    """One committed state.  `extarray.format._superblock` knows its fields by their order."""
+    """One committed state.  `extarray.format._superblock` relies on the order of its fields."""
 
     sequence: int  # number of the commit
     sealed: bool  # the uuid follows the last chunk in ``.xta``
-    unclean: bool  # of the grid outside the bounds: anything may be there, and chunks may be holes
-    n_segments: int  # records of the growth log that count
+    unclean: bool  # outside the bounds, chunks may have any content, or be holes
+    n_segments: int  # valid records of the growth log
     data_bytes: int  # of the chunks in ``.xta``
     attrs_offset: int
     attrs_bytes: int
@@ -60,12 +60,12 @@ class Superblock(NamedTuple):
     attrs_crc: int
     spare_offset: int  # room for the next version of the attributes
     spare_capacity: int
-    end: int  # where ``.xmd`` has free space
-    group: bytes  # the last commit of several arrays that this one has decided
+    end: int  # where free space in ``.xmd`` begins
+    group: bytes  # the last commit of several arrays that this array has decided
     shape: tuple[int, ...]  # in elements
     offset: tuple[int, ...]  # elements of the grid before the bounds
     grid: tuple[int, ...]  # in chunks
-    superseded: bool = False  # another ``.xmd`` takes its name, or has: the array gains an axis
+    superseded: bool = False  # another ``.xmd`` takes or took its name: the array gains an axis
     growth: int = 0  # the growth policy, see `extarray.grid.policy`
 
     @classmethod
@@ -78,12 +78,12 @@ class Superblock(NamedTuple):
         unclean: bool = False,
         growth: int = 0,
     ) -> Superblock:
-        """Return commit 0, whose bounds begin where the grid does; it points to nothing yet."""
+        """Return commit 0, with bounds at the start of the grid; it points to nothing yet."""
         numbers = 0, False, unclean, n_segments, data_bytes, *[0] * 7
         return cls._make((*numbers, NO_GROUP, shape, (0,) * len(shape), grid, False, growth))
 
     def with_attrs(self, blob: bytes, at: int, room: int) -> Superblock:
-        """Return the state with attributes at a place, and free space behind their room."""
+        """Return the state with attributes at an offset, and free space behind their room."""
         return self._replace(
             attrs_offset=at,
             attrs_bytes=len(blob),
@@ -96,7 +96,7 @@ class Superblock(NamedTuple):
 
 
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
-    """Return the superblock from its bytes; None if they are not one (torn, or never written)."""
+    """Return the superblock that bytes encode; None for other bytes (torn, or never written)."""
     fields = superblock_fields(data, ndim)
     if fields is None:
         return None
@@ -105,18 +105,15 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
 
 
 def latest_sequence(data: bytes, places: Sequence[int]) -> int:
-    """Return the greatest number that superblocks or pending states say they have, unchecked.
+    """Return the greatest sequence number, unchecked, of superblocks or pending states at places.
 
-    They stand at places in the data.  0 where nothing was written; past the end there is nothing.
+    Unwritten ones, and those past the end, count as 0.
     """
     return max([int.from_bytes(data[at + 8 : at + 16], "little") for at in places])
 
 
 def attrs_location(data: bytes) -> tuple[int, int, int]:
-    """Return the offset, length and checksum of the attributes that a superblock names, unchecked.
-
-    `data` are its bytes, torn or not.
-    """
+    """Return offset, length and checksum of the attributes in superblock bytes, even torn ones."""
     offset, length, crc = _ATTRS_PLACE.unpack(
         data[: _ATTRS_PLACE.size].ljust(_ATTRS_PLACE.size, b"\0")
     )
@@ -143,11 +140,11 @@ def regions_fit(
     sums: Sequence[int] = (),
     others: Sequence[tuple[int, int]] = (),
 ) -> bool:
-    """Tell whether all that a superblock points to lies in a region of ``.xmd`` of its own.
+    """Tell whether everything that a superblock points to has its own region of ``.xmd``.
 
-    `extents` are the offsets of the extents that its records lie in, `sums` those of the table of
-    checksums.  `others`, offsets and lengths, must lie apart as well, and may lie behind what the
-    superblock knows.
+    `extents` are the offsets of the extents of its records; `sums`, those of the checksum table.
+    The regions in `others`, (offset, length) pairs, must be disjoint as well, and may lie beyond
+    the superblock's end.
     """
     first = extent_capacity(0) * record_bytes(header.ndim)
     regions = [

@@ -1,13 +1,13 @@
-"""Values of attributes as JSON: what JSON has stands for itself, and the rest has a tag.
+"""Values of attributes as JSON: plain where JSON has them, others with a tag.
 
-A tagged value is an object that says in ``"$type"`` what it is::
+A tagged value is an object whose ``"$type"`` names its type::
 
     {"$type": "tuple", "items": [1, 2]}
     {"$type": "date", "value": "2024-05-01"}
     {"$type": "array", "dtype": "<f4", "shape": [1], "base64": "AAAAPw=="}
 
-An object that is not exactly of one of these forms is the dict that it looks like.  A dict that has
-the key ``"$type"`` is written with a tag of its own, so it comes back whatever it looks like.
+Any object that is not exactly of one of these forms is a plain dict.  A dict with the key
+``"$type"`` is written with its own tag, so it always comes back as a dict.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 #: The key that makes an object a tagged value.
 TAG = "$type"
 
-# Format 2.0 also wrote arrays of at most this many bytes as lists of numbers and texts.
+# Format 2.0 also wrote arrays up to this many bytes as lists of numbers and strings.
 _MOST_DATA = 1 << 16
 
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-# A year, and what follows in the order of ISO 8601: no "now", and no time zone.
+# A year, then the rest of ISO 8601 in order; neither "now" nor time zones.
 _DATE = re.compile(
     r"NaT|-?[0-9]{4,}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?)?)?"
 )
@@ -60,9 +60,9 @@ _MALFORMED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticErro
 
 
 def to_json(value: Any, where: str) -> Any:
-    """Return the JSON form of a value; `where` says in messages which one it is.
+    """Return the JSON form of a value; `where` names the value in messages.
 
-    ArgumentTypeError where it has none.
+    Raise ArgumentTypeError for a value without a form.
 
     Examples
     --------
@@ -79,9 +79,9 @@ def to_json(value: Any, where: str) -> Any:
         if isinstance(value, (int, float)) and not isinstance(value, np.generic):
             return to_json(int(value) if isinstance(value, int) else float(value), where)
         if isinstance(value, str) and not isinstance(value, np.str_):
-            return str.__str__(value)  # and not str(value): that of an enumeration is its name
-        # Of what is left, subclasses come back as what they are subclasses of; not those of arrays,
-        # dates and times, which hold more.
+            return str.__str__(value)  # not str(value), which for an enumeration is the name
+        # Other subclasses come back as their base class; not subclasses of arrays, dates and
+        # times, which hold more.
         bases = (np.generic, complex, bytes, list, dict, tuple)
         base = next((base for base in bases if isinstance(value, base)), None)
         if base is None:
@@ -101,7 +101,7 @@ def type_name(value: Any) -> str:
 
 
 def _advice(value: Any) -> str:
-    """Return how to have a value that is possible instead of one that is not."""
+    """Return how to turn a value into one that is accepted."""
     if isinstance(value, np.ndarray):
         return "give np.asarray() of it"
     if isinstance(value, (bytearray, memoryview)):
@@ -114,7 +114,7 @@ def _advice(value: Any) -> str:
 
 
 def check_key(key: Any, where: str) -> None:
-    """Refuse a key that is no text."""
+    """Refuse a key that is not a string."""
     if not isinstance(key, str):
         raise ArgumentTypeError(
             f"the key {key!r} of {where} is of type {type_name(key)}; use a str"
@@ -137,7 +137,7 @@ def _encode_dict(value: dict[Any, Any], where: str) -> Any:
 
 
 def _number(value: float) -> Any:
-    """Return a floating-point number, as a text where JSON has none."""
+    """Return a floating-point number, as a string if JSON has no such number."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -200,7 +200,7 @@ def from_json(value: Any) -> Any:
     >>> from_json([1, {"$type": "tuple", "items": [1, 2]}])
     [1, (1, 2)]
 
-    What is of no form to the letter is what JSON says:
+    A dict that does not match a form to the letter stays a dict:
 
     >>> from_json({"$type": "date", "value": "today"})
     {'$type': 'date', 'value': 'today'}
@@ -242,7 +242,7 @@ def _of_type(value: Any, kind: type) -> Any:
 
 
 def _of_number(value: Any) -> float:
-    """Return the floating-point number that `_number` tells."""
+    """Return the floating-point number that `_number` encoded."""
     if isinstance(value, str):
         return _NONFINITE[value]
     return float(value if type(value) is int else _of_type(value, float))
@@ -269,7 +269,7 @@ def _decode_base64(text: Any) -> bytes:
 
 
 def _exactly(result: Any, text: Any, given: Any) -> Any:
-    """Return a result if its form is the one that was given, and no other that means the same."""
+    """Return a result if its form is exactly the given one, not another with the same meaning."""
     if text != given:
         raise ValueError(f"{given} is {text}")
     return result
@@ -293,7 +293,7 @@ def _decode_timedelta(form: dict[str, Any]) -> Any:
 
 
 def _array(form: dict[str, Any]) -> NDArray[Any]:
-    """Return the array of a form; not one that is much larger than the form is."""
+    """Return the array of a form, unless it is much larger than the form."""
     dtype = decode_dtype(form["dtype"])
     if "base64" in form:
         shape, data = _of_type(form["shape"], list), _decode_base64(form["base64"])
@@ -321,7 +321,7 @@ def _array(form: dict[str, Any]) -> NDArray[Any]:
 
 
 def _elements(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return elements of a dtype, in this machine's byte order, from numbers and texts."""
+    """Return elements of a dtype, in native byte order, from numbers and strings."""
     kind, native = dtype.kind, dtype.newbyteorder("=")
     if kind == "f":
         return np.array([_of_number(value) for value in values], np.float64)
@@ -371,7 +371,7 @@ _DECODERS: dict[str, _Decoder] = {
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value as JSON alone has it: numbers and arrays of NumPy as numbers and lists.
+    """Return a value as JSON without tags: NumPy's numbers and arrays as numbers and lists.
 
     Raises
     ------
@@ -395,12 +395,12 @@ def plain_json(value: Any) -> Any:
     raise ArgumentTypeError(f"JSON cannot represent a {type_name(value)} such as {value!r:.40}")
 
 
-#: Kinds of numbers that may stand for missing elements of a kind.
+#: Kinds of numbers that may denote missing elements of a kind.
 _NUMBERS = {"i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
 
 
 def missing_element(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the element of a dtype that an attribute ``_FillValue`` means; None: it means none.
+    """Return the element that an attribute ``_FillValue`` denotes in a dtype; None: no element.
 
     Examples
     --------
@@ -416,7 +416,7 @@ def missing_element(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def missing_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the attribute ``_FillValue`` of Zarr 3 as xarray has it: floats are texts of base64.
+    """Return the attribute ``_FillValue`` of Zarr 3 in xarray's form: floats in base64.
 
     Raises
     ------
@@ -439,7 +439,7 @@ def missing_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def missing_from_json(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return what `missing_to_json` was given; a value that is in none of its forms as it is.
+    """Decode a result of `missing_to_json`; return a value of any other form as it is.
 
     Examples
     --------

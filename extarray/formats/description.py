@@ -1,4 +1,7 @@
-"""Descriptions of elements: shape, dtype, attributes, axis names, coordinates."""
+"""Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
+
+More than 600 lines, as the packing of numbers, with the missing ones, is part of a description.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ __all__ = [
     "as_element",
     "attrs_for",
     "described",
+    "many_labels",
     "missing_elements",
     "of_coordinate",
     "other_packing",
@@ -48,6 +52,8 @@ __all__ = [
 
 #: Most elements of a coordinate in attributes, since every commit of attributes writes it again.
 MOST_LABELS = 1 << 16
+# Bytes of them: texts of one width may be long.
+_MOST_LABEL_BYTES = 1 << 26
 
 
 #: Attributes of the CF conventions for packed numbers.
@@ -565,11 +571,9 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
             del attrs[name]
     forms = {}
     for name, each in given.coords.items():
-        if each.values.size > MOST_LABELS:
-            lost.append(
-                f"coordinate {name!r} ({each.values.size} elements, too many for attributes; "
-                "store it as an array)"
-            )
+        many = many_labels(each.values.size, each.values.nbytes)
+        if many:
+            lost.append(f"coordinate {name!r} ({many})")
             continue
         form = {
             "dims": list(each.dims),
@@ -589,6 +593,13 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
     if given.unlimited:
         attrs.setdefault(UNLIMITED, list(given.unlimited))
     return attrs
+
+
+def many_labels(n: int, nbytes: int) -> str:
+    """Return, in words, that a coordinate has too many elements to be read; empty: it has not."""
+    if n <= MOST_LABELS and nbytes <= _MOST_LABEL_BYTES:
+        return ""
+    return f"{n} elements, too many for attributes; store it as an array"
 
 
 def _fixed(value: Any) -> Any:

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import math
 import os
 import re
-import resource
 import stat
-import tempfile
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,6 +36,19 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.formatting import format_bytes
+from extarray.common.system import (
+    ALONE,
+    NO_WAIT,
+    SHARED,
+    allocate,
+    copy_range,
+    file_size_limit,
+    free_bytes,
+    lock_whole,
+    read_at,
+    redirect_descriptors,
+    write_at,
+)
 from extarray.storage.filesystem import File, family, is_remote, replaced_name, walk_folders
 from extarray.storage.lock import begin_replacing
 from extarray.storage.names import making_file
@@ -57,10 +67,10 @@ __all__ = [
     "Room",
     "Successor",
     "allowed",
+    "append_range",
     "beside",
     "check_free",
     "check_shape_is",
-    "copy_range",
     "file_name",
     "flat_file",
     "mapped",
@@ -76,6 +86,8 @@ __all__ = [
     "written",
 ]
 
+#: What calls fail by that are given an offset, or a length, that cannot be.
+_OF_CONTENT = (errno.EINVAL, errno.E2BIG, errno.ERANGE, errno.EOVERFLOW)
 #: Times the bytes of a file that arrays made of it may take, beyond ``config.max_result``: no file
 #: of data that were measured or computed is compressed so well.
 _MOST_TIMES = 1000
@@ -168,7 +180,8 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     except ExtArrayError:
         raise
     except OSError as error:
-        if error.errno is None or error.errno < 0:  # netCDF's own numbers
+        # netCDF's own numbers, and what the system says of numbers that stand in the file.
+        if error.errno is None or error.errno < 0 or error.errno in _OF_CONTENT:
             raise FormatError(f"{which} cannot be used as {title}: {error}") from error
         if error.errno == errno.EAGAIN:
             raise LockedError(error.errno, _IS_OPEN, str(file)) from error
@@ -177,7 +190,7 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
         raise ReserveError(f"{which} needs more memory than available: {error}") from error
-    except (Warning, NameError):  # of ours
+    except Warning:  # of ours
         raise
     except Exception as error:
         number = _number(str(error))
@@ -215,8 +228,15 @@ class Claims:
 
     def __init__(self, file: Any) -> None:
         self._file, self._total = file, 0
+        self._new: list[_Claim] = []  # which were not looked into
+        self._stored: dict[Callable[[], int | None] | None, int | None] = {}
 
-    def add(self, nbytes: int, stored: Callable[[], int | None] | None = None) -> None:
+    def add(
+        self,
+        nbytes: int,
+        stored: Callable[[], int | None] | None = None,
+        made: Callable[[], int] | None = None,
+    ) -> None:
         """Count an array in; refuse what is beyond the limit, and beyond all proportion.
 
         Parameters
@@ -225,7 +245,9 @@ class Claims:
             That the array takes, or at least so many.
         stored : callable, optional
             Tells the bytes in files that its elements come from, or None, where nobody knows; by
-            default they are those of the file.
+            default they are those of the file.  Of equal ones one counts.
+        made : callable, optional
+            Tells the bytes that a sparse array takes, at some cost.
 
         Raises
         ------
@@ -233,17 +255,38 @@ class Claims:
             A MemoryError.
         """
         self._total += nbytes
+        self._new.append(_Claim(nbytes, stored, made))
         if self._total <= config.max_result:
             return
-        has = _bytes_of(self._file) if stored is None else stored()
-        if has is None or self._total <= _MOST_TIMES * has:
+        for new in self._new:
+            if new.made is not None:
+                self._total += new.made() - new.nbytes
+            if new.stored not in self._stored:
+                has = _bytes_of(self._file) if new.stored is None else new.stored()
+                self._stored[new.stored] = has
+        self._new.clear()
+        known = [nbytes for nbytes in self._stored.values() if nbytes is not None]
+        total = sum(known)
+        if (
+            len(known) < len(self._stored)
+            or self._total <= config.max_result
+            or self._total <= _MOST_TIMES * total
+        ):
             return
         raise ResultError(
-            f"{self._file!r} has only {format_bytes(has)} of data, but would become "
+            f"{self._file!r} has only {format_bytes(total)} of data, but would become "
             f"{format_bytes(self._total)}, more than config.max_result "
             f"({format_bytes(config.max_result)}); if you trust it, allow more bytes with "
             "max_result="
         )
+
+
+class _Claim(NamedTuple):
+    """An array that a file says it has: the arguments of `Claims.add`."""
+
+    nbytes: int
+    stored: Callable[[], int | None] | None
+    made: Callable[[], int] | None
 
 
 def _bytes_of(file: Any) -> int | None:
@@ -401,7 +444,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
 
 def to_disk(name: str) -> None:
     """Bring a file to the disk: before it replaces another one, of which nothing is left then."""
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(name, os.O_RDONLY | ALONE)
     try:
         os.fsync(fd)
     finally:
@@ -417,7 +460,7 @@ def _kept_from_others(where: str) -> Iterator[File]:
     """Give an open file that HDF5 lets nobody write to, and that no other `successor` replaces."""
     with family("cannot write '{}'", where):
         while True:
-            file = File.open(where, os.O_RDWR | os.O_NONBLOCK)
+            file = File.open(where, os.O_RDWR | NO_WAIT)
             try:
                 has = _shared(file) and (is_remote(file) or begin_replacing(file))
                 is_there = file.is_at(where)
@@ -441,7 +484,7 @@ def _shared(file: File) -> bool:
         return True
     try:
         with file as fd:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock_whole(fd, SHARED)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -459,11 +502,11 @@ def _copy(old: File, name: str) -> None:
             for low, high in old.written(size):
                 while low < high:
                     try:
-                        done = os.copy_file_range(source, target, high - low, low, low)
-                    except (AttributeError, OSError) as error:
-                        if getattr(error, "errno", None) in _OF_DISK:
+                        done = copy_range(source, target, low, high - low)
+                    except OSError as error:
+                        if error.errno in _OF_DISK:
                             raise
-                        data = os.pread(source, min(high - low, 1 << 20), low)
+                        data = old.read(min(high - low, 1 << 20), low)
                         write_all(target, data, low)
                         done = len(data)
                     if not done:
@@ -528,15 +571,15 @@ class Room:
     def _take(self, start: int, end: int) -> int:
         """Take the space from one place in the file to another; return the number of the error."""
         assert self._file is not None
-        most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if end > most != resource.RLIM_INFINITY:
+        most = file_size_limit()
+        if most is not None and end > most:
             return errno.EFBIG
         failure = self._file.reserve(start, end - start)
         if failure not in _NOT_THERE:
             return failure
         with self._file as fd:
-            disk, about = os.fstatvfs(fd), os.fstat(fd)
-        return errno.ENOSPC if end - about.st_size > disk.f_bavail * disk.f_frsize else 0
+            is_full = end - os.fstat(fd).st_size > free_bytes(fd)
+        return errno.ENOSPC if is_full else 0
 
     def fails(self) -> int:
         """Return the number of the error that more space would meet; 0: none."""
@@ -624,19 +667,11 @@ def _go_on_in_memory(fresh: str) -> None:
 
     So a library can close the file, and does not crash.  It may have to read the file for that.
     """
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+    with contextlib.suppress(OSError):
         about = os.stat(fresh)
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("extarray")
-            stack.callback(os.close, fd)
-        else:
-            fd = stack.enter_context(tempfile.TemporaryFile()).fileno()
-        if about.st_size <= config.max_memory:
-            copy_range(fresh, fd, 0, about.st_size)
-        for name in os.listdir("/dev/fd"):
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(int(name)), about):
-                    os.dup2(fd, int(name), inheritable=False)
+        for fd in redirect_descriptors(about):
+            if about.st_size <= config.max_memory:
+                append_range(fresh, fd, 0, about.st_size)
 
 
 class Pieces:
@@ -751,14 +786,14 @@ def flat_file(
         else:
             fresh = stack.enter_context(beside(where, overwrite))
         with of_library(where, title):
-            fd = os.open(fresh, os.O_WRONLY | os.O_CLOEXEC)
+            fd = os.open(fresh, os.O_WRONLY | ALONE)
         try:
             with of_library(where, title):
                 for low, high in kept:
-                    copy_range(where, fd, low, high)
+                    append_range(where, fd, low, high)
                 place = sum(high - low for low, high in kept) + len(head)
-                if hasattr(os, "posix_fallocate") and nbytes:
-                    os.posix_fallocate(fd, 0, place + nbytes + len(tail))
+                if nbytes:
+                    allocate(fd, place + nbytes + len(tail))
                 write_all(fd, head, place - len(head))
 
             def write(values: NDArray[Any], offset: int) -> None:
@@ -775,7 +810,7 @@ def read_all(fd: int, target: NDArray[Any]) -> bool:
     """Fill an array with the first bytes of a file; tell whether there are so many."""
     view, place = memoryview(target.reshape(-1).view(np.uint8)), 0
     while place < len(view):
-        done = os.preadv(fd, [view[place:]], place)
+        done = read_at(fd, view[place:], place)
         if not done:
             return False
         place += done
@@ -786,11 +821,11 @@ def write_all(fd: int, data: bytes | memoryview, place: int) -> None:
     """Write all bytes: one call writes 2 GiB at most."""
     view = memoryview(data)
     while view:
-        done = os.pwrite(fd, view, place)
+        done = write_at(fd, view, place)
         view, place = view[done:], place + done
 
 
-def copy_range(where: str, fd: int, low: int, high: int) -> None:
+def append_range(where: str, fd: int, low: int, high: int) -> None:
     """Copy a range of bytes of a file to the end of another."""
     with open(where, "rb") as stream, open(fd, "ab", closefd=False) as target:
         stream.seek(low)

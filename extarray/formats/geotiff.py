@@ -20,6 +20,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
+from extarray.common.system import ALONE, allocate
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
 from extarray.formats.files import (
@@ -473,6 +474,7 @@ class _Blocks:
         counts = [tags.place(tag) for tag in self.tags]
         self.is_uncompressed = (
             tags.is_all(259, 1)
+            and tags.is_all(262, 0, 1, 2, 3, 4, 5)  # no YCbCr, which has fewer elements of colour
             and tags.is_all(258, 8 * dtype.itemsize)
             and tags.place(258) is not None
             and all(c is not None and c[1] == math.prod(self.grid) for c in counts)
@@ -716,11 +718,10 @@ def _by_calls(
         return
     where_to = offsets.tolist()
     with of_library(where, _TITLE):
-        fd = os.open(fresh, os.O_WRONLY | os.O_CLOEXEC)
+        fd = os.open(fresh, os.O_WRONLY | ALONE)
     try:
-        if hasattr(os, "posix_fallocate"):
-            with of_library(where, _TITLE):
-                os.posix_fallocate(fd, 0, end)
+        with of_library(where, _TITLE):
+            allocate(fd, end)
 
         def put(elements: NDArray[Any], place: int) -> None:
             if blocks.is_pixel:

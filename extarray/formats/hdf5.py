@@ -600,6 +600,11 @@ def _edit(
 
     def plan(group: Any) -> tuple[Any, _Plan]:
         dataset = find(group, name, file)
+        if dataset.shape is None:
+            raise ArgumentError(
+                f"{dataset.name!r} is empty, without a shape: no elements are written back to it; "
+                "extarray.to_hdf5 writes the array under another name"
+            )
         check_shape_is(tuple(dataset.shape[: len(old)]), old)
         return dataset, _planned(dataset, new, replace)
 
@@ -836,7 +841,8 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
     lost: list[str] = []
     with opened(file, "r") as outer:
         groups: dict[str, dict[str, Any]] = {}
-        names, seen = [], {outer.id: "/"}
+        names: list[str] = []
+        seen: dict[Any, str] = {}
 
         def take(name: str, group: Any) -> None:
             told: list[str] = []
@@ -873,6 +879,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
             yield found
 
         with of_library(file, _TITLE):
+            seen[outer.id] = "/"
             take("", outer)
             visit("", outer)
         yield WholeSource(groups, names, source, lost)

@@ -22,7 +22,7 @@ from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.constants import LIMIT
 from extarray.format.dtypes import decode_dtype, encode_dtype
-from extarray.formats.description import Coordinate, of_coordinate
+from extarray.formats.description import Coordinate, many_labels, of_coordinate
 from extarray.formats.files import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
 from extarray.grid.chunking import grid_of
@@ -433,6 +433,8 @@ def _read_scale(
         reason = ", which occurs twice"
     elif scale.dtype.hasobject and string is None:
         reason = f", of {scale.dtype}"
+    elif many := many_labels(extent, extent * scale.dtype.itemsize):
+        reason = f" ({many})"
     if reason:
         lost.append(f"coordinate {name!r}{reason}")
         return

@@ -30,8 +30,8 @@ from extarray.common.errors import (
 from extarray.common.extras import require
 from extarray.formats.description import Description
 from extarray.formats.files import (
+    append_range,
     beside,
-    copy_range,
     file_name,
     of_library,
     part_of,
@@ -267,7 +267,7 @@ def _sink_5(
         yield Sink(put, parallel=True, lost=given.said())
         with of_library(where, _TITLE), open(fresh, "r+b") as target:
             for low, high in kept:
-                copy_range(where, target.fileno(), low, high)
+                append_range(where, target.fileno(), low, high)
             target.seek(0, os.SEEK_END)
             io.savemat(target, {name: values.reshape(_two(given.shape), order="F")})
 

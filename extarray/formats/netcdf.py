@@ -9,7 +9,7 @@ import contextlib
 import errno
 import math
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -364,7 +364,7 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
     attrs = read_attrs(variable, lost)
     shape, dims = tuple(variable.shape), tuple(variable.dimensions)
     kind, decode = variable.dtype, None
-    where, stored = f"the variable {variable.name!r}", partial(_stored, variable)
+    where, stored = f"the variable {variable.name!r}", _Stored(_root_of(variable))
     outer = len(shape)
     if kind is str or np.dtype(kind).hasobject or isinstance(variable.datatype, nc.VLType):
         if kind is not str:
@@ -778,12 +778,18 @@ def _remade_here(
         edit.file = found if file.path == "/" else found[file.path]
 
 
-def _stored(variable: Any) -> int | None:
-    """Return the size of the file of a variable, or None if it is not a local file."""
-    try:
-        return os.stat(_root_of(variable).filepath()).st_size
-    except (OSError, ValueError):
-        return None
+@dataclass(frozen=True)
+class _Stored:
+    """Finds the size of the file of a dataset and all its variables."""
+
+    dataset: Any
+
+    def __call__(self) -> int | None:
+        """Return the bytes, or None if it is not a local file."""
+        try:
+            return os.stat(self.dataset.filepath()).st_size
+        except (OSError, ValueError):
+            return None
 
 
 def _root_of(variable: Any) -> Any:

@@ -17,7 +17,13 @@ from extarray.common.errors import ArgumentError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.format.labels import axis_names
-from extarray.formats.description import Coordinate, Description, are_labels, of_coordinate
+from extarray.formats.description import (
+    Coordinate,
+    Description,
+    are_labels,
+    many_labels,
+    of_coordinate,
+)
 from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM
 from extarray.formats.transfer import boxes_of, runs
 
@@ -438,6 +444,7 @@ def read_coords(
     They include the grid mapping, and the bounds of coordinates.
     """
     coords: dict[str, Coordinate] = {}
+    left_out: set[str] = set()
     named = attrs.get("coordinates")
     others = named.split() if isinstance(named, str) else []
     named_here = [*dims, *others, *_named_by(attrs, ["grid_mapping"])]
@@ -445,7 +452,15 @@ def read_coords(
     wanted += [(name, True) for name in _named_by(attrs, _LIMITS)]
     for name, is_free in wanted:  # the list grows during the loop
         found = _variable(variable.group(), name)
-        if found is None or name in coords or (name == variable.name and dims == (name,)):
+        is_taken = name in coords or name in left_out
+        if found is None or is_taken or (name == variable.name and dims == (name,)):
+            continue
+        itemsize = 1 if found.dtype is str else np.dtype(found.dtype).itemsize
+        # The last dimension of characters is of one text.
+        n = math.prod(found.shape[: -1 if found.dtype == "S1" and found.ndim else None])
+        if many := many_labels(n, math.prod(found.shape) * itemsize):
+            lost.append(f"coordinate {name!r} ({many})")
+            left_out.add(name)
             continue
         with as_it_is(found, chartostring=True):
             own = tuple(found.dimensions)
@@ -476,14 +491,14 @@ def read_coords(
             continue
         coords[name] = Coordinate(own, values, notes)
         wanted += [(limits, True) for limits in _named_by(notes, _LIMITS)]
-    if others and all(name in coords for name in others):
+    if others and all(name in coords or name in left_out for name in others):
         del attrs["coordinates"]
     for key in _BESIDE:
         lost.extend(
             f"the variable {name!r}, which {key!r} names"
             for each in (attrs, *(c.attrs for c in coords.values()))
             for name in _named_by(each, [key])
-            if name not in coords and _variable(variable.group(), name) is not None
+            if name not in {*coords, *left_out} and _variable(variable.group(), name) is not None
         )
     return coords
 

@@ -113,8 +113,8 @@ sparse : bool, optional
     never written.
 {_PROGRESS}
 max_result : int or str, optional
-    Bytes that may be made of a file that has less than a thousandth of them, such as a sparse
-    one; texts such as ``"2 TiB"``, too.  None: ``config.max_result``."""
+    Bytes that may be made of a file that has less than a thousandth of them; texts such as
+    ``"2 TiB"``, too.  What stays a hole hardly counts.  None: ``config.max_result``."""
 
 _TO_PARAMETERS = f"""\
 a : ExtArray or LazyView

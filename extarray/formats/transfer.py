@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.creation import NOT_GIVEN, filled
+from extarray.array.creation import NOT_GIVEN, fill_bytes, filled
 from extarray.common.arguments import check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
 from extarray.common.progress import Progress
+from extarray.common.system import disk_bytes
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
@@ -437,13 +438,28 @@ def load(
     if packing is not None:
         dtype, fill = packing.values, packing.fill(given.fill_value, stored)
         attrs = packing.unpacked_attrs(attrs, stored)
-    if claims is not None and not source.mapped:
-        claims.add(math.prod(shape) * dtype.itemsize, source.stored)
     theirs = None if given.chunks is None else tuple(given.chunks)
     is_large = theirs is not None and math.prod(theirs) * dtype.itemsize >= _LEAST_CHUNK
     if chunks is None and is_large:
         chunks = theirs
     extents = check_chunks(chunks, shape, dtype.itemsize)
+    itemsize = stored.itemsize + (dtype.itemsize if packing is not None else 0)
+    holes = _sparse(source, sparse, file)
+
+    def get(box: Box) -> NDArray[Any]:
+        with guard():
+            values = source.read(box)
+            return values if packing is None else packing.unpack(values)
+
+    left = _Left(source.is_hole, get, dtype, fill_bytes(fill, dtype))
+    if claims is not None and not source.mapped:
+        size = math.prod(shape) * dtype.itemsize
+
+        def made() -> int:
+            boxes = _boxes(shape, extents, itemsize, source)
+            return left.made(boxes, size) if holes is True else size
+
+        claims.add(size, source.stored, made)
     with filled(
         path,
         shape,
@@ -452,29 +468,21 @@ def load(
         chunks=extents,
         fill_value=fill,
         overwrite=check_flag(overwrite, "overwrite"),
-        sparse=_sparse(source, sparse, file),
+        sparse=holes,
         attrs=attrs,
         dims=given.dims,
     ) as new:
         _tell(lost, f"{what}: the array does not have ")
-        itemsize = stored.itemsize + (dtype.itemsize if packing is not None else 0)
         if packing is not None and source.mapped:  # unpacked elements are in memory
             source = replace(source, mapped=False, parallel=True)
         passing = Passing()
-
-        def get(box: Box) -> NDArray[Any]:
-            with guard():
-                values = source.read(box)
-                return values if packing is None else packing.unpack(values)
 
         def put(box: Box, values: NDArray[Any]) -> int:
             write_fresh(new, box, values)
             return stored.itemsize * math.prod(values.shape)
 
-        left = _Left(source.is_hole, get, new, stored.itemsize)
-
         def move(box: Box) -> int:
-            return left.nbytes(box) or put(box, get(box))
+            return _size(box) * stored.itemsize if left.holds(box) else put(box, get(box))
 
         piece = source.piece
         if piece is not None and any(
@@ -500,8 +508,10 @@ def load(
                     count(pool.call(partial(both, some)))
             else:
                 for box in boxes:
-                    skipped = left.nbytes(box)
-                    count([skipped] if skipped else pool.call(partial(put, box, get(box))))
+                    if left.holds(box):
+                        count([_size(box) * stored.itemsize])
+                    else:
+                        count(pool.call(partial(put, box, get(box))))
             count(pool.rest())
     return new
 
@@ -514,7 +524,7 @@ def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
     if source.mapped and isinstance(file, (str, os.PathLike)):
         with contextlib.suppress(OSError):
             about = os.stat(file)
-            has_holes = has_holes or 512 * about.st_blocks < about.st_size
+            has_holes = has_holes or disk_bytes(about) < about.st_size
     return has_holes or NOT_GIVEN
 
 
@@ -527,35 +537,59 @@ class _Left:
         As in `Source`.
     get : callable
         Returns the elements of a box in the form of the array.
-    new : ExtArray
-    itemsize : int
-        Bytes of an element in the file.
+    dtype : dtype
+    fill : bytes
+        The fill value of the array.
     """
 
     def __init__(
         self,
         is_hole: Callable[[Box], bool] | None,
         get: Callable[[Box], NDArray[Any]],
-        new: ExtArray,
-        itemsize: int,
+        dtype: np.dtype[Any],
+        fill: bytes,
     ) -> None:
-        self._is_hole, self._get, self._new, self._itemsize = is_hole, get, new, itemsize
+        self._is_hole, self._get, self._dtype, self._fill = is_hole, get, dtype, fill
         self._is_known: bool | None = None  # whether the array already has these elements
 
-    def nbytes(self, box: Box) -> int:
-        """Return the bytes of a box in the file if it need not be copied, else 0."""
+    def holds(self, box: Box) -> bool:
+        """Tell whether a box need not be copied."""
         if self._is_known is False or self._is_hole is None or not self._is_hole(box):
-            return 0
+            return False
         if self._is_known is None:
             one = self._get(tuple(slice(s.start, s.start + 1) for s in box))
-            fresh = np.asarray(self._new.fill_value, self._new.dtype)
             with np.errstate(all="ignore"):
-                cast = one.astype(self._new.dtype)
-            self._is_known = cast.tobytes() == fresh.tobytes()
-        if not self._is_known:
-            return 0
-        size: int = math.prod(s.stop - s.start for s in box)
-        return size * self._itemsize
+                self._is_known = one.astype(self._dtype).tobytes() == self._fill
+        return self._is_known
+
+    def made(self, boxes: Iterable[Box], nbytes: int) -> int:
+        """Return the bytes that a sparse array takes.
+
+        Each hole counts a little: it takes its time.
+
+        Parameters
+        ----------
+        boxes : iterable
+            Of all elements, as they would be moved.
+        nbytes : int
+            Of all elements.
+        """
+        # Other fill values are written, and take space.
+        if any(self._fill) or _of_hole(nbytes) > config.max_result:
+            return nbytes
+        sizes = ((_size(box) * self._dtype.itemsize, self.holds(box)) for box in boxes)
+        return sum(_of_hole(size) if is_left else size for size, is_left in sizes)
+
+
+def _of_hole(nbytes: int) -> int:
+    """Return for how many bytes a hole counts: it is passed over as fast as these are moved."""
+    return nbytes >> 10
+
+
+def _size(box: Box) -> int:
+    """Return the number of elements of a box."""
+    size: int = math.prod(s.stop - s.start for s in box)
+    return size
 
 
 # -- out of an array -----------------------------------------------------------------------------

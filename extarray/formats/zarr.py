@@ -24,6 +24,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
+from extarray.common.system import ALONE
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing, other_packing
@@ -373,7 +374,7 @@ def _open_chunks(
         index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
         buffer = memory_of(own, nbytes).view(given.dtype).reshape(chunks)
         try:
-            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY | ALONE)
         except FileNotFoundError:
             return read(box)
         try:
@@ -595,12 +596,23 @@ def _replaced(place: str) -> Iterator[str]:
 
 
 def _take_place(fresh: str, place: str) -> None:
-    """Give a folder its name; what has it is removed."""
-    if os.path.lexists(place):
-        swap_folders(fresh, place)
-        shutil.rmtree(fresh, ignore_errors=True)
-    else:
+    """Give a folder its name; remove the folder that has it."""
+    if not os.path.lexists(place):
         os.rename(fresh, place)
+        return
+    swap_folders(fresh, place)
+    if not _remove(fresh):
+        with family(f"'{place}' is replaced, but what was there is left in '{{}}'", fresh):
+            shutil.rmtree(fresh)
+
+
+def _remove(folder: str) -> bool:
+    """Remove a folder, by a second try where a call fails that may not fail again."""
+    for _ in range(2):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return True
+    return False
 
 
 def _format_of(root: Any, default: int) -> int:

@@ -1,25 +1,23 @@
 """Pure geometry: chunks, growth policies, orders of elements, runs of addresses.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``html``
-    An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
+    HTML for notebooks: an array's facts, grid of chunks and growth; a tree.
 ``drawing``
-    The geometry of pictures of a grid: where cells, lines, colours of growth and labels come
-    from.
+    The geometry of pictures of a grid: cells, lines, colours of growth, and labels.
 ``address_runs``
-    Walks over the grid: the boxes of chunks that growth adjoined, and the chunks of a region.
+    Walks over the grid: the boxes of chunks that growth added, and the chunks of a region.
 ``rechunk_axis``
-    One axis of a layout transformation: how source chunks, target chunks and steps lie
-    along it.
+    One axis of a layout transformation: how source chunks, target chunks and steps lie along it.
 ``bounds``
-    The plan of a growth or a cut: new bounds, segments, elements that are new or cut off.
+    The plan of a growth or a cut: new bounds, segments, and elements that are new or cut off.
 ``order``
-    Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").  A new one
-    goes here (an entry in `_AXES` or `_KEYS`, and in `Order`), into `format.header`, and into
-    docs/format/reading.md.  Nothing else asks for a letter.
+    Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").  A new order
+    needs an entry in `common.choices`, here (in `_AXES` or `_KEYS`), and in
+    docs/format/reading.md.  No other code compares the letters.
 ``policy``
-    Growth policies: how many chunks a growth allocates beyond those that it needs.
+    Growth policies: how many chunks a growth allocates beyond those it needs.
 ``tiles``
     Boxes that tile a shape along its chunks, for work that goes box by box.
 ``chunking``

@@ -1,4 +1,4 @@
-"""Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a region."""
+"""Walks over the grid: the boxes of chunks that growth added, and the chunks of a region."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Index = tuple[int, ...]
 
 
 class History(Protocol):
-    """The history of growth that addresses follow from, as `extarray.Axial` is one."""
+    """The history of growth that determines addresses, such as `extarray.Axial`."""
 
     @property
     def ndim(self) -> int: ...
@@ -43,11 +43,11 @@ class History(Protocol):
 
 
 def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
-    """Yield the boxes of chunks that the segments are, in order of their addresses.
+    """Yield the boxes of chunks of the segments, in order of their addresses.
 
     Each is the axis that grew, the side (0: its end, 1: its start), and the first chunk indices and
-    those behind the last.  The axis that grew varies slowest in the segment: upwards, where it grew
-    at its end, else downwards.  The others follow in their order.
+    those behind the last.  In a segment, the axis that grew varies slowest: upwards if it grew at
+    its end, else downwards.  The other axes follow in order.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
 def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iterator[Index]:
     """Yield the indices of the chunks in a box of the grid.
 
-    The order is that of the addresses, ``"address"``, or of the indices in C order, ``"grid"``.
+    They come in order of addresses (``"address"``), or of indices in C order (``"grid"``).
 
     Examples
     --------
@@ -91,7 +91,7 @@ def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iter
         indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
         yield from map(tuple, indices[np.argsort(axial.addresses(indices))].tolist())
         return
-    # More than could be held: segment by segment.
+    # Too many to sort in memory: go segment by segment.
     for axis, side, first, last in segment_boxes(axial):
         ranges = [
             range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
@@ -103,7 +103,7 @@ def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iter
 
 
 def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[int, int]]:
-    """Yield the runs of addresses that a box of the grid takes: the first, the one behind the last.
+    """Yield the runs of addresses of a box of the grid: the first, and the one behind the last.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[in
 def runs_together(
     axial: History, start: Index, stop: Index
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the runs of `address_runs` many at a time: their firsts, those behind their lasts."""
+    """Yield the runs of `address_runs`, many at a time: arrays of firsts and of ends."""
     extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
     if math.prod(extents) <= limits.addresses_at_once:
         indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
@@ -127,7 +127,7 @@ def runs_together(
         np.greater(addresses[1:] - addresses[:-1], 1, out=parted[1:-1])
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
         return
-    # Of a sparse array there may be more chunks than anybody could look up.
+    # A sparse array may have more chunks than could ever be looked up.
     for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
         shape = [high[j] - low[j] for j in of_runs]
         ends = [n - 1 for n in high]
@@ -142,12 +142,12 @@ def runs_together(
                 corners[:, of_runs] += _indices(place, len(corners), shape)
             firsts = axial.addresses(corners)
             corners[:, in_runs] = [ends[j] for j in in_runs]
-            # Runs have nothing in common: those that begin in order end in order.
+            # Runs are disjoint, so those that begin in order also end in order.
             yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
 
 
 def count_runs(axial: History, start: Index, stop: Index) -> int:
-    """Return the most runs of addresses that a box of the grid takes: one segment's may touch.
+    """Return an upper bound of the runs of addresses of a box: runs of two segments may touch.
 
     Examples
     --------
@@ -164,9 +164,9 @@ def count_runs(axial: History, start: Index, stop: Index) -> int:
 def runs_between(
     axial: History, start: Index, stop: Index, kept: Iterable[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return runs of all addresses, in each segment, from the first of a box to its last, but some.
+    """Return the runs from a box's first address to its last in each segment, without some runs.
 
-    The runs of addresses in `kept` are left out; what is returned is as of `runs_together`.
+    `kept` has the runs to leave out; the result is as from `runs_together`.
 
     Examples
     --------
@@ -184,12 +184,12 @@ def runs_between(
     edges = axial.addresses(np.array(corners, np.int64).reshape(-1, axial.ndim))
     edges[1::2] += 1
     out = np.array([edge for run in kept for edge in run], np.int64)
-    # Going along the addresses: one run more, or one less, from each edge on.
+    # Along the addresses, each edge adds a run or ends one.
     places = np.concatenate((edges, out))
     changes = np.concatenate((np.resize([1, -1], len(edges)), -np.resize([1, -1], len(out))))
     order = np.argsort(places)
     places, inside = places[order], np.cumsum(changes[order]) == 1
-    last = np.ones(len(places), bool)  # of the edges at one place
+    last = np.ones(len(places), bool)  # the last edge at each place
     np.not_equal(places[1:], places[:-1], out=last[:-1])
     places, inside = places[last], inside[last]
     turns = np.flatnonzero(np.diff(inside, prepend=False))
@@ -199,11 +199,11 @@ def runs_between(
 def _parts(
     axial: History, start: Index, stop: Index
 ) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
-    """Yield the part of a box in each segment that it meets, and which axes tell its runs apart.
+    """Yield the part of a box in each segment that it meets, and the axes that separate its runs.
 
-    A run has one index of each of the axes that are given first, a range of the first of the
-    others, and all that the segment has of those behind it.  The last value tells whether the axis
-    that varies slowest, the first of all, goes down as addresses go up.
+    A run has one index on each of the axes in the first list, a range on the first axis of the
+    second list, and the whole segment on its other axes.  The last value tells whether the slowest
+    axis, the first of all, goes down as addresses go up.
     """
     for axis, side, first, last in segment_boxes(axial):
         low, high = list(map(max, start, first)), list(map(min, stop, last))
@@ -217,7 +217,7 @@ def _parts(
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
-    """Return the indices of n elements from one on, in row-major order."""
+    """Return the indices of elements first ... first + n - 1, in row-major order."""
     rest = np.arange(first, first + n)
     indices = np.empty((n, len(shape)), np.int64)
     for j in reversed(range(len(shape))):
@@ -226,7 +226,7 @@ def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
-    """Return the box of elements that integers and slices of step 1 select, and nothing else does.
+    """Return the box of elements that integers and slices of step 1 select; refuse other entries.
 
     Examples
     --------

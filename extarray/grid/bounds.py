@@ -1,8 +1,8 @@
-"""Bounds that move: what a change of them adds to the grid, makes new, and cuts off.
+"""The plan of a growth or a cut: new bounds, segments, and elements that are new or cut off.
 
-Bounds are boxes here, ``low ... high - 1``, as elements are counted before the change: `low` is
-negative where an axis grows at its start, positive where it shrinks there.  Nothing here touches
-an array: a change is planned from what its bounds and its grid are.
+Bounds are boxes here, ``low ... high - 1``, in element indices before the change: `low` is negative
+if an axis grows at its start, positive if it shrinks there.  Nothing here touches an array: a
+change is planned from its bounds and grid alone.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["Bounded", "Bounds", "Change", "Index", "along_axis", "beside", "outs
 Index = tuple[int, ...]
 
 
-@dataclass(slots=True)  # and not frozen: that would be slow to make
+@dataclass(slots=True)  # not frozen, which would be slow to create
 class Bounds:
     """Bounds, and the grid in which they lie."""
 
     shape: Index  # in elements
-    offset: Index  # elements of the grid before them
+    offset: Index  # elements of the grid before the bounds
     grid: Index  # in chunks
 
 
 class Bounded(Protocol):
-    """Anything that has bounds, as a committed state."""
+    """Anything with bounds, such as a committed state."""
 
     @property
     def shape(self) -> Index: ...  # noqa: D102
@@ -45,17 +45,17 @@ class Bounded(Protocol):
 
 @dataclass(slots=True)
 class Change:
-    """A change of bounds, and what it means for the grid; made by `along_axis` and `to_box`.
+    """A change of bounds, with its effect on the grid; made by `along_axis` and `to_box`.
 
-    Elements are counted as they were before the change, and chunks as they are after it.
+    Element indices are those before the change; chunk indices, those after it.
     """
 
     before: Bounded
-    after: Bounds  # and the grid as it is then
+    after: Bounds  # with the new grid
     chunks: Index
     low: Index  # where the new bounds begin
-    steps: tuple[Step, ...]  # how the grid grows: axes, chunks, and sides, in their order
-    cuts: bool  # elements are cut off
+    steps: tuple[Step, ...]  # growths of the grid, in order: axis, chunks, side
+    cuts: bool  # whether elements are cut off
 
     @property
     def high(self) -> Index:
@@ -71,21 +71,18 @@ class Change:
         return tuple(rows)
 
     def ahead(self, policy: Policy, limit: int) -> Change | None:
-        """Return the change as it is where its grid grows by a policy.
-
-        None where an axis would not stay below `limit`, in elements.
-        """
+        """Return the change if the grid grows by a policy; None if an axis would reach `limit`."""
         before, rows = self.before, self.rows
         last = [
             m - n - first for m, n, first in zip(self.after.grid, before.grid, rows, strict=True)
         ]
-        # Rows at the other end that the bounds have left are no reason to allocate more.
+        # Free rows of chunks at the other end are no reason to allocate more.
         extents = list(before.grid)
         for j, (n, b, c) in enumerate(zip(before.shape, before.offset, self.chunks, strict=True)):
             if bool(rows[j]) != bool(last[j]):
                 extents[j] = -(-(b + n) // c) if rows[j] else before.grid[j] - b // c
         used = extents
-        if policy.kind == "cubical":  # the others do not ask, and growth is to be quick
+        if policy.kind == "cubical":  # only this policy asks, and growth must be quick
             first, end = self.chunks_needed
             used = list(map(operator.sub, end, first))
         longer = self._by(policy.steps(extents, rows, last, used))
@@ -107,19 +104,19 @@ class Change:
 
     @property
     def fills(self) -> bool:
-        """True if the new bounds are those of the new grid."""
+        """True if the new bounds fill the new grid."""
         ends = map(operator.mul, self.after.grid, self.chunks)
         return not any(self.after.offset) and all(map(operator.eq, self.after.shape, ends))
 
     def sides(self, outwards: bool) -> set[tuple[int, str]]:
-        """Return the axes and sides at which the bounds move outwards, or else inwards."""
+        """Return the axes and sides at which the bounds move outwards, or inwards."""
         sign = 1 if outwards else -1
         starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
         ends = zip(self.high, self.before.shape, strict=True)
         return starts | {(j, "end") for j, (b, n) in enumerate(ends) if sign * (b - n) > 0}
 
     def new_parts(self) -> Iterator[tuple[Index, Index]]:
-        """Yield boxes of elements that the new bounds have and the old ones have not."""
+        """Yield boxes of the elements that only the new bounds have."""
         return outside(self.low, self.high, self.zeros, self.before.shape)
 
     @property
@@ -138,7 +135,7 @@ class Change:
         return self.chunks_of(self.low, self.high)
 
     def old_chunks_of_new_parts(self) -> Iterator[tuple[Index, Index]]:
-        """Yield boxes of elements of the new parts that the old grid has already."""
+        """Yield boxes of new elements that lie in chunks of the old grid."""
         offset, grid = self.before.offset, self.before.grid
         first = [-b for b in offset]
         last = [g * c - b for g, c, b in zip(grid, self.chunks, offset, strict=True)]
@@ -153,7 +150,7 @@ class Change:
         first, last = [], []
         for a, z, b, c, m in zip(start, stop, offset, chunks, self.rows, strict=True):
             first.append((a + b) // c + m)
-            # Bounds of extent 0 need no chunk.
+            # Empty bounds need no chunk.
             last.append(-(-(z + b) // c) + m if a < z else first[-1])
         return tuple(first), tuple(last)
 
@@ -167,13 +164,13 @@ class Change:
         return tuple(start), tuple(stop)
 
     def chunks_cut(self) -> Iterator[tuple[Index, Index]]:
-        """Yield boxes of chunks of the new grid that the old bounds need, the new ones not."""
+        """Yield boxes of chunks of the new grid that only the old bounds need."""
         return outside(*self.chunks_known, *self.chunks_needed)
 
     def chunks_gained(self) -> Iterator[tuple[Index, Index]]:
-        """Yield boxes of chunks that the change adds to the grid, and that growth may need.
+        """Yield boxes of added chunks that growth may need.
 
-        Not those that lie beside the bounds, in rows of chunks that there were before.
+        Chunks beside the bounds, in rows that existed before, are left out.
         """
         before = tuple(map(operator.add, self.before.grid, self.rows))
         first, last = self.chunks_needed
@@ -188,7 +185,7 @@ class Change:
 def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
     """Yield boxes that make up the part of a box, start ... stop - 1, outside another one.
 
-    None is empty, and no two of them meet.
+    The boxes are disjoint, and none is empty.
 
     Examples
     --------
@@ -208,7 +205,7 @@ def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tupl
 def along_axis(
     before: Bounded, chunks: Index, axis: int, by: int, at_start: bool, limit: int
 ) -> Change:
-    """Plan a growth (or, negative, a cut) of one axis, which must stay below `limit`, in elements.
+    """Plan a growth, or a cut (`by` < 0), of an axis that must stay below `limit`, in elements.
 
     Examples
     --------
@@ -218,7 +215,7 @@ def along_axis(
     """
     shape, offset, grid = before.shape, before.offset, before.grid
     n, b, c = shape[axis], offset[axis], chunks[axis]
-    # Not by `_with`, here and below: growth by a few chunks is so quick that the calls would count.
+    # Not by `_with`, here and below: the calls would slow down growth by a few chunks.
     extents = list(shape)
     extents[axis] = n + by
     low = (0,) * len(shape)
@@ -241,7 +238,7 @@ def along_axis(
 
 
 def beside(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index, Index]:
-    """Return the box of elements that a growth of one axis adds, as they were counted before.
+    """Return the box of elements that a growth of one axis adds, in indices before the growth.
 
     Examples
     --------
@@ -263,10 +260,10 @@ def to_box(
     room: tuple[Index, Index] | None = None,
     order: Sequence[int] | None = None,
 ) -> Change:
-    """Plan a change to other bounds, of any axes at once.
+    """Plan a change to other bounds, on any axes at once.
 
-    Extents must stay below `limit`, in elements.  The grid shall hold the new bounds, or `room`
-    instead.  It grows axis by axis, in the `order` of their numbers where there is one.
+    Extents must stay below `limit`, in elements.  The grid must hold the new bounds, or `room`
+    instead.  It grows axis by axis, by default in the order of their numbers.
 
     Examples
     --------
@@ -293,7 +290,7 @@ def to_box(
 
 
 def _with(values: Index, axis: int, value: int) -> Index:
-    changed = list(values)  # quicker than a sum of slices
+    changed = list(values)  # quicker than concatenating slices
     changed[axis] = value
     return tuple(changed)
 

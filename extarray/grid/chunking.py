@@ -1,4 +1,4 @@
-"""Chunk shapes: what a user may give, and what is chosen where nothing is given."""
+"""Chunk shapes: checks of the user's, and the choice of a default."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 MAX_NDIM = 32
-# Large enough that a system call and a page fault cost little beside the bytes, small enough that
-# a scalar or a thin slice does not drag in megabytes.
+# Large enough to make system calls and page faults cheap beside the bytes; small enough that a
+# scalar or a thin slice does not drag in megabytes.
 TARGET_BYTES = 512 * 1024
-# Of a box that is appended one chunk has so much, in parts of each axis that are equal if there are
-# any within a factor of the best; of very long axes they are not looked for.
+# Bytes of one appended box that a chunk holds.  Each axis is cut into equal parts if some cut is
+# within `_NEAR` of the best; axes longer than `_MOST_PARTS` are not searched.
 _APPENDED_BYTES = 64 * 1024
 _NEAR, _MOST_PARTS = 1.5, 1 << 12
-# A small array has no chunk beyond so many times its own size, unless that is less than some bytes.
+# A small array has no chunk larger than `_FEW` times its own size, or `_LEAST_BYTES` if that is
+# more.
 _FEW, _LEAST_BYTES = 4, 1024
-# Elements of all factors of a product that are held together: beyond, one factor after the other.
+# Most elements of all factors of a product to hold together; beyond, one factor after the other.
 _HELD = 1 << 12
 
 
 def elements_of_chunk(
     index: Sequence[int], chunks: Sequence[int], offset: Sequence[int], shape: Sequence[int]
 ) -> tuple[slice, ...]:
-    """Return the box of the elements inside the bounds that a chunk has; perhaps an empty one.
+    """Return the box of the elements of a chunk inside the bounds; it may be empty.
 
-    `offset` is the elements that the grid has before the bounds, whose extents are `shape`.
+    `offset` is the number of elements of the grid before the bounds; `shape`, the bounds' extents.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ..
 def check_chunks(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None, shape: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...]:
-    """Return the chunk shape as a tuple of ints; choose one for `shape` where `chunks` is None.
+    """Return the chunk shape as a tuple of ints; choose one for `shape` if `chunks` is None.
 
     Each extent is at least 1; one int serves all axes.
 
@@ -111,17 +112,22 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
     Notes
     -----
-    All axes get the same extent, but no axis gets more than it has; what short axes leave goes to
-    the others.  An axis of length 1 is one that will grow: it counts as long, and so do axes of
-    length 0 where there are several.  Then each extent is evened out, so that the last chunk of an
-    axis is nearly full.  Where elements are larger than the target, a chunk is one element.
+    All axes get the same extent, at most their own; the share that short axes leave goes to the
+    others.  An axis of length 1 is expected to grow and counts as long, as do several axes of
+    length 0.  Then each extent is evened out, so that the last chunk of an axis is nearly full.  If
+    elements exceed the target, a chunk is one element.
 
-    A single axis of length 0 is the one that is appended to, first by boxes with all of the other
-    axes: of each box a chunk has one run of 64 KiB, or all if that is less, and room for a second
-    element along axes of length 1.
+    A single axis of length 0 is the one to append to, in boxes that span all other axes: a chunk
+    holds one run of 64 KiB of each box, or all of a smaller one, and room for a second element
+    along axes of length 1.
 
-    A small array, of known shape, is one chunk, with room to grow along axes of length 1: but to
-    four times what it has, or 1 KiB, at most.
+    A small array of known shape is one chunk, with room to grow along axes of length 1: up to four
+    times its size, or 1 KiB.
+
+    This is the default everywhere, but for callers that know more: an import takes the chunks of
+    its file unless they are small (`formats.transfer`), an export those of the array
+    (`formats.hdf5`), xarray those of ``encoding["chunks"]``, PEXTA those that suit its ``reqdims``
+    (`pexta.hints`), and a `GlobalArray`, which has no chunks of its own, blocks of elements.
 
     Examples
     --------
@@ -141,11 +147,11 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     if small:
         wanted = max(_FEW * elements, _LEAST_BYTES / itemsize)
     budget = wanted
-    # Axes that will grow have no length to respect.
+    # Axes expected to grow have no length to respect.
     length = [n if n > 1 else math.inf for n in shape]
     side = 1.0
     chunks = [1] * len(shape)
-    if small:  # its axes are not divided
+    if small:  # do not divide its axes
         chunks = list(shape)
         open_axes = [j for j in open_axes if shape[j] == 1]
         wanted /= elements
@@ -174,10 +180,10 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _for_appends(shape: tuple[int, ...], axis: int, itemsize: int) -> tuple[int, ...]:
-    """Choose a chunk shape for what is appended along an axis, one element or more at a time."""
+    """Choose a chunk shape for appends along an axis, of one element or more at a time."""
     chunks = list(shape)
     wanted = max(1.0, _APPENDED_BYTES / itemsize)
-    # Short axes first: what they leave goes to the others.
+    # Short axes first: the share that they leave goes to the others.
     others = sorted((j for j in range(len(shape)) if j != axis), key=shape.__getitem__)
     for i, j in enumerate(others):
         if shape[j] == 1:
@@ -190,9 +196,9 @@ def _for_appends(shape: tuple[int, ...], axis: int, itemsize: int) -> tuple[int,
 
 
 def _part_of(n: int, side: float) -> int:
-    """Return the extent of parts of `n` elements, about `side`: equal parts where that is possible.
+    """Return the extent of parts of `n` elements, about `side`, and equal if possible.
 
-    A chunk at the edge that has less than the others would have rows with gaps between them.
+    In a smaller chunk at the edge, rows would have gaps between them.
     """
     fewest, most = math.ceil(n / (side * _NEAR)), math.floor(n * _NEAR / side)
     counts = range(max(1, fewest), most + 1 if most <= _MOST_PARTS else 0)
@@ -214,10 +220,10 @@ def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
 
 
 def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the extents of the pieces in which an object is best read: those of its own chunks.
+    """Return the extents of the pieces in which to read an object, which are its chunks.
 
-    Where `chunks` holds no int an axis (h5py, zarr), nor the extents of all chunks along each axis
-    (dask), they are the default.
+    Return `default` unless `chunks` has an int for each axis (h5py, zarr), or the extents of all
+    chunks along each axis (dask).
 
     Examples
     --------
@@ -243,9 +249,9 @@ class _Counted(Protocol[_T_co]):
 
 
 def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
-    """Yield what `itertools.product` yields, but hold no factor: one may have 2**60 elements.
+    """Yield what `itertools.product` yields, without holding factors, perhaps of 2**60 elements.
 
-    The factors have a length, and are gone through again and again.
+    Factors must have a length, and are iterated over repeatedly.
 
     Examples
     --------

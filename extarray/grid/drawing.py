@@ -1,7 +1,7 @@
-"""The geometry of pictures of a grid: where cells, lines, colours of growth and labels come from.
+"""The geometry of pictures of a grid: cells, lines, colours of growth, and labels.
 
-Whatever the size of an array, and however long its history, a picture for a notebook has a bounded
-number of cells and colours.  A growth map has a cell for every chunk.
+A picture for a notebook has a bounded number of cells and colours, however large the array and long
+its history.  A growth map has a cell for every chunk.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ __all__ = [
 #: Axis and side that grew, and the grid after it as a box of chunk indices.
 Growth = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
-# From the first growth to the last: dark blue, teal, green, yellow; apart also without colour.
+# Dark blue, teal, green, yellow, from the first growth to the last; distinct even without colour.
 _RAMP = [(58, 76, 139), (40, 122, 142), (53, 163, 124), (134, 200, 84), (240, 214, 73)]
-_SHADES = 16  # colours; of more growths, neighbours share one
+_SHADES = 16  # number of colours; more growths share one with their neighbours
 
 # Pixels.
 _LONGEST, SHORTEST = 190.0, 24.0  # of an axis
-_LEAST_CELL = 4.0  # or the grid has no lines
+_LEAST_CELL = 4.0  # smaller cells get no lines
 
-_MOST_CELLS = 48  # along an axis; more chunks are drawn together
-_LISTED = 4  # growths told in words, of which the last is the array's last
+_MOST_CELLS = 48  # along an axis; more chunks share cells
+_LISTED = 4  # growths described in words; the last of them is the array's last
 
-# The colour of the axis that grew, by Okabe and Ito: they stay apart for colour-blind readers as
-# well.  Axes beyond the sixth begin again.
+# Colours by Okabe and Ito, for the axis that grew: colour-blind readers can tell them apart, too.
+# Axes beyond the sixth start again.
 _AXIS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 _FIRST_COLOUR = "#F2F2F2"
 
 _MOST_PANELS = 40
-_MOST_CHUNKS = 1 << 20  # of a panel: its side has about as many pixels as that has cells
+_MOST_CHUNKS = 1 << 20  # of a panel, whose side has about as many pixels as cells
 
 
 def axis_titles(names: Sequence[str] | None, ndim: int) -> list[str]:
-    """Return the names of axes, or their numbers where they have none; refuse more or fewer.
+    """Return the names of axes, or their numbers if they have none; refuse a wrong number of names.
 
     Examples
     --------
@@ -85,16 +85,16 @@ def axis_titles(names: Sequence[str] | None, ndim: int) -> list[str]:
 
 
 class Segment(NamedTuple):
-    """The chunks that one growth adjoined, or several of the same axis with nothing in between.
+    """The chunks that one growth added, or several consecutive growths of one axis.
 
     All values are in chunks.
     """
 
     axis: int
-    start_index: int  # the lowest chunk index of the segment along its axis
-    by: int  # how many chunk indices it adds there
+    start_index: int  # lowest chunk index along the axis
+    by: int  # number of chunk indices added along the axis
     start_address: int
-    size: int  # how many chunks it holds
+    size: int  # number of chunks
 
 
 def segments(a: Any) -> list[Segment]:
@@ -108,8 +108,8 @@ def segments(a: Any) -> list[Segment]:
     Returns
     -------
     list of Segment
-        In order of allocation, which is the order of the start addresses.  Segments without a
-        chunk (axes of length 0 at the time) are left out.
+        In order of allocation, which is the order of start addresses.  Segments without chunks
+        (made while an axis had length 0) are left out.
 
     Notes
     -----
@@ -135,15 +135,14 @@ def segments(a: Any) -> list[Segment]:
 
 
 class Growths:
-    """The growths of a grid, by the shade that the chunks they adjoined are drawn in.
+    """The growths of a grid, each with the shade of the chunks that it added.
 
-    A chunk was there as soon as the grid had become large enough along every axis: of the growths
-    that
-    share a shade, the grid after the last is all that has to be known.
+    A chunk exists once every axis is long enough: of growths that share a shade, only the grid
+    after the last one matters.
     """
 
     def __init__(self, n: int, growth: Callable[[int], Growth]) -> None:
-        # Before all axes have an extent there is no chunk.
+        # Until all axes have an extent, no chunk exists.
         first = bisect_left(range(n), True, key=lambda number: 0 not in _extents(growth(number)))
         self._growth = growth
         self._first = first
@@ -170,12 +169,12 @@ class Growths:
         return f"#{red:02x}{green:02x}{blue:02x}"
 
     def shares(self) -> list[float]:
-        """Return the part of the file that ends with each shade."""
+        """Return the share of the file at which each shade ends."""
         totals = [math.prod(extents) for extents in (self.stops - self.starts).tolist()]
         return [total / totals[-1] for total in totals]
 
     def told(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Return colours and words for a few growths; no colour for those that are left out."""
+        """Return colours and words for a few growths; omitted ones have words without a colour."""
         n = self._n
         numbers = range(n) if n <= _LISTED + 1 else [*range(_LISTED - 1), n - 1]
         words = []
@@ -201,7 +200,7 @@ def _extents(growth: Growth) -> list[int]:
 
 
 def segment_labels(history: list[Segment], names: Sequence[str]) -> list[str]:
-    """Return a label of each segment: its addresses, and the growth that made it."""
+    """Return a label for each segment: its addresses, and the growth that made it."""
     labels = []
     for number, one in enumerate(history):
         last = one.start_address + one.size - 1
@@ -212,7 +211,7 @@ def segment_labels(history: list[Segment], names: Sequence[str]) -> list[str]:
 
 
 def segment_colours(history: list[Segment]) -> NDArray[np.float64]:
-    """Return a colour (red, green, blue in 0...1) a segment: by axis, and the later the darker."""
+    """Return a colour (red, green, blue in 0...1) a segment, by axis; later ones are darker."""
     colours = np.empty((len(history), 3))
     for axis in {segment.axis for segment in history}:
         numbers = [n for n, s in enumerate(history) if s.axis == axis and n > 0]
@@ -228,7 +227,7 @@ def segment_colours(history: list[Segment]) -> NDArray[np.float64]:
 
 
 def _mixed(one: Any, other: Any, share: float) -> NDArray[np.float64]:
-    """Return a colour between two."""
+    """Mix two colours."""
     low, high = np.asarray(one, np.float64), np.asarray(other, np.float64)
     mixed: NDArray[np.float64] = low + (high - low) * share
     return mixed
@@ -245,7 +244,7 @@ def _luminance(colour: NDArray[np.float64]) -> float:
 
 
 def text_colour(cell: NDArray[np.float64]) -> str:
-    """Return black or white, whichever stands out more from a cell."""
+    """Return black or white, whichever contrasts more with a cell."""
     luminance = _luminance(cell)
     return "#000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#FFFFFF"
 
@@ -255,7 +254,7 @@ def text_colour(cell: NDArray[np.float64]) -> str:
 
 @dataclass
 class CellAxis:
-    """An axis as it is drawn: cells between edges, in pixels, and the first shade of each."""
+    """An axis as drawn: cells between edges, in pixels, and the first shade of each."""
 
     label: str
     edges: list[float]
@@ -270,7 +269,7 @@ class CellAxis:
 
 @dataclass
 class Face:
-    """A side of the cuboid: its first corner, and what a pixel of both axes is on paper."""
+    """A side of the cuboid: its first corner, and the vector on paper for a pixel of each axis."""
 
     corner: tuple[float, float]
     rows: CellAxis
@@ -278,7 +277,7 @@ class Face:
     columns: CellAxis
     right: tuple[float, float]
     shades: NDArray[np.int64]  # of each cell
-    veil: str  # a colour over it, so that the sides stand apart
+    veil: str  # a colour drawn over it, to set the sides apart
 
 
 def cell_axis(
@@ -290,17 +289,17 @@ def cell_axis(
     longest: int,
     growths: Growths,
 ) -> CellAxis:
-    """Return an axis with a bounded number of cells, of the chunks that hold the elements.
+    """Return an axis with a bounded number of cells, for the chunks that hold the elements.
 
-    `offset` is the elements of the chunks before index 0, `longest` those of the longest axis of
-    the picture.
+    `offset` is the number of elements of the chunks before index 0; `longest`, the extent of the
+    longest axis of the picture.
     """
     first, lead = divmod(offset, chunk)
     n = -(-(extent + lead) // chunk)
     length = max(SHORTEST, _LONGEST * extent / longest)
     cells = min(n, _MOST_CELLS)
     stops = [(cell + 1) * n // cells for cell in range(cells)]
-    # Of several chunks in a cell, the one in the middle.
+    # Of several chunks in a cell, draw the one in the middle.
     middles = [(low + high) // 2 for low, high in zip([0, *stops], stops, strict=False)]
     return CellAxis(
         label=f"{name} · {extent:,}",
@@ -326,7 +325,7 @@ def runs_of_equals(values: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 class Panel(NamedTuple):
-    """Chunks of a plane of the grid as a picture has them: rows downward, columns to the right."""
+    """A plane of chunks as drawn: rows downward, columns to the right."""
 
     addresses: NDArray[np.int64]  # (rows, columns)
     row_name: str  # names and title may be empty
@@ -335,7 +334,7 @@ class Panel(NamedTuple):
 
 
 def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, int]:
-    """Return the axes that are held at one chunk index, counted from 0; refuse other indices."""
+    """Return the axes held at one chunk index, counted from 0; refuse other indices."""
     held: dict[int, int] = {}
     for axis, index in (at or {}).items():
         if not -len(grid) <= axis < len(grid):
@@ -348,7 +347,7 @@ def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, 
 
 
 def panel_axis(axis: int, free: list[int], ndim: int) -> int | None:
-    """Return the axis with one panel for each index, where there are three to show."""
+    """Return the axis that gets one panel for each index, if there are three to show."""
     if len(free) < 3:
         return None
     if not -ndim <= axis < ndim or axis % ndim not in free:
@@ -364,10 +363,10 @@ def panels_of(
     across: int | None,
     names: list[str],
 ) -> list[Panel]:
-    """Return the planes of chunks of a growth map; refuse more than could be seen.
+    """Return the planes of chunks of a growth map; refuse more than anybody could see.
 
-    `held` has the axes at one chunk index, `free` the one to three others, and `across` the one of
-    three with a plane for each of its chunk indices.
+    `held` maps axes to their one chunk index; `free` has the other one to three axes.  If three,
+    `across` is the one that gets a plane for each of its chunk indices.
     """
     plane = [j for j in free if j != across]
     count = 1 if across is None else grid[across]
@@ -406,10 +405,7 @@ def panels_of(
 
 
 def cell_lines(owner: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lines between neighbouring cells: of one segment, and of two.
-
-    Each has the shape (lines, 2 ends, x and y).
-    """
+    """Return lines, (n, 2 ends, x and y), between cells of one segment, and of different ones."""
     found: list[list[NDArray[np.float64]]] = [[], []]
     upright = owner[:, :-1] != owner[:, 1:]
     level = owner[:-1, :] != owner[1:, :]

@@ -1,8 +1,8 @@
-"""An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew; a tree.
+"""HTML for notebooks: an array's facts, grid of chunks and growth; a tree.
 
-Everything stands in the element itself: no scripts, no style sheets, no files.  Text has the colour
-of the page, and what is drawn is visible on light and on dark.  However large the grid and however
-long its history, the picture has a bounded number of cells and colours, and the work is as much.
+The element is self-contained: no scripts, style sheets or files.  Text has the page's colour, and
+drawings are visible on light and dark.  The picture has a bounded number of cells and colours, and
+costs bounded work, however large the grid and long its history.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["describe", "describe_view", "tree"]
 
 # Pixels.
-_MARGIN = 24.0  # at the left, for a label that is turned
+_MARGIN = 24.0  # at the left, for a rotated label
 _LETTER = 6.0
 _STRIP = (230.0, 12.0)
 
-_DEPTH = (0.42, -0.30)  # what a pixel of the axis that points away is on paper
-_LONGEST_NAME = 16  # letters of the name of an axis
+_DEPTH = (0.42, -0.30)  # vector on paper for a pixel of the axis that points away
+_LONGEST_NAME = 16  # letters of an axis name
 
 _LINES = 'fill="none" stroke="#fff" stroke-opacity=".55" stroke-width=".8"'
 _OUTLINE = 'fill="none" stroke="currentColor" stroke-opacity=".65" stroke-width="1.1"'
@@ -52,9 +52,9 @@ _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
     """Return the HTML element that shows an array: a ``<div>`` with a table and pictures in SVG.
 
-    `facts` is what `ExtArray.info` gives.  `growth` gives, for the number of a growth, its axis and
-    side, and the grid after it as a box of chunk indices; growth 0 is the array as it was created.
-    It is asked for few.
+    `facts` is a result of `ExtArray.info`.  `growth` returns, for the number of a growth, its axis
+    and side, and the grid after it as a box of chunk indices; growth 0 is the array as created.  It
+    is called for only a few growths.
 
     Examples
     --------
@@ -81,8 +81,8 @@ def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], G
 def describe_view(view: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the HTML element that shows a view: a ``<div>`` with a table.
 
-    `view` has the shape, chunks, dtype, bytes and names of axes of the view, and its index in the
-    array as a text; `facts` is what `ExtArray.info` gives.
+    `view` has the shape, chunks, dtype, bytes and axis names of the view, and its index in the
+    array as text; `facts` is a result of `ExtArray.info`.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def describe_view(view: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _names(facts: Mapping[str, Any]) -> list[str]:
-    """Return the names of the axes, or their numbers."""
+    """Return the names of the axes, shortened, or their numbers."""
     return [
         name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
         for name in axis_titles(facts["dims"] or None, len(facts["shape"]))
@@ -121,7 +121,7 @@ def _names(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _table(facts: Mapping[str, Any]) -> str:
-    """Return the facts that matter at a glance, of the array and of a chunk."""
+    """Return a table of the main facts of the array and of a chunk."""
     count, segments = math.prod(facts["grid"]), facts["segments"]
     chunk_bytes = math.prod(facts["chunks"]) * facts["dtype"].itemsize
     order = "" if facts["order"] == "C" else f", order {facts['order']}"
@@ -145,7 +145,7 @@ def _table(facts: Mapping[str, Any]) -> str:
 
 
 def _rows(rows: Sequence[tuple[str, str, str]], wide: Sequence[tuple[str, str]]) -> str:
-    """Return a table of rows of two cells, and below them rows of one, which are HTML."""
+    """Return a table: rows of two cells, then wide rows of one; cells are HTML."""
     lines = [
         f'<tr style="background:none"><th style="{_HEAD}">{name}</th>'
         f'<td style="{_CELL}">{array}</td><td style="{_CELL}">{chunk}</td></tr>'
@@ -171,7 +171,7 @@ def _where(facts: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a value, cut where it is long."""
+    """Return the text of a value, shortened if it is long."""
     text = str(value)
     if len(text) > 240:
         text = f"{text[:160]} … {text[-60:]}"
@@ -187,7 +187,7 @@ def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
     pieces, x = [], 0.0
     for shade, share in enumerate(growths.shares()):
         end = share * width
-        # What is too small to be seen goes with what follows.
+        # Merge a piece too small to see with the next one.
         if end - x < 0.25 and share < 1:
             continue
         pieces.append(
@@ -224,7 +224,7 @@ def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
 def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> tuple[str, float]:
     """Return the grid of chunks: a row, a plane, or a cuboid of the three axes with most chunks.
 
-    Also the pixels that it has at the left for a label.
+    Also return the width in pixels at the left, for a label.
     """
     shape, grid = facts["shape"], facts["grid"]
     most = sorted(sorted(range(len(shape)), key=lambda j: -grid[j])[:3])
@@ -321,7 +321,7 @@ def _face(face: Face, growths: Growths) -> str:
 
 
 def _nothing() -> str:
-    """Return the place of a grid without a chunk."""
+    """Return the picture of a grid without chunks."""
     return (
         f'<svg width="{_STRIP[0]:g}" height="60" style="display:block" role="img" '
         'aria-label="No chunk">'
@@ -341,17 +341,17 @@ def _label(text: str, x: float, y: float, anchor: str, turned: bool = False) -> 
 
 
 def _width(text: str) -> float:
-    """Return the pixels of a label, nearly."""
+    """Estimate the width of a label in pixels."""
     return _LETTER * len(text)
 
 
 def _n(value: float) -> str:
-    """Return a number of pixels, short."""
+    """Format a number of pixels briefly."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
-    """Return a tree as an HTML element, of a head, and rows of depths, names and facts.
+    """Return a tree as an HTML element, from a head and rows of (depth, name, facts).
 
     Examples
     --------

@@ -1,14 +1,14 @@
 """Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
 
 `positions` turns a chunk shape and an order into the permutation that readers and writers apply.
-The two curve orders sort the elements by a key, the place of the element on the curve through the
-smallest enclosing cube with a power-of-two side; `morton_key` and `hilbert_key` compute the keys.
-Everything here is pure NumPy and keeps no state.
+The two curve orders sort elements by a key: their place on the curve through the smallest enclosing
+cube whose side is a power of two.  `morton_key` and `hilbert_key` compute the keys.  Everything
+here is pure NumPy and keeps no state.
 
-A *point* is the index of an element in its chunk.  With k axes and m bits a coordinate, level
-m - 1 down to 0 of a point gives one *digit* of k bits: bit j of the level from every axis, axis 0
-in the most significant place.  Both keys are m digits of k bits, so up to k * m bits, and are held
-in 64-bit words.
+A *point* is the index of an element in its chunk.  With k axes and m bits a coordinate, each level
+m - 1 down to 0 of a point gives one *digit* of k bits: the level's bit from every axis, axis 0 in
+the most significant place.  Both keys are m digits of k bits, up to k * m bits, held in 64-bit
+words.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from extarray.common.choices import ORDERS
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ChunksError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     _Digits: TypeAlias = Iterable[_Words]
 
 __all__ = [
-    "ORDERS",
-    "Order",
     "check_order",
     "has_strides",
     "hilbert_key",
@@ -40,12 +39,10 @@ __all__ = [
     "table_bytes",
 ]
 
-Order: TypeAlias = Literal["C", "F", "Z", "H"]
-
 _MAX_NDIM = 32
 _WORD = 64
-# Keys are computed for so many points at a time: the temporaries stay in the processor's cache and
-# memory beyond the result does not depend on the number of levels.
+# Points whose keys are computed at a time, so that temporaries stay in the processor's cache and
+# take memory independent of the number of levels.
 _BLOCK = 1 << 14
 
 
@@ -61,7 +58,7 @@ def check_order(order: str) -> str:
 
 
 def has_strides(order: str) -> bool:
-    """Tell whether strides say where the elements of a chunk are; a table must, for other orders.
+    """Tell whether strides locate the elements of a chunk; other orders need a table.
 
     Examples
     --------
@@ -74,7 +71,7 @@ def has_strides(order: str) -> bool:
 def slow_to_fast(order: str, ndim: int) -> tuple[int, ...]:
     """Return the axes of a chunk by falling stride.
 
-    For an order without strides, these are the axes of C order, in which tables of positions count.
+    An order without strides has the axes of C order, in which tables of positions count.
 
     Examples
     --------
@@ -85,10 +82,10 @@ def slow_to_fast(order: str, ndim: int) -> tuple[int, ...]:
 
 
 def table_bytes(chunks: Sequence[int], order: str) -> int:
-    """Return the bytes of the table of positions by which readers and writers apply an order.
+    """Return the bytes of the table of positions with which readers and writers apply an order.
 
-    There is none for orders with strides (`has_strides`).  While a table is made (`positions`), it
-    takes three times as much.
+    Orders with strides (`has_strides`) have no table.  Making a table (`positions`) takes three
+    times its size.
 
     Examples
     --------
@@ -107,12 +104,11 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
 
     Notes
     -----
-    "Z" and "H" leave out the axes of extent 1, enclose the rest in the smallest cube whose side is
-    a power of two, and number the elements of the chunk by increasing key (`morton_key`,
-    `hilbert_key`) on the cube's curve.  A chunk that is such a cube needs no ranking, its keys are
-    the positions; any other costs a sort, and about three times the result in memory.  (Keys of
-    more than 128 bits need chunks of at least 2**21 elements; they take 8 bytes an element more
-    for each further 64 bits.)
+    "Z" and "H" leave out axes of extent 1, enclose the rest in the smallest cube whose side is a
+    power of two, and number the elements by increasing key (`morton_key`, `hilbert_key`) on the
+    cube's curve.  If the chunk is such a cube, the keys are the positions; otherwise it costs a
+    sort, and about three times the result in memory.  (Keys of more than 128 bits need chunks of at
+    least 2**21 elements, and take 8 more bytes an element for each further 64 bits.)
 
     Examples
     --------
@@ -131,7 +127,7 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
         axes = slow_to_fast(order, len(shape))
         stored = np.arange(count, dtype=np.int64).reshape([shape[axis] for axis in axes])
         return stored.transpose(np.argsort(axes)).ravel()
-    # An axis of extent 1 has one coordinate, 0, and so does not take part in a curve.
+    # An axis of extent 1 has a single coordinate, 0, and takes no part in a curve.
     shape = tuple(extent for extent in shape if extent > 1)
     if len(shape) <= 1:
         return np.arange(count, dtype=np.int64)
@@ -152,15 +148,15 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
 def morton_key(points: _Words, bits: int) -> _Words:
     """Return the Morton ("Z order") keys of points: the bits of their coordinates, interleaved.
 
-    The points are (k, n): for each axis a row of coordinates in ``[0, 2**bits)``, of at most 63
-    bits.  The keys are (words, n), numbers of ``k * bits`` bits: at least one 64-bit word, the most
-    significant one first.
+    The points are (k, n): one row of coordinates in ``[0, 2**bits)`` for each axis; `bits` is at
+    most 63.  The keys are (words, n), numbers of ``k * bits`` bits in at least one 64-bit word, the
+    most significant first.
 
     Notes
     -----
-    From the most significant bit: the top bit of axis 0, of axis 1, ..., of axis k - 1, then the
-    next lower bit of axis 0, and so on.  Within a cell, then, the last axis varies fastest, as in
-    C order.
+    The most significant bit is the top bit of axis 0, then come those of axes 1 to k - 1, then the
+    next lower bit of axis 0, and so on.  So the last axis varies fastest within a cell, as in C
+    order.
 
     References
     ----------
@@ -183,8 +179,8 @@ def hilbert_key(points: _Words, bits: int) -> _Words:
     Notes
     -----
     There are many Hilbert curves in more than two axes; this is Butz's.  It starts at the origin,
-    and consecutive points differ by one in one coordinate.  The steps are in the page on orders
-    of the documentation.  O(k * bits) a point.
+    and consecutive points differ by one in one coordinate.  The documentation page on orders has
+    the steps.  Costs O(k * bits) for a point.
 
     References
     ----------
@@ -201,15 +197,13 @@ def hilbert_key(points: _Words, bits: int) -> _Words:
     return _pack(_hilbert_digits(_digits(points, bits), len(points)), points, bits)
 
 
-# All that an order is.  One with strides has its axes by falling stride, another the key by which
+# An order has either strides, and then lists its axes by falling stride, or a key by which
 # `positions` sorts the elements.
 _AXES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "C": lambda ndim: tuple(range(ndim)),
     "F": lambda ndim: tuple(reversed(range(ndim))),
 }
 _KEYS: dict[str, Callable[[_Words, int], _Words]] = {"Z": morton_key, "H": hilbert_key}
-
-ORDERS = (*_AXES, *_KEYS)
 
 
 def _one_of_orders() -> str:
@@ -250,17 +244,17 @@ def _digits(coordinates: _Words, bits: int) -> Iterator[_Words]:
 
 
 def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
-    """Yield the Hilbert digits of points whose Morton digits are `digits`.
+    """Yield the Hilbert digits of points from their Morton digits.
 
-    The cell of a level is traversed along a Gray code of its corners, which is reflected and
-    turned so that the curve enters it where it left the cell before: `entry` is the corner where
-    it enters (a digit), `turn` the rotation of the axes.  In Butz's letters `digit`, `entry`,
-    `gray`, `number` and `corner` are alpha, omega, sigma, rho and tau; `turn` is minus the sum of
-    his (J - 1).  The Gray code of `even` is what his rule gives for tau: complement the last bit of
-    sigma, then, if that left an odd number of ones, the bit at the principal position J.
+    The curve traverses the cell of a level along a Gray code of its corners, reflected and rotated
+    so that the curve enters where it left the previous cell: `entry` is the corner where it enters
+    (a digit), `turn` the rotation of the axes.  In Butz's letters, `digit`, `entry`, `gray`,
+    `number` and `corner` are alpha, omega, sigma, rho and tau; `turn` is minus the sum of his
+    (J - 1).  The Gray code of `even` follows his rule for tau: complement the last bit of sigma,
+    then, if the number of ones is odd, the bit at the principal position J.
     """
     if ndim == 0:
-        return  # a digit of no bits adds nothing to the key
+        return  # a digit without bits adds nothing to the key
     one, two, k = np.uint64(1), np.uint64(2), np.uint64(ndim)
     mask = np.uint64((1 << ndim) - 1)
     top = np.uint64(1 << (ndim - 1))
@@ -280,8 +274,8 @@ def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
         corner = even ^ (even >> one)
         entry = entry ^ (((corner << turn) | (corner >> back)) & mask)
         # The lowest bit of `number` that differs from its last bit stands one place above the
-        # lowest bit set in `gray`, where the top bit of `gray` does not count.  With the top bit
-        # forced on, "all bits of `number` are equal" comes out as place k, as a rotation place 0.
+        # lowest bit set in `gray`, apart from the top bit of `gray`.  Forcing the top bit on turns
+        # "all bits of `number` are equal" into place k, which as a rotation is place 0.
         low = gray | top
         low &= ~low + one
         place = np.bitwise_count(low - one).astype(np.uint64)
@@ -293,7 +287,7 @@ def _word_count(ndim: int, bits: int) -> int:
 
 
 def _pack(digits: _Digits, coordinates: _Words, bits: int) -> _Words:
-    """Concatenate digits, the most significant first, to keys: (words, n), high word first."""
+    """Concatenate digits, the most significant first, into keys: (words, n), high word first."""
     ndim, count = coordinates.shape
     words = np.zeros((_word_count(ndim, bits), count), dtype=np.uint64)
     if ndim == 0:

@@ -1,8 +1,8 @@
-"""Growth policies: how many chunks a growth allocates beyond those that it needs.
+"""Growth policies: how many chunks a growth allocates beyond those it needs.
 
-Each growth of another axis or side than the last begins a segment.  An array that grows by small
-steps along several axes in turn therefore has a segment for each row of chunks.  Chunks that are
-allocated ahead are room into which later steps grow without a segment.
+A growth of another axis or side than the last begins a segment.  So an array that grows by small
+steps along several axes in turn has a segment for each row of chunks.  Chunks allocated ahead leave
+room into which later steps grow without a new segment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXACT", "GrowthPolicy", "Policy", "decode_policy", "encode_policy"]
 
-#: What users give and get.
+#: Policies as users give and get them.
 GrowthPolicy: TypeAlias = (
     Literal["exact", "doubling", "cubical"]
     | tuple[Literal["linear"], int]
@@ -31,11 +31,11 @@ EXACT = 0
 _KINDS = ("exact", "linear", "exponential", "doubling", "cubical")
 _KIND_BITS = 4
 _LARGEST = 2**24 - 1
-_UNIT = 1000  # of an exponent
+_UNIT = 1000  # of a stored factor
 
 
 def encode_policy(growth: Any) -> int:
-    """Return a policy as it is stored: the kind in the lowest 4 bits, the parameter in 24 above.
+    """Return a policy as stored: the kind in the lowest 4 bits, the parameter in the 24 above.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def encode_policy(growth: Any) -> int:
     Returns
     -------
     int
-        `EXACT` for the first.
+        `EXACT` for "exact".
 
     Raises
     ------
     ArgumentError, ArgumentTypeError
-        A ValueError or a TypeError: no such policy, or a parameter that is not possible.
+        A ValueError or a TypeError: no such policy, or an invalid parameter.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def _thousandths(value: Any) -> int:
 
 
 def decode_policy(value: int) -> Policy:
-    """Return the policy from what `encode_policy` returned.
+    """Return the policy that `encode_policy` encoded.
 
     Parameters
     ----------
     value : int
-        A kind that is not known is taken for "exact": policies do not change what an array is.
+        An unknown kind counts as "exact": policies do not change an array's contents.
 
     Examples
     --------
@@ -159,16 +159,16 @@ class Policy(NamedTuple):
         at_end: Sequence[int],
         used: Sequence[int],
     ) -> Iterator[Step]:
-        """Yield the growths that make room for given numbers of chunks at both ends of the axes.
+        """Yield the growths that make room for given numbers of chunks at both ends of each axis.
 
         Parameters
         ----------
         extents : sequence of int
             Chunks that each axis has.
         at_start, at_end : sequence of int
-            Chunks that are needed there.  What is allocated ahead is on the side that needs any.
+            Chunks needed there.  Chunks ahead are allocated on the side that needs any.
         used : sequence of int
-            Chunks that the bounds have along each axis after the growth.  Only "cubical" asks.
+            Chunks that the bounds span along each axis after the growth; only "cubical" uses it.
 
         Examples
         --------
@@ -198,7 +198,7 @@ class Policy(NamedTuple):
             yield from _beside(side, extents, at_start, at_end, used)
 
     def _least(self, n: int) -> int:
-        """Return the chunks that an axis of `n` chunks gains at least, if any."""
+        """Return the fewest chunks that an axis of `n` chunks gains, if it gains any."""
         if self.kind == "linear":
             return self.parameter
         if self.kind == "exponential":
@@ -213,7 +213,7 @@ def _beside(
     at_end: Sequence[int],
     used: Sequence[int],
 ) -> Iterator[Step]:
-    """Lengthen the axes that need nothing to the side of the cube, unless they have no elements."""
+    """Lengthen axes that need nothing to the side of the cube, unless they have no elements."""
     for axis, (n, first, last, m) in enumerate(zip(extents, at_start, at_end, used, strict=True)):
         if m and n < side and not first and not last:
             yield axis, side - n, "end"
@@ -224,9 +224,9 @@ def _doubling(
 ) -> Iterator[Step]:
     """Double the shortest axis, the first of equal ones, until there is room.
 
-    So the axes take turns, and their extents are equal up to a factor of two, and powers of two.
-    Where that would make the grid much larger than it has to be, as that of a long and thin array,
-    only the axes that grow are lengthened, each to a power of two.
+    So the axes take turns, and their extents are powers of two, equal up to a factor of two.  If
+    that would make the grid much larger than needed, as for a long and thin array, lengthen only
+    the axes that grow, each to a power of two.
     """
     axes = [j for j, n in enumerate(extents) if n or at_start[j] or at_end[j]]
     needed = list(map(sum, zip(extents, at_start, at_end, strict=True)))
@@ -257,5 +257,5 @@ def _doubling(
 
 
 def _to_power(n: int) -> int:
-    """Return the least power of two that is not less than `n`, which is at least 1."""
+    """Return the least power of two that is at least `n`, itself at least 1."""
     return 1 << (n - 1).bit_length()

@@ -1,7 +1,7 @@
 """One axis of a layout transformation: how source chunks, target chunks and steps lie along it.
 
-Everything here is counted in elements along the axis.  Source chunks begin at ``-lead``, target
-chunks at 0.  What has been read and belongs to a target chunk that is not complete is *held*.
+All numbers count elements along the axis.  Source chunks begin at ``-lead``, target chunks at 0.
+Elements that have been read for an incomplete target chunk are *held*.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Axis", "Step"]
 class Step(NamedTuple):
     """One step along an axis: reads ``read ... end - 1``, writes ``written ... complete - 1``."""
 
-    written: int  # everything before it was written by earlier steps
-    read: int  # everything before it was read by them: what is between the two is held
-    complete: int  # the target chunks before it are complete when this step has read
-    end: int  # where reading ends: what is between is held for the next step
+    written: int  # earlier steps have written everything before it
+    read: int  # earlier steps have read everything before it; elements from `written` on are held
+    complete: int  # target chunks before it are complete once this step has read
+    end: int  # where reading ends; elements from `complete` on are held for the next step
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Axis:
 
     @cached_property
     def is_short(self) -> bool:
-        """Tell whether one block has the whole axis."""
+        """Tell whether one block covers the whole axis."""
         return self.source >= self.extent + self.lead or self.target >= self.extent
 
     @cached_property
     def unused(self) -> int:
-        """Elements that are held between two steps, at most."""
+        """Most elements held between two steps."""
         if self.is_short:
             return 0
         common = math.gcd(self.source, self.target)
@@ -64,12 +64,12 @@ class Axis:
 
     @cached_property
     def period(self) -> int:
-        """Extent of an lcm-block: after it the chunks lie as at its start."""
+        """Extent of an lcm-block, after which the chunks lie as at its start."""
         return math.lcm(self.source, self.target)
 
     @cached_property
     def shift(self) -> int:
-        """Elements before index 0 where templates begin, so that they fit the source chunks."""
+        """Elements before index 0 where templates begin, to fit the source chunks."""
         fits = not self.unused and self.source > self.target and not self.is_short
         return self.lead if fits else 0
 
@@ -86,19 +86,19 @@ class Axis:
         return -(-(self.extent + self.shift % template) // template)
 
     def reaches_all(self, template: int) -> bool:
-        """Tell whether one template has the whole axis."""
+        """Tell whether one template covers the whole axis."""
         return template >= self.extent + self.shift
 
     def is_aligned(self, template: int) -> bool:
-        """Tell whether no source chunk lies across the edge of a template."""
+        """Tell whether no source chunk crosses the edge of a template."""
         if self.reaches_all(template):
             return True
         return template % self.source == 0 and (self.lead - self.shift) % self.source == 0
 
     def elements_read(self, template: int) -> int:
-        """Return the number of elements read when every template reads all chunks it meets.
+        """Return the number of elements read if every template reads all chunks it meets.
 
-        Chunks across an edge are read by the templates on both sides.
+        The templates on both sides of an edge read the chunks across it.
 
         Examples
         --------
@@ -106,12 +106,12 @@ class Axis:
         >>> axis.elements_read(144), axis.elements_read(16)
         (144, 216)
         """
-        # Edges of templates at ``i * template - shift`` for i = 1 ... n.
+        # Edges of templates are at ``i * template - shift`` for i = 1 ... n.
         n = self.count(template) - 1
         if n <= 0:
             return self.extent
         shift = self.shift % template
-        offset = self.lead - shift  # an edge is between two chunks where it is 0 (mod source)
+        offset = self.lead - shift  # an edge at 0 (mod source) is between two chunks
         inside = n - _count(template, offset, self.source, n)
         total = self.extent + inside * self.source
         # The first and the last chunk have fewer elements inside the bounds.
@@ -124,7 +124,7 @@ class Axis:
         if start > 0:
             cut = n - min(n, (start + shift) // template)
         else:
-            cut = n  # one chunk has the whole axis
+            cut = n  # one chunk covers the whole axis
         return total - cut * (self.source - last)
 
     def elements_met(self, start: int, stop: int) -> int:
@@ -142,7 +142,7 @@ class Axis:
         return min(high, self.extent) - max(low, 0)
 
     def windows(self, template: int) -> list[tuple[int, int]]:
-        """Yield where templates begin and end.
+        """Return where templates begin and end.
 
         Examples
         --------
@@ -153,15 +153,15 @@ class Axis:
         return [(max(0, n), min(n + template, self.extent)) for n in starts]
 
     def room(self, blocks: int) -> int:
-        """Return the most elements that are held and read in a step of a number of max-blocks."""
+        """Return the most elements held and read in a step of this many max-blocks."""
         return blocks * self.block + self.unused
 
     def fresh(self, blocks: int) -> int:
-        """Return the most elements that are read in a step of a number of max-blocks."""
+        """Return the most elements read in a step of this many max-blocks."""
         return blocks * self.source if self.source >= self.target else self.room(blocks)
 
     def steps(self, start: int, stop: int, blocks: int) -> Iterator[Step]:
-        """Yield the steps through a template, each of `blocks` max-blocks; 0: one step has all."""
+        """Yield the steps through a template, each of `blocks` max-blocks; 0: a single step."""
         room = self.room(blocks) if blocks else stop - start
         fresh = self.fresh(blocks) if blocks else stop - start
         written = read = start
@@ -177,7 +177,7 @@ class Axis:
 
 
 def _count(step: int, offset: int, modulus: int, n: int) -> int:
-    """Count the i in 1 ... n that have ``i * step + offset`` divisible by `modulus`."""
+    """Count the i in 1 ... n for which `modulus` divides ``i * step + offset``."""
     common = math.gcd(step, modulus)
     if offset % common:
         return 0

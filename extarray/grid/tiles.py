@@ -15,17 +15,14 @@ __all__ = ["BLOCK_BYTES", "Box", "Grain", "axis_pieces", "tiles"]
 
 Box = tuple[slice, ...]
 
-#: Bytes of a box: its elements stay in the cache between two steps of an operation.
+#: Bytes of a box whose elements stay in the cache between two steps of an operation.
 BLOCK_BYTES = 1 << 21
-#: Chunks of this size are worth a step of their own; smaller ones are taken together.
+#: Chunks of this size deserve a step of their own; smaller ones are combined.
 _LEAST_BYTES = 1 << 18
 
 
 class Grain(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
-    """Extents of chunks, which know where the first ones begin.
-
-    `lead` is the elements of the first chunk of each axis that lie before index 0.
-    """
+    """Extents of chunks, and of the part of each axis's first chunk before index 0 (`lead`)."""
 
     lead: tuple[int, ...]
 
@@ -44,21 +41,22 @@ def tiles(
     limit: int = BLOCK_BYTES,
     split: bool = True,
 ) -> Iterator[Box]:
-    """Yield boxes that tile a shape, in C order, each inside a chunk or of whole chunks.
+    """Yield boxes that tile a shape, in C order, each inside a chunk or made of whole chunks.
 
     Parameters
     ----------
     shape, chunks : tuple of int
-        Extents, in elements.  The first chunk of each axis begins at index 0, or where a `Grain`
+        Extents, in elements.  The first chunk of each axis begins at index 0, or as a `Grain`
         says.
     itemsize : int
         Bytes of an element (of all operands together).
     whole : collection of int
-        Axes that are not cut.
+        Axes not to cut.
     limit : int
-        Bytes of a box at most, where `whole` and `split` allow it.
+        Most bytes of a box, if `whole` and `split` allow it.
     split : bool
-        Whether chunks may be cut.  If not, boxes are of whole chunks, as many as the limit allows.
+        Whether chunks may be cut.  If not, boxes are made of as many whole chunks as the limit
+        allows.
 
     Examples
     --------
@@ -80,7 +78,7 @@ def axis_pieces(
 ) -> list[list[slice] | _Pieces]:
     """Return the pieces of each axis, whose products are the boxes of `tiles`.
 
-    They have a length, as there may be more pieces than memory could hold.
+    They are sized iterables, not lists, as an axis may have more pieces than fit into memory.
 
     Examples
     --------
@@ -112,7 +110,7 @@ def axis_pieces(
 
 
 class _Pieces:
-    """Pieces of an axis: of `block` elements, none across the end of a chunk it does not fill."""
+    """Pieces of an axis, of `block` elements, which do not cross the end of a larger chunk."""
 
     __slots__ = ("_block", "_extent", "_lead", "_outer")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -18,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import ArgumentError, MissingError
+from extarray.common.system import EXCLUSIVE, NO_FOLLOW, NO_WAIT, exchange, lock_whole, open_folder
 from extarray.format.archive import ATTRS_NAME, check_member_name
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
-    exchange,
     family,
     link,
     random_name,
@@ -112,7 +111,7 @@ class InFolder:
         with family("cannot read '{}'", self.root / key / ATTRS_NAME):
             name = os.fspath(self.path(key) / ATTRS_NAME)
             try:
-                file = File.open(name, os.O_RDONLY | os.O_NONBLOCK)
+                file = File.open(name, os.O_RDONLY | NO_WAIT)
             except FileNotFoundError:
                 return None
             with contextlib.closing(file):
@@ -296,7 +295,7 @@ def _take_after(fresh: str, name: str) -> None:
 
 def _take_one_after(fresh: str, name: str) -> None:
     """Give one file or folder the permissions of another one, if there is such."""
-    file = File.open(fresh, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    file = File.open(fresh, os.O_RDONLY | NO_WAIT | NO_FOLLOW)
     try:
         take_after(file, name)
     finally:
@@ -393,10 +392,10 @@ def remove_folder(name: str) -> None:
 @contextlib.contextmanager
 def _at_work(folder: str) -> Iterator[None]:
     """Hold the lock on a folder that tells that somebody is at work, where there are such."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = open_folder(folder)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            lock_whole(fd, EXCLUSIVE, wait=True)
         yield
     finally:
         os.close(fd)
@@ -436,9 +435,9 @@ def remove_left_folders(folders: list[str]) -> list[str]:
     done = []
     for folder in folders:
         with contextlib.suppress(OSError):
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = open_folder(folder, follow=False)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_whole(fd, EXCLUSIVE)
                 if _is_abandoned(folder):
                     shutil.rmtree(folder)
                     done.append(f"{folder} was removed")
@@ -470,7 +469,7 @@ def _is_abandoned(folder: str) -> bool:
     for where, _, files in walk_folders(folder):
         for name in files:
             if name.endswith(".xmd"):
-                file = File.open(os.path.join(where, name), os.O_RDONLY | os.O_NONBLOCK)
+                file = File.open(os.path.join(where, name), os.O_RDONLY | NO_WAIT)
                 try:
                     if lock.is_held(file):
                         return False

@@ -30,6 +30,7 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
+from extarray.common.system import name_nameless, open_nameless
 from extarray.format.archive import (
     ATTRS_NAME,
     Member,
@@ -154,18 +155,14 @@ def write_packed(
 @contextlib.contextmanager
 def _nameless(name: str, overwrite: bool) -> Iterator[File]:
     """Make a file that has no name before the block ends, where the system has such files."""
-    temporary, file = getattr(os, "O_TMPFILE", 0), None
     is_there = os.path.exists(name)
-    if temporary and os.path.isdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            mode = 0o600 if is_there else 0o666
-            file = File.open(os.path.dirname(name), temporary | os.O_RDWR, mode)
-    if file is None:
+    made = open_nameless(os.path.dirname(name), 0o600 if is_there else 0o666)
+    if made is None:
         with making_file(name, overwrite) as file:
             yield file
             file.datasync()
         return
-    fresh = random_name(name)
+    fresh, file = random_name(name), File(made, name)
     with contextlib.closing(file):
         if is_there:
             take_after(file, name)
@@ -175,9 +172,7 @@ def _nameless(name: str, overwrite: bool) -> Iterator[File]:
         if lock.can_tell():
             lock.claim(file, is_made=True)  # until it has its name
         with file as fd:
-            # The descriptor counts for nothing but that Python follows the link then.
-            first = fresh if overwrite else name
-            os.link(f"/proc/self/fd/{fd}", first, src_dir_fd=fd, follow_symlinks=True)
+            name_nameless(fd, fresh if overwrite else name)
         if overwrite:
             with OnError(_unlink_quietly, fresh):
                 publish(fresh, name, overwrite)

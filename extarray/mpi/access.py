@@ -1,4 +1,4 @@
-"""One-sided access: any rank reads, writes and adds to any part of a global array, alone."""
+"""One-sided access: a rank alone reads, writes and adds to any part of a global array."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = ["OneSidedAccess", "label"]
 
 
 class OneSidedAccess:
-    """The part of `GlobalArray` that one rank calls alone: its elements are in a window.
+    """The one-sided part of `GlobalArray`, whose elements are in a window.
 
-    By its number the ranks know that they mean the same array.
+    The number lets ranks check that they mean the same array.
     """
 
     def __init__(self, agreement: Agreement, layout: ZoneLayout, number: int) -> None:
@@ -55,7 +55,7 @@ class OneSidedAccess:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Extents of chunks, between which zones are cut."""
+        """Extents of chunks; zones are cut between chunks."""
         return self._window.layout.zones.chunks
 
     @property
@@ -103,8 +103,8 @@ class OneSidedAccess:
         Returns
         -------
         tuple of slice, or list of tuple of slice
-            One box, empty where there are no elements for the rank; for "block_cyclic" all boxes,
-            in increasing order.
+            One box, empty if the rank has no elements; for "block_cyclic" all boxes, in increasing
+            order.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class OneSidedAccess:
         return self._window.layout.zones.as_told(check_rank(rank, self.comm))
 
     def locate(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
-        """Return the rank to whose zone an element belongs.
+        """Return the rank whose zone has an element.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class OneSidedAccess:
         return self._window.layout.zones.owner(as_index(index, self.shape))
 
     def locate_region(self, selection: Any = ...) -> list[tuple[int, Zone]]:
-        """Return the ranks to whose zones a selection belongs, each with the part that it has.
+        """Return the ranks whose zones have parts of a selection, each with its part.
 
         Parameters
         ----------
@@ -152,8 +152,8 @@ class OneSidedAccess:
         Returns
         -------
         list of tuple
-            A rank and a box, in the order of the elements; for "block_cyclic" as many of a rank as
-            blocks of it are concerned.
+            Ranks and boxes, in the order of the elements; for "block_cyclic" a rank appears once
+            for each of its blocks.
 
         Raises
         ------
@@ -172,14 +172,14 @@ class OneSidedAccess:
         Parameters
         ----------
         ghosts : bool
-            With the ghosts around it.  A rank without elements has none.
+            Include the ghosts around it.  A rank without elements has none.
 
         Returns
         -------
         ndarray
-            Writable; others see changes of the zone after `sync`.  For "block_cyclic" it has the
-            boxes of the rank side by side along each axis, in increasing order, as the local arrays
-            of ScaLAPACK do.
+            Writable; others see changes of the zone after `sync`.  For "block_cyclic" the boxes of
+            the rank lie side by side along each axis, in increasing order, as in ScaLAPACK's local
+            arrays.
 
         Examples
         --------
@@ -196,12 +196,12 @@ class OneSidedAccess:
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
         out : ndarray, optional
-            Where to read to, also a part of `access`; None: a new array.
+            Array to read into, also a part of `access`; None: a new array.
 
         Returns
         -------
         ndarray
-            A copy; `out` where it was given.
+            A copy; `out` if it was given.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class OneSidedAccess:
         plan = self._plan(selection)
         patch = plan.only
         near = self._window.near.get(patch.rank) if patch else None
-        if patch and near is not None:  # there is nothing to wait for
+        if patch and near is not None:  # no request to wait for
             if out is None:
                 found: NDArray[Any] = near[patch.remote].copy()
                 return found
@@ -239,7 +239,7 @@ class OneSidedAccess:
 
         Notes
         -----
-        What lies in memory that this rank shares is copied at once.
+        Elements in memory that this rank shares are copied at once.
 
         Examples
         --------
@@ -254,14 +254,15 @@ class OneSidedAccess:
         if out is None:
             return self._read(plan, np.empty(shape, self.dtype), testable)
         result = self._as_out(out, shape)
-        if np.may_share_memory(result, self._window.own):  # of what is still to be read
+        # a read into `out` could overwrite elements still to be read
+        if np.may_share_memory(result, self._window.own):
             return self._read(plan, np.empty(shape, self.dtype), testable, into=result)
         return self._read(plan, result, testable)
 
     def _begin(self, section: Section) -> Callable[[], NDArray[Any]]:
-        """Begin to read a section; the call that this gives waits for its values.
+        """Begin to read a section; the returned call waits for its values.
 
-        They are no copy where the section is one block of memory that this rank shares.
+        Values are no copy if the section is one block in memory that this rank shares.
         """
         box, window = section.box, self._window
         patches = list(window.layout.patches(box))
@@ -284,7 +285,7 @@ class OneSidedAccess:
         testable: bool = False,
         into: NDArray[Any] | None = None,
     ) -> Request:
-        """Begin to read a selection to an array, and in the end to another where it is given."""
+        """Begin to read a selection into `values`, and copy them to `into` at the end if given."""
 
         def result() -> NDArray[Any]:
             if into is None:
@@ -326,7 +327,7 @@ class OneSidedAccess:
         Parameters
         ----------
         selection, values
-            As for `put`.  Values that are an array must stay as they are until ``wait()``.
+            As for `put`.  Do not change an array of values before ``wait()``.
 
         Returns
         -------
@@ -351,7 +352,7 @@ class OneSidedAccess:
         values : array_like
             Broadcast to the selection, and cast by the rule "same_kind", as ``+=`` does.
         alpha : scalar
-            Of the kind of the elements, or a simpler one: an integer for integers.
+            Has the kind of the elements or a simpler kind: an integer for integers.
 
         Raises
         ------
@@ -363,7 +364,7 @@ class OneSidedAccess:
 
         Notes
         -----
-        No two additions to an element are lost, whoever makes them.  Integers wrap around.
+        No addition to an element is lost, whichever ranks add.  Integers wrap around.
 
         Examples
         --------
@@ -376,7 +377,7 @@ class OneSidedAccess:
                 values.shape == plan.box.shape
                 and values.dtype == self.dtype
                 and flags.c_contiguous
-                and flags.owndata  # none of it is in the window
+                and flags.owndata  # no part of it is in the window
             ):
                 windows.add(self._window, plan.only, values)
                 return
@@ -388,7 +389,7 @@ class OneSidedAccess:
         Parameters
         ----------
         selection, values, alpha
-            As for `accumulate`.  Values that are an array must stay as they are until ``wait()``.
+            As for `accumulate`.  Do not change an array of values before ``wait()``.
 
         Returns
         -------
@@ -412,7 +413,7 @@ class OneSidedAccess:
         Parameters
         ----------
         indices : (n, k) array_like of int
-            An index of each of the k axes, for each element.
+            For each element, an index along each of the k axes.
 
         Returns
         -------
@@ -440,7 +441,7 @@ class OneSidedAccess:
         Parameters
         ----------
         indices : (n, k) array_like of int
-            As for `gather`; of values for one element, the last is written.
+            As for `gather`; if an element occurs several times, its last value is written.
         values : array_like
             Broadcast to (n,), and cast as NumPy's assignment does.
 
@@ -455,7 +456,7 @@ class OneSidedAccess:
         self._check()
         points = as_points(indices, self.shape)
         given = self._values(as_elements(values, self.dtype), (len(points),))
-        # MPI writes an element once in a call.
+        # One call of MPI may write an element only once.
         _, back = np.unique(numbers(points, self.shape)[::-1], return_index=True)
         last = len(points) - 1 - back
         patches = self._window.layout.points(points[last])
@@ -484,7 +485,7 @@ class OneSidedAccess:
         self._check()
         points = as_points(indices, self.shape)
         given = self._values(scaled(values, alpha, self.dtype), (len(points),))
-        # MPI adds to an element once in a call.
+        # One call of MPI may add to an element only once.
         _, first, places = np.unique(
             numbers(points, self.shape), return_index=True, return_inverse=True
         )
@@ -494,18 +495,18 @@ class OneSidedAccess:
         windows.accumulate(self._window, patches, sums).wait()
 
     def read_inc(self, index: Any, inc: Any = 1) -> Any:
-        """Add to one element, and return its old value: one step for all ranks.
+        """Add to one element and return its old value, atomically among all ranks.
 
         Parameters
         ----------
         index : sequence of int
         inc : scalar
-            Of the kind of the elements, or a simpler one, and in their range.
+            Has the kind of the elements or a simpler kind, and is in their range.
 
         Returns
         -------
         scalar
-            The element before; sums of integers wrap around.
+            The element before the addition; sums of integers wrap around.
 
         Raises
         ------
@@ -535,7 +536,7 @@ class OneSidedAccess:
         return self._window.layout.plan(selection)
 
     def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Check where to read to."""
+        """Check an array to read into."""
         if (
             type(out) is np.ndarray
             and out.dtype == self.dtype
@@ -556,11 +557,11 @@ class OneSidedAccess:
         return out
 
     def _values(self, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Spread elements over a shape, apart from those that they are written to."""
+        """Spread elements over a shape; copy them first if they show this rank's own memory."""
         apart = given.copy() if np.may_share_memory(given, self._window.own) else given
         return spread(apart, shape)
 
 
 def label(array: OneSidedAccess) -> str:
-    """Name a global array in the words by which ranks compare what they mean."""
+    """Name a global array, for ranks to compare their arguments."""
     return f"global array {array._number}"

@@ -1,7 +1,6 @@
 """Arrays of several processes: one array, a communicator, and each rank's part in both.
 
-Changes of the metadata are made by all ranks together: rank 0 commits them, and the others take
-them up.
+All ranks change the metadata together: rank 0 commits, and the others follow.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ __all__ = ["ParallelArray", "resize_in_order"]
 
 
 class _Allocation(NamedTuple):
-    """The room of a growth, before its data are written and it is committed."""
+    """The room of a growth, before its elements are written and it is committed."""
 
     segments: NewSegments
     data_bytes: int
 
 
 class _Outcome(NamedTuple):
-    """The outcome of a change on rank 0, and what is committed then."""
+    """The outcome of a change on rank 0, and the state committed after it."""
 
     update: StateUpdate
     error: bytes | None
@@ -79,15 +78,15 @@ class ParallelArray(ParallelIO):
 
     Notes
     -----
-    Collective, to be called by all ranks: growth (`extend`, `append`, `append_zone`, `resize`,
+    All ranks must make these calls together: growth (`extend`, `append`, `append_zone`, `resize`,
     `shrink`, `reserve`, `add_axis`), changes of `attrs`, `dims` and `growth`, `distribute`,
     `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`, unless
-    ``collective=False``.  What one rank finds wrong, all raise.  Changes wait for transfers that
-    any rank has begun.  Everything else is of one rank alone: brackets, operators (``a += 1`` adds
-    once on each rank that runs it), `accumulate`, NumPy's functions, views, copies.
+    ``collective=False``.  An error on one rank is raised on all.  Changes wait for transfers that
+    any rank has begun.  All other calls act on one rank alone: brackets, operators (``a += 1`` adds
+    once for each rank that runs it), `accumulate`, NumPy's functions, views, copies.
 
     Run programs with ``mpiexec -n 4 python -m mpi4py program.py``: without ``-m mpi4py`` a rank
-    that ends by an error of its own leaves the others waiting.
+    that ends with its own error leaves the others waiting.
 
     Examples
     --------
@@ -99,9 +98,9 @@ class ParallelArray(ParallelIO):
 
     __slots__ = ("_known", "_replica", "_saving")
 
-    _known: int  # segments that all ranks know, while rank 0 changes the bounds
-    _replica: ReplicaStore | None  # the store of a rank that commits nothing
-    _saving: threading.Lock  # held by the thread that changes attributes
+    _known: int  # number of segments that all ranks know, while rank 0 changes the bounds
+    _replica: ReplicaStore | None  # the store of a rank that does not commit
+    _saving: threading.Lock  # held by a thread that changes attributes
 
     @classmethod
     def _join(
@@ -114,7 +113,7 @@ class ParallelArray(ParallelIO):
         views: FileViews | None,
         stage: int,
     ) -> ParallelArray:
-        """Make the array of all ranks, given the store of each."""
+        """Make the array of all ranks from each rank's store."""
         if store.now.sums is not None:
             store.now.sums.alone = False
         store.now.sieve = None  # other ranks write, too
@@ -137,7 +136,7 @@ class ParallelArray(ParallelIO):
         self._worker = None
         return self
 
-    # Copies and unpickled arrays are of one process.
+    # Copies and unpickled arrays belong to one process.
 
     @classmethod
     def _plain_kind(cls) -> type[Any]:
@@ -177,8 +176,8 @@ class ParallelArray(ParallelIO):
         Parameters
         ----------
         data, axis, side
-            As for `ExtArray.append`; the same on all ranks, of which each writes a part.  The shape
-            of the data is compared, the values are not.
+            As for `ExtArray.append`; the same on all ranks, each of which writes a part.  Ranks
+            compare the shape of the data, but not the values.
 
         Examples
         --------
@@ -206,24 +205,24 @@ class ParallelArray(ParallelIO):
         by: SupportsIndex,
         side: Side = "end",
     ) -> None:
-        """Grow an axis by data of which each rank has a part; collective.
+        """Grow an axis by data, each rank giving its part; collective.
 
         Parameters
         ----------
         local : array_like
-            The elements of ``zone_of_growth(axis, by, side)``: of its shape, or 1-D for
-            "block_cyclic", the zones one after the other.
+            The elements of ``zone_of_growth(axis, by, side)``: of its shape, or for "block_cyclic"
+            1-D, the zones one after the other.
         axis, by, side
             As for `extend`; the same on all ranks.
 
         Raises
         ------
         ShapeError, CastingError, AxisError, ReadOnlyError, ClosedError, LimitError, StorageError
-            On all ranks, where one has a reason; the array is as before.
+            On all ranks, if one has a reason; the array stays as it was.
 
         Notes
         -----
-        The data are written first, and the bounds committed last, in one commit.
+        One commit of the bounds follows after all data are written.
 
         Examples
         --------
@@ -249,7 +248,7 @@ class ParallelArray(ParallelIO):
         self._grow_by(j, n, first, fill)
 
     def _as_local(self, local: Any, ranges: list[list[slice]], is_dealt: bool) -> NDArray[Any]:
-        """Check the part of a rank in an append."""
+        """Check this rank's part of an append."""
         values = np.asarray(local)
         extents = extents_together(ranges)
         wanted = (math.prod(extents),) if is_dealt else extents
@@ -333,7 +332,7 @@ class ParallelArray(ParallelIO):
 
         Notes
         -----
-        The zones are then those that an array begins with, see `distribute`.
+        The zones become those of a new array, see `distribute`.
 
         Examples
         --------
@@ -343,26 +342,27 @@ class ParallelArray(ParallelIO):
             at, extent = as_int(position, "position"), as_int(chunk, "chunk")
             self._check("add an axis to")
             step.arguments = f"add an axis at {at} with name {name!r} and chunks of {extent}"
-        self._sync_together()  # as far as the disk goes, there is no older state then
-        self._flush_together()  # the sums go with the chunks
+        self._sync_together()  # the disk keeps no older state to fall back on
+        self._flush_together()  # checksums move with their chunks
         self._change(lambda: ExtArray.add_axis(self, at, name, extent))
 
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
-        """Take up what a writer outside has committed; collective.
+        """Follow the commits of a writer outside; collective.
 
         Parameters
         ----------
         on_replaced : {"raise"}
-            Under a communicator there is no other way: open the array again, on all ranks.
+            The only choice under a communicator: after a replacement open the array again, on all
+            ranks.
 
         Returns
         -------
         bool
-            Whether anything was new: the same on all ranks.
+            Whether there was news; the same on all ranks.
 
         Notes
         -----
-        Rank 0 reads what is new, and tells the others.
+        Rank 0 reads the news and sends it to the others.
 
         Examples
         --------
@@ -386,12 +386,12 @@ class ParallelArray(ParallelIO):
         return store.now.state.sequence != before
 
     def flush(self) -> None:
-        """Bring what all ranks have written to the disk; collective.
+        """Bring the writes of all ranks to the disk; collective.
 
         Notes
         -----
-        What a rank wrote before, every rank on every host sees after.  Where chunks have checksums,
-        each rank makes those of the chunks that it wrote to, and rank 0 writes them.
+        After the call every rank on every host sees all writes from before it.  If chunks have
+        checksums, each rank sums the chunks that it wrote to, and rank 0 writes the sums.
 
         Examples
         --------
@@ -425,20 +425,20 @@ class ParallelArray(ParallelIO):
         )
 
     def close(self) -> None:
-        """Let go of the files and of the writer's lock; collective.
+        """Close the files and release the writer's lock; collective.
 
         Raises
         ------
         TruncatedError
-            A ValueError, on all ranks: another program has cut the file of a writer off.  It is
-            closed.
+            A ValueError, on all ranks: another program has truncated the writer's file.  The array
+            is closed.
 
         Notes
         -----
-        Closing twice is allowed.  A with statement that one rank leaves by an error of its own
-        closes that rank's part alone, and waits for nobody.  One that it leaves while the others
-        are still inside has them raise that the ranks ask for different things, and waits until
-        they leave it, too.
+        Closing twice is allowed.  If a rank leaves a with statement by its own error, it closes
+        only its part and does not wait.  If it leaves in another way while other ranks are still
+        inside, their next collective call raises that the ranks ask for different things, and this
+        rank waits until they leave the statement, too.
 
         Examples
         --------
@@ -447,7 +447,7 @@ class ParallelArray(ParallelIO):
         if self.closed:
             return
         self._drain()
-        with self._agreement.step() as step:  # nobody reads or writes any more
+        with self._agreement.step() as step:  # after this step no rank reads or writes
             step.arguments = "close"
         try:
             self._flush_last()
@@ -456,7 +456,6 @@ class ParallelArray(ParallelIO):
                 for views in (self._alone, self._views):
                     if views is not None:
                         parts.callback(views.close)
-            # Now the lock is free.
         finally:
             self.comm.Free()
 
@@ -466,16 +465,16 @@ class ParallelArray(ParallelIO):
         if error is None or is_agreed(error, self.comm):
             leave_together(self.close, error, self.comm)
         else:
-            # The others are elsewhere; they learn of it when this rank ends.
+            # The other ranks do not take part; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
 
     # -- changes -----------------------------------------------------------------------------------
 
     def _step_of_change(self) -> Step:
-        """Begin a step before a change, with which all transfers under way are over.
+        """Begin a step before a change, after all transfers under way have ended.
 
-        They shall find the elements where their plans say: a cut gives chunks back.
+        Transfers must find elements where their plans say, and a cut frees chunks.
         """
         self._check()
         self._drain()
@@ -489,7 +488,7 @@ class ParallelArray(ParallelIO):
         self._change(lambda: ExtArray._set_policy(self, growth))
 
     def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        with self._saving:  # threads lose none of each other's changes
+        with self._saving:  # threads must not lose each other's changes
             with self._step_of_change() as step:
                 attrs = change()
                 if attrs is None:
@@ -501,16 +500,16 @@ class ParallelArray(ParallelIO):
                 self._change(lambda: ExtArray._save_attrs(self, lambda: attrs))
 
     def _grow_by(self, axis: int, by: int, at_start: bool, fill: Callable[[], Transfer]) -> None:
-        """Grow an axis by what all ranks write together."""
+        """Grow an axis by elements that all ranks write together."""
         parts = partial(self._fill_parts, fill)
         self._change(lambda: together.grow_by(self, axis, by, at_start, parts), fill)
 
     def _change(
         self, change: Callable[[], object], fill: Callable[[], Transfer] | None = None
     ) -> None:
-        """Let rank 0 make a change of the metadata, and all ranks take it up.
+        """Let rank 0 change the metadata, and all ranks follow.
 
-        `fill` plans the part of this rank in what the change appends.
+        `fill` plans this rank's part of the appended elements.
         """
         if self._replica is not None:
             self._follow(self._replica, fill)
@@ -525,14 +524,14 @@ class ParallelArray(ParallelIO):
             error = portable(agreed(problem, self.comm))
             raise
         finally:
-            # Also after an error: an interrupt may have come when all was done.
-            known = self._known if self.axial is axial else 0  # other axes, all is new
+            # After an error, too: an interrupt may have come after the commit.
+            known = self._known if self.axial is axial else 0  # other axes: all segments are new
             update = update_since(store, self.axial, known, attrs)
             self._agreement.tell(_Outcome(update, error))
             self._follow_axes()
 
     def _follow(self, replica: ReplicaStore, fill: Callable[[], Transfer] | None) -> None:
-        """Take part in a change that rank 0 makes, as another rank."""
+        """Take part in a change that rank 0 makes, on another rank."""
         mark = mark_of(self.axial)
         message = self._agreement.tell()
         if isinstance(message, _Allocation):
@@ -548,20 +547,20 @@ class ParallelArray(ParallelIO):
             raise received(message.error, 0, self.comm)
 
     def _take(self, replica: ReplicaStore, update: StateUpdate, mark: Any) -> None:
-        """Take up what rank 0 has committed."""
+        """Adopt the state that rank 0 has committed."""
         roll_back(self.axial, mark)
         replica.take(update)
         together.show_state(self, replica.axial)
         self._follow_axes()
 
     def _follow_axes(self) -> None:
-        """Begin with the first distribution anew where there are other axes."""
+        """Return to the first distribution if the axes are new."""
         given = self._distribution
         if self.ndim != (0 if given is None else len(given.block)):
             self._distribution = self._first_distribution()
 
     def _fill_parts(self, fill: Callable[[], Transfer]) -> None:
-        # On rank 0, in the middle of an append: room is made, and nothing is committed.
+        # Rank 0 in the middle of an append: room is made, nothing is committed.
         segments = segments_since(self.axial, self._known)
         allocation = _Allocation(segments, self.axial.size * self.chunk_bytes)
         self._agreement.tell(allocation)
@@ -581,7 +580,7 @@ class ParallelArray(ParallelIO):
 
 
 def resize_in_order(array: ParallelArray, shape: tuple[int, ...], order: Sequence[int]) -> None:
-    """Give the axes of an array new ends as one commit; collective.
+    """Move the ends of an array's axes in one commit; collective.
 
     Parameters
     ----------

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Collectives", "GlobalSection", "Operand"]
 
-# Less than so many columns at once are slower to multiply than to fetch.
+# Multiplying fewer columns than this at a time takes longer than fetching them.
 _LEAST_PANEL = 128
 
 
 class Operand:
-    """An operand or a result of operations of all ranks: a global array, or a section of one.
+    """An operand or a result of collective operations: a global array, or a section of one.
 
-    Each rank makes the new elements of its zones from what all have written before.  A step in
-    which arguments are checked is the barrier behind which it is read, a second one that before new
-    elements are written, as they may be those of the very array that others read.
+    Each rank computes the new elements of its own zones from elements that all ranks have written
+    before.  Two steps act as barriers: the step that checks the arguments comes before any rank
+    reads, and a second step before any rank writes, as the target may be an operand of other ranks.
     """
 
     _array: Collectives
@@ -47,12 +47,12 @@ class Operand:
         return self._section.shape
 
     @property
-    def T(self) -> GlobalSection:  # noqa: N802 -- as of an ndarray
+    def T(self) -> GlobalSection:  # noqa: N802 -- as in ndarray
         """The transpose: the same elements, with the axes in reverse."""
         return GlobalSection(self._array, self._section.T)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
-        # NumPy would make an array of one object.
+        # NumPy would wrap the object in an array of one element.
         raise ArgumentTypeError(
             "a global array is spread over all ranks, and cannot become a NumPy array; copy a "
             "selection with get(), or use the local zone with access()"
@@ -64,12 +64,12 @@ class Operand:
         Parameters
         ----------
         value : scalar
-            The same on all ranks; of the kind of the elements, or a simpler one, and in range.
+            The same on all ranks; of the kind of the elements or a simpler kind, and in range.
 
         Raises
         ------
         ShapeError, CastingError, LimitError, ArgumentError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -102,7 +102,7 @@ class Operand:
         Raises
         ------
         ShapeError, CastingError, ArgumentError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -120,12 +120,12 @@ class Operand:
         alpha, beta : scalar
             The same on all ranks.
         a, b : GlobalArray or GlobalSection
-            Of the same ranks and shape, however they are distributed; also this array itself.
+            On the same ranks and of the same shape, however distributed; also this array itself.
 
         Raises
         ------
         ShapeError, CastingError, ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Notes
         -----
@@ -143,25 +143,25 @@ class Operand:
         self._set(lambda x, y: alpha * x + beta * y, a, b)
 
     def apply(self, function: Callable[..., Any], *operands: Any) -> None:
-        """Become what a function makes of operands, element by element; collective.
+        """Become the result of a function of operands, element by element; collective.
 
         Parameters
         ----------
         function : callable
-            A ufunc of NumPy, or what takes arrays and scalars as one, and gives an array of the
-            same shape; the same on all ranks.  It is called block by block.
+            A NumPy ufunc, or a function that takes arrays and scalars in the same order and returns
+            an array of the same shape; the same on all ranks.  It is called block by block.
         *operands : GlobalArray, GlobalSection or scalar
-            Arrays of the same ranks and shape, however they are distributed; also this array
+            Arrays on the same ranks and of the same shape, however distributed; also this array
             itself.  Scalars are the same on all ranks.
 
         Raises
         ------
         ShapeError, CastingError, ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason; nothing is changed.
+            On all ranks, if one has a reason; nothing is changed.
 
         Notes
         -----
-        Results are cast to elements by the rule "same_kind".  Where all are distributed alike, no
+        Results are cast to elements by the rule "same_kind".  If all are distributed alike, no
         elements move between ranks.
 
         Examples
@@ -189,22 +189,22 @@ class Operand:
         Parameters
         ----------
         a, b : GlobalArray or GlobalSection
-            Matrices of the same ranks, of shapes (m, k) and (k, n), where this one has (m, n),
-            however they are distributed; transposes are `T` of them.
+            Matrices on the same ranks, of shapes (m, k) and (k, n) if this one has (m, n), however
+            distributed; pass `T` for a transpose.
         alpha, beta : scalar
             The same on all ranks.
 
         Raises
         ------
         ShapeError, CastingError, ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason; nothing is changed.
+            On all ranks, if one has a reason; nothing is changed.
 
         Notes
         -----
-        As in SRUMMA, each rank makes its own elements of the product, from blocks of the factors
-        that it reads one-sided: the next blocks come while it multiplies.  Blocks in memory of the
-        same host are not copied.  Products are of the type that NumPy gives them, and cast to
-        elements by the rule "same_kind".
+        As in SRUMMA, each rank computes its own elements of the product from blocks of the factors.
+        It reads them one-sided, the next blocks while it multiplies, and copies no blocks from
+        memory of its own host.  Products have NumPy's dtype, and are cast to elements by the rule
+        "same_kind".
 
         Examples
         --------
@@ -239,17 +239,17 @@ class Operand:
         Parameters
         ----------
         b : GlobalArray or GlobalSection
-            Of the same ranks and shape, however it is distributed.
+            On the same ranks and of the same shape, however distributed.
 
         Returns
         -------
         scalar
-            The same on all ranks; of integers it is one of 64 bits.
+            The same on all ranks; for integers it has 64 bits.
 
         Raises
         ------
         ShapeError, ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -274,12 +274,12 @@ class Operand:
         Parameters
         ----------
         a : GlobalArray or GlobalSection
-            Of the same ranks; its elements are cast by the rule "same_kind".
+            On the same ranks; its elements are cast by the rule "same_kind".
 
         Raises
         ------
         ShapeError, CastingError, ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -295,13 +295,13 @@ class Operand:
         Parameters
         ----------
         b : GlobalArray or GlobalSection
-            Of the same ranks and shape, however it is distributed; elements are cast by the rule
-            "same_kind".
+            On the same ranks and of the same shape, however distributed; elements are cast by the
+            rule "same_kind".
 
         Raises
         ------
         ShapeError, CastingError, ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -313,9 +313,9 @@ class Operand:
 
     @contextmanager
     def _start(self, name: str, *others: Operand) -> Iterator[Step]:
-        """Begin a step that checks arguments; behind it all ranks see what all have written.
+        """Begin a step that checks arguments; after the block all ranks see what all have written.
 
-        That is to this array and to others, which inside are global arrays that are there.
+        The guarantee covers this array and `others`, which the step checks before the block runs.
         """
         self._check_there()
         with self._array._agreement.step() as step:
@@ -339,12 +339,12 @@ class Operand:
             window.refresh()
 
     def _label(self) -> str:
-        """Name the operand in the words by which ranks compare what they mean."""
+        """Name the operand, for ranks to compare their arguments."""
         array, section = self._array, self._section
         return label(array) if self._is_whole else f"{label(array)} {section}"
 
     def _check_there(self) -> None:
-        """Raise where the elements are no longer there."""
+        """Raise if the elements no longer exist."""
         self._array._check()
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
@@ -352,19 +352,19 @@ class Operand:
             raise ShapeError(f"shapes {self.shape} and {shape} do not match")
 
     def _places(self) -> list[tuple[slice, ...]]:
-        """Return where this rank has elements of the operand, in its memory."""
+        """Return where in its memory this rank has elements of the operand."""
         layout, rank = self._array._window.layout, self._array.comm.rank
         sides = layout.sides(self._section.box, rank)
         return list(itertools.product(*([remote for remote, _ in side] for side in sides)))
 
     def _own(self, place: tuple[slice, ...]) -> NDArray[Any]:
-        """Return the elements at a place of this rank's memory, with the axes of the section."""
+        """Return the elements at a place in this rank's memory, with the axes of the section."""
         return self._section.forwards.of_box(self._array._window.own[place])
 
     def _operate(self, *operands: Any) -> Iterator[tuple[tuple[slice, ...], list[Any]]]:
-        """Yield places of this rank's memory, and the parts of operands for the elements there.
+        """Yield places in this rank's memory, and the operands' parts for the elements there.
 
-        They have them with the axes of the section, each forwards in memory.
+        Parts have the axes of the section, each forwards in memory.
         """
         array, section = self._array, self._section
         layout, rank = array._window.layout, array.comm.rank
@@ -380,7 +380,7 @@ class Operand:
             yield tuple(remote for remote, _ in patch), values
 
     def _is_alike(self, other: Operand) -> bool:
-        """Tell whether an operand is a whole array that is cut as that of this one."""
+        """Tell whether an operand is a whole array whose zones are cut like this one's."""
         mine = self._array._window.layout
         return other._is_whole and other._array._window.layout.is_divided_as(mine)
 
@@ -389,7 +389,7 @@ class Operand:
         return self._section == Section.whole(self._array.shape)
 
     def _set(self, function: Callable[..., Any], *operands: Any) -> None:
-        """Become what a function makes of operands, of which all have written the elements."""
+        """Become the result of a function of operands, whose elements all ranks have written."""
         with self._array._agreement.step():
             new, arrays = [], [one._array for one in operands if isinstance(one, Operand)]
             shown = [memory for one in arrays for memory in one._window.near.values()]
@@ -401,24 +401,24 @@ class Operand:
                         "give an elementwise function"
                     )
                 check_same_kind(made.dtype, self.dtype)
-                # Others may write to what it shows, before it is written here.
+                # `made` may show memory that other ranks overwrite before this rank has written it.
                 is_shown = any(np.may_share_memory(made, memory) for memory in shown)
                 new.append((place, made.copy() if is_shown else made))
         self._become(new)
 
     def _become(self, new: Iterable[tuple[tuple[slice, ...], NDArray[Any]]]) -> None:
-        """Write new elements of this rank, which nobody reads any more."""
+        """Write new elements of this rank; no rank reads the old ones any more."""
         for place, values in new:
             self._own(place)[...] = values
         self._array._window.sync()
 
 
 class GlobalSection(Operand):
-    """A section of a global array, or its transpose, as an operand; elements are not copied.
+    """A section of a global array, or its transpose, as an operand; it copies no elements.
 
-    Made by `GlobalArray.section` and `GlobalArray.T`.  It has the operations of all ranks that
-    arrays have: `fill`, `zero`, `scale`, `add`, `apply`, `dot`, `matmul`, `transpose` and
-    `copy_to`, for its elements alone.
+    Made by `GlobalArray.section` and `GlobalArray.T`.  It has an array's collective operations,
+    `fill`, `zero`, `scale`, `add`, `apply`, `dot`, `matmul`, `transpose` and `copy_to`, for its own
+    elements only.
 
     Attributes
     ----------
@@ -426,7 +426,7 @@ class GlobalSection(Operand):
 
     Notes
     -----
-    It is of the bounds that the array had: make another one when the array has grown.
+    It keeps the bounds that the array had: make a new section after the array has grown.
 
     Examples
     --------
@@ -453,7 +453,7 @@ class GlobalSection(Operand):
 
 
 class Collectives(OneSidedAccess, Operand):
-    """The part of `GlobalArray` that all ranks call together."""
+    """The collective part of `GlobalArray`."""
 
     @property
     def _array(self) -> Self:  # type: ignore[override]
@@ -464,7 +464,7 @@ class Collectives(OneSidedAccess, Operand):
         return Section.whole(self.shape)
 
     def section(self, selection: Any) -> GlobalSection:
-        """Return a part of the array, for operations of all ranks on it; of this rank alone.
+        """Return a part of the array, for collective operations; no other rank takes part.
 
         Parameters
         ----------
@@ -492,7 +492,7 @@ class Collectives(OneSidedAccess, Operand):
         Raises
         ------
         ArgumentError
-            A ValueError, on all ranks: some of them ask for something else.
+            A ValueError, on all ranks: some of them call something else.
 
         Examples
         --------
@@ -507,19 +507,19 @@ class Collectives(OneSidedAccess, Operand):
 
 
 class _Side(NamedTuple):
-    """The part of this rank along one axis of a product."""
+    """One block of this rank's part of a product, along one axis."""
 
-    memory: slice  # of the product, in this rank
+    memory: slice  # in this rank's memory of the product
     section: slice
-    place: slice  # in what this rank makes of it
+    place: slice  # in the block that this rank computes
 
 
 def _product(
     target: Operand, a: Operand, b: Operand
 ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
-    """Yield places of this rank's memory, and the elements there of a product.
+    """Yield places in this rank's memory, and the elements of a product there.
 
-    Along the axis of the sum it goes in steps; the next step is fetched while one is multiplied.
+    The summed axis is cut into steps; the next step is fetched while one is multiplied.
     """
     rank, size = target._array.comm.rank, target._array.comm.size
     section = target._section
@@ -532,7 +532,7 @@ def _product(
     most = max(_LEAST_PANEL, limits.panel_bytes // (sum(shape) * dtype.itemsize))
     edges = [one._array._window.layout.edges(one._section, j) for one, j in ((a, 1), (b, 0))]
     steps = steps_between({*edges[0], *edges[1]}, _LEAST_PANEL, most)
-    # Ranks begin at different steps, so that they do not all ask one rank at a time.
+    # Ranks begin at different steps, so that they do not all ask the same rank at once.
     first = len(steps) * rank // size
     steps = steps[first:] + steps[:first]
 
@@ -553,13 +553,13 @@ def _product(
         if term is not made:
             made += term
     for row, column in itertools.product(rows, columns):
-        place = [side[0][0] for side in sides]  # of axes that the section has not
+        place = [side[0][0] for side in sides]  # axes that the section lacks
         place[section.axes[0]], place[section.axes[1]] = row.memory, column.memory
         yield tuple(place), made[row.place, column.place]
 
 
 def _sides_of(section: Section, axis: int, side: list[tuple[slice, slice]]) -> list[_Side]:
-    """Return the parts of this rank along an axis of an array, side by side."""
+    """Return this rank's parts along an axis of an array, placed side by side."""
     ends = [0, *itertools.accumulate(local.stop - local.start for _, local in side)]
     return [
         _Side(memory, section.ordered(axis, local), slice(start, stop))
@@ -570,7 +570,7 @@ def _sides_of(section: Section, axis: int, side: list[tuple[slice, slice]]) -> l
 def _fetch(
     factor: Operand, parts: list[tuple[slice, slice]], axis: int
 ) -> Callable[[], NDArray[Any]]:
-    """Begin to read parts of a factor; the call that this gives joins them along an axis."""
+    """Begin to read parts of a factor; the returned call joins them along an axis."""
     waits = [factor._array._begin(factor._section.part(part)) for part in parts]
     if len(waits) == 1:
         return waits[0]
@@ -588,7 +588,7 @@ def _is_plainly(scalar: Any, value: int) -> bool:
 
 
 def _words(scalar: Any, name: str) -> str:
-    """Return the words by which ranks compare a scalar; raise for anything else."""
-    if np.ndim(scalar):  # also of arrays in files, which shall not be read
+    """Return a scalar in words that ranks compare; raise for anything else."""
+    if np.ndim(scalar):  # an array in files, too: never read one here
         raise ShapeError(f"{name} has shape {np.shape(scalar)}; give a scalar")
     return repr(np.asarray(scalar)[()])

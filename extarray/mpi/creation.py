@@ -1,9 +1,9 @@
-"""Arrays that ranks make, open and bring into another layout together: rank 0 does, others follow.
+"""Arrays that ranks create, open and rechunk together: rank 0 does the work, others follow.
 
-In a layout transformation each rank has a part of whole target chunks of each template, so that no
-two ranks write to one chunk.  As every rank has memory of its own, a template is as many times
-larger as there are ranks, where the array is: a rank then has what a single process would have as a
-template.  A template that has all of an axis is divided instead.
+When an array is rechunked, each rank takes whole target chunks of each template, so that no two
+ranks write to one chunk.  Every rank has its own memory, so a template grows with the number of
+ranks if the array is large enough: each rank then has the template of a single process.  A template
+that spans an axis cannot grow along it, and is divided instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from extarray.array.creation import open as open_array
 from extarray.array.life import fresh_store
 from extarray.common.arguments import check_choice
-from extarray.common.config import ENGINES, config
+from extarray.common.choices import ENGINES
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import encode_dtype
 from extarray.maintenance.execute import Mover
@@ -55,15 +56,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "create_together", "open_together", "rechunk_together", "shared_templates"]
 
-# What `extarray.create` gives: path, shape, header, attributes, engine, overwrite, durability, and
-# the growth policy.
+# Result of `extarray.create`'s checks: path, shape, header, attributes, engine, overwrite,
+# durability, and growth policy.
 _Checked = tuple[Any, tuple[int, ...], "Header", str, str, bool, str, int]
 
 
 def create_together(
     comm: Any, info: Mapping[str, Any] | None, check: Callable[[], _Checked]
 ) -> ParallelArray:
-    """Create an array; collective.  `check` gives the arguments, `info` has hints for MPI-IO."""
+    """Create an array; collective.  `check` returns the arguments, `info` has hints for MPI-IO."""
 
     def plan() -> _Making:
         path, shape, header, attrs, engine, overwrite, durability, growth = check()
@@ -97,7 +98,7 @@ def open_together(
 ) -> ParallelArray:
     """Open an array, with hints for MPI-IO; collective.
 
-    `check` gives path, mode, timeout, engine, durability, and what is verified, checked.
+    `check` returns checked arguments: path, mode, timeout, engine, durability, verification.
     """
 
     def plan() -> _Making:
@@ -114,7 +115,7 @@ def open_together(
 
 
 class _Making(NamedTuple):
-    """A plan of what to make or open: where, by which engine, in words, and how rank 0 does it."""
+    """A plan to make or open: path, engine, a text for ranks to compare, and rank 0's call."""
 
     path: Path
     engine: str
@@ -139,10 +140,10 @@ def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
 def _joined(
     comm: Any, info: Mapping[str, Any] | None, plan: Callable[[], _Making]
 ) -> ParallelArray:
-    """Return the array of all ranks, which each of them plans.
+    """Return the array of all ranks; each makes a plan.
 
-    A new pair of files takes its names when all ranks have it open: what cannot be had together
-    replaces nothing.
+    A new pair of files takes its names only after all ranks have opened it: a failure replaces
+    nothing.
     """
     with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
@@ -154,11 +155,11 @@ def _joined(
 
 
 def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> ParallelArray:
-    """Make or open an array whose arguments all ranks agree on."""
+    """Make or open an array whose arguments all ranks have agreed on."""
     comm, engine = agreement.comm, making.engine
     own, through_mpi = engine, engine == "mpi-io"
     if engine in ("auto", "mpi-io"):
-        # Ranks of one host share its page cache; a mapping on another host would not.
+        # Ranks of one host share its page cache; mappings on several hosts would not.
         own = "auto" if _is_one_host(agreement) else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
     store = replica = views = None
@@ -209,29 +210,29 @@ def _is_one_host(agreement: Agreement) -> bool:
     return not step.numbers[0]
 
 
-#: Where a part begins and ends along each axis.
+#: A part's range along each axis.
 Part = tuple[tuple[int, int], ...]
 
 
 class _Division(NamedTuple):
     """The templates along one axis, divided among some ranks."""
 
-    parts: list[list[tuple[int, int]]]  # of each template a part a rank, in order
-    # Elements of the largest parts of all templates together: what the slowest rank does.
+    parts: list[list[tuple[int, int]]]  # for each template one part per rank, in order
+    # Sum over all templates of the largest part's elements: the work of the slowest rank.
     read: int
     written: int
 
 
 def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
-    """Yield the templates of a pass, each as the parts of the ranks that have one, in their order.
+    """Yield the templates of a pass, each as a list of parts, one per rank, in the order of ranks.
 
-    The ranks are arranged along the axes so that the one with the most to do has the least: with
-    the fewest elements to read and to write, in all templates together.  Source chunks across the
-    edge of two parts are read by both ranks.  Parts may be empty.
+    The process grid along the axes minimizes the work of the busiest rank: the elements that it
+    reads and writes in all templates together.  Two ranks both read a source chunk that their
+    common edge divides.  Parts may be empty.
 
     Examples
     --------
-    The example of [krishnamoorthy]_ on two ranks, divided where no source chunk is:
+    The example of [krishnamoorthy]_ on two ranks, divided between source chunks:
 
     >>> from extarray.maintenance.rechunk_pass import Task
     >>> from extarray.maintenance.rechunk_plan import swept_pass
@@ -249,7 +250,7 @@ def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
         chosen = [division[n] for division, n in zip(divisions, grid, strict=True)]
         return math.prod(each.read for each in chosen) + math.prod(each.written for each in chosen)
 
-    # Without axes there is one element, which is the first rank's.
+    # Without axes there is one element; the first rank takes it.
     best = min(factorizations(n_ranks, len(axes)), key=cost) if axes else ()
     windows = [division[n].parts for division, n in zip(divisions, best, strict=True)]
     for template in itertools.product(*windows):
@@ -257,10 +258,10 @@ def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
 
 
 def _divide(axis: Axis, template: int, n_ranks: int) -> _Division:
-    """Return the best division of the templates along an axis, each into a part a rank."""
+    """Return the best division of the templates along an axis into one part per rank."""
     units = [axis.target]
     if axis.reaches_all(template) or template % axis.period == 0:
-        units.append(axis.period)  # no source chunk is divided
+        units.append(axis.period)  # divides no source chunk
     larger = template if axis.reaches_all(template) else n_ranks * template
     return min(
         (_divide_by(axis, larger, n_ranks, unit) for unit in units),
@@ -269,7 +270,7 @@ def _divide(axis: Axis, template: int, n_ranks: int) -> _Division:
 
 
 def _divide_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Division:
-    """Cut templates between units, into parts that are as even as whole ones allow."""
+    """Cut templates between units into parts as even as whole units allow."""
     parts = []
     read = written = 0
     for start, stop in axis.windows(template):
@@ -286,10 +287,10 @@ def _divide_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Division:
 def rechunk_together(
     comm: Any, resume: bool, prepare: Callable[[], tuple[Path, Transformation]]
 ) -> ParallelArray:
-    """Bring the elements of an array into another layout; collective.
+    """Rechunk an array; collective.
 
-    `prepare` gives the path of the target, and what is to be done.  If `resume`, go on where an
-    earlier call was interrupted.  The array is open in mode "r+".
+    `prepare` returns the path of the target and the work to do.  If `resume`, continue where an
+    earlier call was interrupted.  The array is returned open in mode "r+".
     """
     agreement = Agreement(check_comm(comm).Dup())
     try:
@@ -309,7 +310,7 @@ def rechunk_together(
 
 
 class _Shared:
-    """A transformation that ranks share."""
+    """A layout transformation that ranks share."""
 
     def __init__(self, agreement: Agreement, work: Transformation) -> None:
         self._agreement, self._comm = agreement, agreement.comm
@@ -332,7 +333,7 @@ class _Shared:
         )
 
     def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
-        """Return the pass to go on with, and whether it has begun."""
+        """Return the pass to continue with, and whether it has begun."""
         if resume and self._work.is_done(path):
             return len(places), False
         check_free(path)
@@ -344,7 +345,7 @@ class _Shared:
     def _pass(
         self, i: int, places: list[Path], is_begun: bool, progress: Progress, path: Path
     ) -> None:
-        """Make one pass; behind the last, give the target its name."""
+        """Make one pass; after the last, give the target its name."""
         work, is_last = self._work, i + 1 == len(places)
         with contextlib.ExitStack() as stack:
             source = work.source
@@ -370,7 +371,7 @@ class _Shared:
                     remove_pair(place)
 
     def _target(self, i: int, place: Path, is_begun: bool) -> ParallelArray:
-        """Make or open the array that a pass writes."""
+        """Create or open the array that a pass writes."""
         work = self._work
         if is_begun:
             return open_together(
@@ -392,7 +393,7 @@ class _Shared:
         )
 
     def _move(self, i: int, p: Pass, source: Any, new: ParallelArray, progress: Progress) -> None:
-        """Move the templates of a pass that are not done yet, each rank its part."""
+        """Move the unfinished templates of a pass, each rank its part."""
         rank = self._comm.rank
         journal = None if rank else self._work.journal(i, _files_of(new))
         mover = Mover(p, hold(source, verified=True), new)
@@ -406,7 +407,7 @@ class _Shared:
                     progress.skip(size * new.itemsize)
                     continue
                 with self._agreement.step() as step:
-                    # Fewer parts than ranks where there are no axes.
+                    # An array without axes has fewer parts than ranks.
                     for part in itertools.islice(parts, rank, rank + 1):
                         if all(a < b for a, b in part):
                             for _ in mover.move(part):
@@ -426,7 +427,7 @@ class _Shared:
             self._save(new, None if journal is None else journal.finish)
 
     def _save(self, new: ParallelArray, note: Callable[[], None] | None) -> None:
-        """Bring what all ranks have written to the disk, and note it on rank 0."""
+        """Bring the writes of all ranks to the disk, then let rank 0 note it."""
         new._sync_together()
         with self._agreement.step():
             if note is not None:

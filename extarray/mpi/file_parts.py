@@ -1,8 +1,8 @@
 """The parts of a transfer between a file and memory, in the order of the file.
 
-A selection of integers and slices goes as boxes, cut into parts of one chunk each (`Parts` of the
-core).  Any other, fields of records, and chunks in an order without strides go as lists of
-elements.  Both kinds name runs of bytes for a file type, and move elements to and from a staging
+A selection of integers and slices moves as boxes, cut into parts of one chunk each (`Parts` of the
+core).  Other selections, fields of records, and chunks in an order without strides move as lists of
+elements.  Both kinds list runs of bytes for a file type, and copy elements to and from a staging
 buffer.
 """
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FileLayout", "FileParts", "Job", "box_jobs", "query_jobs"]
 
-# Results beyond the caches.
+# Results larger than the caches.
 _STREAM_BYTES = 1 << 23
 
 
 class FileParts(Protocol):
-    """The parts of a transfer, by rising place in the file."""
+    """The parts of a transfer, in increasing order in the file."""
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Bytes of the file before each part, which lies in one chunk."""
+        """Byte offset in the file of each part, which lies in one chunk."""
 
     @property
     def nbytes(self) -> NDArray[np.int64]:
@@ -50,10 +50,10 @@ class FileParts(Protocol):
 
     @property
     def n_runs(self) -> NDArray[np.int64]:
-        """Runs of bytes in the file that each part is made of."""
+        """Number of runs of bytes of each part in the file."""
 
     def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
-        """Return lengths and rising displacements of runs in bytes, of parts first ... stop - 1."""
+        """Return byte lengths and rising displacements of the runs of parts first ... stop - 1."""
 
     def move(
         self,
@@ -66,13 +66,13 @@ class FileParts(Protocol):
     ) -> None:
         """Move elements of parts first ... stop - 1 between the buffer and memory.
 
-        To the buffer if `write`, else the other way; `stream` stores past the caches.
+        To the buffer if `write`, else from it; `stream` stores past the caches.
         """
 
 
 @dataclass(frozen=True)
 class Job:
-    """Parts of a file, the memory of the user, and what is left to do when all is moved."""
+    """Parts of a file, the user's memory, and a call for the end."""
 
     parts: FileParts
     values: NDArray[Any]
@@ -87,10 +87,10 @@ class Job:
 
 @dataclass(frozen=True)
 class FileLayout:
-    """The places of the elements of an array in its file.
+    """Places of an array's elements in its file.
 
-    Index 0 of the array is at `offset` in the grid of `axial`.  Chunks that have more than `stage`
-    bytes are cut.
+    Index 0 of the array is at `offset` in the grid of `axial`.  Chunks larger than `stage` bytes
+    are cut.
     """
 
     axial: Axial
@@ -107,12 +107,12 @@ class FileLayout:
 
     @property
     def slow_to_fast(self) -> tuple[int, ...]:
-        """Axes by falling stride in a chunk."""
+        """Axes by decreasing stride in a chunk."""
         return slow_to_fast(self.order, len(self.chunks))
 
     @property
     def strides(self) -> list[int]:
-        """Bytes from one index to the next along each axis of a chunk, in an order with strides."""
+        """Bytes between neighbours along each axis of a chunk, if its order has strides."""
         strides, size = [0] * len(self.chunks), self.itemsize
         for j in reversed(self.slow_to_fast):
             strides[j] = size
@@ -126,10 +126,10 @@ class FileLayout:
 def box_jobs(
     layout: FileLayout, ranges: Sequence[Sequence[range]], values: NDArray[Any], write: bool
 ) -> Iterator[Job]:
-    """Yield jobs that move a box, in an order of elements that has strides.
+    """Yield jobs that move a box, if the order of elements has strides.
 
-    Of each axis there are ranges of one positive step, which follow each other in memory; `values`
-    has one axis for each of the array.
+    Each axis has ranges with one positive step, consecutive in memory; `values` has one axis for
+    each of the array.
     """
     if values.size == 0:
         return
@@ -138,7 +138,7 @@ def box_jobs(
         _pieces(list(some), b, c, t)
         for some, b, c, t in zip(ranges, layout.offset, layout.chunks, tile, strict=True)
     ]
-    # With a step beyond the chunk every part has one element.
+    # With a step larger than the chunk, every part has one element.
     steps = [
         some[0].step if some[0].step < c else 1
         for some, c in zip(ranges, layout.chunks, strict=True)
@@ -148,7 +148,7 @@ def box_jobs(
 
 
 class _Pieces(NamedTuple):
-    """The pieces that chunks (and the tiles in them) cut an axis into."""
+    """The pieces into which chunks, and the tiles in them, cut an axis."""
 
     first: NDArray[np.int64]  # element of the grid
     position: NDArray[np.int64]  # in the selection
@@ -156,7 +156,7 @@ class _Pieces(NamedTuple):
 
 
 def _tile(layout: FileLayout) -> list[int]:
-    """Return the extents of the part of a chunk that is moved at once, in the staging buffer."""
+    """Return the extents of the part of a chunk that the staging buffer holds at once."""
     tile, strides = list(layout.chunks), layout.strides
     if layout.chunk_bytes > layout.stage:
         for j in layout.slow_to_fast:
@@ -167,7 +167,7 @@ def _tile(layout: FileLayout) -> list[int]:
 
 
 def _pieces(ranges: list[range], offset: int, chunk: int, tile: int) -> _Pieces:
-    """Cut ranges of an axis at the chunks, and at the tiles in them."""
+    """Cut ranges of an axis at chunks, and at the tiles in them."""
     found, done = [], 0
     for some in ranges:
         first, step, n = some.start + offset, some.step, len(some)
@@ -177,7 +177,7 @@ def _pieces(ranges: list[range], offset: int, chunk: int, tile: int) -> _Pieces:
             last = first + (n - 1) * step
             starts = np.arange(first // chunk, last // chunk + 1)[:, None] * chunk
             edges = (starts + np.arange(0, chunk, tile)).ravel()
-            # The first element at each edge, or behind it.
+            # The first element at or after each edge.
             at = np.unique(np.clip(-((first - edges) // step), 0, n))
             at = at[at < n]
         found.append(_Pieces(first + at * step, done + at, np.diff(at, append=n).astype(np.int64)))
@@ -186,7 +186,7 @@ def _pieces(ranges: list[range], offset: int, chunk: int, tile: int) -> _Pieces:
 
 
 def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield boxes of as many pieces as are planned at once."""
+    """Halve a box until each part has few enough pieces to plan at once, and yield the parts."""
     if math.prod(stop - start for start, stop in box) <= limits.parts_at_once:
         yield box
         return
@@ -230,7 +230,7 @@ def _parts(
 
 
 def _product(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the rows of the outer product of some columns, in C order."""
+    """Return the rows of the outer product of columns, in C order."""
     shape = [len(column) for column in columns]
     rows = np.empty((*shape, len(columns)), np.int64)
     for j, column in enumerate(columns):
@@ -258,7 +258,7 @@ def _table(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 def query_jobs(
     layout: FileLayout, query: Query, values: NDArray[Any], write: bool
 ) -> Iterator[Job]:
-    """Yield jobs that move what a query selects, of its shape and that of an element."""
+    """Yield jobs that move a query's elements; `values` has its shape and an element's."""
     if query.size == 0:
         return
     if query.is_box and query.field is None and has_strides(layout.order):
@@ -275,11 +275,11 @@ def query_jobs(
 
 
 def _split(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
-    """Yield parts of a query that are listed at once, and where they are in it."""
+    """Yield parts of a query small enough to list at once, and their places in it."""
     whole = tuple(slice(0, n) for n in query.shape)
     if query.size > limits.elements_at_once:
         is_split = False
-        ones = (1,) * len(query.extents)  # the parts need not meet between chunks
+        ones = (1,) * len(query.extents)  # parts may meet inside chunks
         for part, piece in query.split(limits.elements_at_once / query.size, ones, False):
             is_split = True
             for inner, smaller in _split(piece):
@@ -308,7 +308,7 @@ def _listed(layout: FileLayout, query: Query, values: NDArray[Any], write: bool)
 
 
 def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
-    """Return the bytes of the file before each element of a query, in C order of its shape."""
+    """Return the byte offset in the file of each element of a query, in C order of its shape."""
     n_dims, ndim = len(query.shape), len(layout.chunks)
     chunk = np.empty((*query.shape, ndim), np.int64)
     inner = np.zeros(query.shape, np.int64)
@@ -326,17 +326,17 @@ def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
 
 
 def _inner_steps(layout: FileLayout) -> list[int]:
-    """Return what one index along each axis adds to the place of an element in a chunk."""
+    """Return the addend of one index along each axis to an element's place in its chunk."""
     if has_strides(layout.order):
         return layout.strides
-    # A table of places counts elements in C order.
+    # A table of positions counts elements in C order.
     return [math.prod(layout.chunks[j + 1 :]) for j in range(len(layout.chunks))]
 
 
 def _indices(
     factor: Any, extents: tuple[int, ...], n_dims: int
 ) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield the axes that a factor selects from, and indices that broadcast to the result."""
+    """Yield the axes that a factor selects from, with indices that broadcast to the result."""
     shape = [1] * n_dims
     if isinstance(factor, Progression):
         if factor.dims:
@@ -348,10 +348,10 @@ def _indices(
             for dim, n in zip(factor.dims, indices.shape, strict=True):
                 shape[dim] = n
             n = extents[axis]
-            # Parsing has seen to the bounds; others may have changed the indices since.
+            # Parsing checked the bounds, but others may have changed the indices since.
             if ((indices < -n) | (indices >= n)).any():
                 raise BoundsError(f"indices have moved out of bounds for axis {axis} with size {n}")
-            # The dimensions of arrays stand side by side, in their order.
+            # The dimensions of arrays stand side by side, in order.
             yield axis, np.where(indices < 0, indices + n, indices).reshape(shape)
     else:
         assert isinstance(factor, MaskFactor)
@@ -361,7 +361,7 @@ def _indices(
 
 
 class _ElementParts:
-    """The parts of a list of elements in any order, some perhaps twice: an element each."""
+    """The parts of a list of elements in any order, with repetitions: one part per element."""
 
     def __init__(self, places: NDArray[np.int64], size: int) -> None:
         self._order = np.argsort(places, kind="stable")
@@ -393,7 +393,7 @@ class _ElementParts:
         if first == stop:
             return
         if write:
-            # Of values for one element the last one stays; sorting was stable.
+            # The last of several values for one element stays: sorting was stable.
             rows[...] = values[self._order[self._ends[first:stop] - 1]]
         else:
             start, end = self._starts[first], self._ends[stop - 1]

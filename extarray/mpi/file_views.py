@@ -1,9 +1,9 @@
-"""Transfers through MPI-IO: a file view on the runs of a job, and a staging buffer.
+"""Transfers through MPI-IO: a file view of the runs of a job, and a staging buffer.
 
-The file type of a view names the runs of bytes in increasing order; behind it the file looks like
-one run, of which a staging buffer takes a piece at a time.  (A memory type that scatters would need
-no buffer, and is several times slower.)  Views and pieces are far below 2 GiB, which some MPI
-libraries cannot count beyond.
+The file type of a view lists the runs of bytes in increasing order.  Through the view the file
+looks like one run, which a staging buffer takes piece by piece.  (A scattering memory type would
+need no buffer, but is several times slower.)  Views and pieces stay far below 2 GiB, beyond which
+some MPI libraries cannot count.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 __all__ = ["FileViews", "Rounds"]
 
 
-# A view of no parts: the first part of each piece, and the one behind the last.
+# The edges of a view without parts.
 _NOTHING = [0]
 
 
 class Rounds:
-    """A job (None: nothing to move), cut into views and these into pieces, and the staging buffer.
+    """A job (None: nothing to move), cut into views, these into pieces; and the staging buffer.
 
-    A piece has at most `stage` bytes, unless one part has more.
+    A piece has at most `stage` bytes, unless a single part has more.
     """
 
     def __init__(self, job: Job | None = None, stage: int = 0) -> None:
         self.job = job
         self.views = [] if job is None else list(_views(job.parts, stage))
         self.n_views = len(self.views)
-        # Of the view that has most.
+        # The most pieces of any view.
         self.n_pieces = max((len(edges) - 1 for edges in self.views), default=0)
         self._ends = np.zeros(1, np.int64)
         if job is not None:
@@ -55,7 +55,7 @@ class Rounds:
         self.buffer = np.empty(max(pieces, default=0), np.uint8)
 
     def nbytes(self, first: int, stop: int) -> int:
-        """Count the bytes of some parts."""
+        """Return the bytes of some parts."""
         return int(self._ends[stop] - self._ends[first])
 
     def move(self, first: int, stop: int) -> None:
@@ -64,7 +64,7 @@ class Rounds:
             self.job.move(first, stop, self.buffer)
 
     def finish(self) -> None:
-        """Finish, when everything is moved."""
+        """Finish the job, after all transfers."""
         if self.job is not None and self.job.finish is not None:
             self.job.finish()
 
@@ -89,15 +89,15 @@ def _views(parts: FileParts, stage: int) -> Iterator[list[int]]:
 
 
 def _behind(ends: NDArray[np.int64], first: int, most: int) -> int:
-    """Find the part behind those from `first` on that have so much together, given running sums."""
+    """Return the end of the parts from `first` on that have at most `most` together."""
     before = int(ends[first - 1]) if first else 0
     return int(np.searchsorted(ends, before + most, "right"))
 
 
 class FileViews:
-    """A file that is open through MPI-IO, by the ranks of a communicator together.
+    """A file opened through MPI-IO by the ranks of a communicator together.
 
-    Until it takes its name, a file may have a hidden one.
+    A new file may have a hidden name until it takes its own.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class FileViews:
     ) -> None:
         MPI = library()
         self._path, self._opened = path, hidden or path
-        # A view is a state of the file: one transfer at a time.
+        # A view is a state of the file, so transfers run one at a time.
         self._lock = threading.Lock()
         self._is_own = loses_errors()
         if self._is_own:
-            comm = MPI.COMM_SELF  # the others do not wait for what fails on this rank
+            comm = MPI.COMM_SELF  # other ranks must not wait if this one fails
         info = make_info(hints)
         mode = MPI.MODE_RDWR if writable else MPI.MODE_RDONLY
         try:
@@ -125,9 +125,9 @@ class FileViews:
             info.Free()
 
     def check(self, file: File) -> None:
-        """Raise a PartnerError where the file is not the one that is open already.
+        """Raise a PartnerError if MPI's file is not the file that is open already.
 
-        MPI opens names, and they may have become those of another pair.
+        MPI opens by name, and the name may have passed to another pair of files.
         """
         if not os.path.samestat(os.stat(self._opened), file.stat()):
             raise PartnerError(f"'{self._path}' was overwritten since it was opened; open it again")
@@ -135,10 +135,10 @@ class FileViews:
     def transfer(
         self, rounds: Rounds, write: bool, n_views: int, n_pieces: int
     ) -> Exception | None:
-        """Carry out a job together with the others; return what went wrong on this rank.
+        """Carry out a job together with the other ranks; return the error on this rank, or None.
 
-        The others have jobs of their own or none; `n_views` and `n_pieces` are the greatest of all
-        ranks.  This one takes part in all rounds whatever went wrong: the others wait for it in
+        The other ranks have their own jobs or none; `n_views` and `n_pieces` are the largest of all
+        ranks.  After an error this rank still takes part in all rounds: the others wait for it in
         each of them.
         """
         if self._is_own:
@@ -156,7 +156,7 @@ class FileViews:
         return failure
 
     def transfer_alone(self, rounds: Rounds, write: bool) -> None:
-        """Carry out a job without the others."""
+        """Carry out a job on this rank alone."""
         with self._lock:
             for edges in rounds.views:
                 failure = self._show(rounds, edges, write, None)
@@ -166,9 +166,9 @@ class FileViews:
     def _show(
         self, rounds: Rounds, edges: list[int], write: bool, n_pieces: int | None
     ) -> Exception | None:
-        """Move the parts of one view; return what went wrong.
+        """Move the parts of one view; return the error, or None.
 
-        `n_pieces` is the number of calls that all ranks make together; None: this one is alone.
+        `n_pieces` is the number of calls that all ranks make together; None: this rank is alone.
         """
         MPI, file = library(), self._file
         if n_pieces is None:
@@ -208,9 +208,9 @@ class FileViews:
         return failure
 
     def _cut_off(self, end: int) -> Exception | None:
-        """Return the error where the file ends before the last byte that was read.
+        """Return an error if the file ends before the last byte that was read.
 
-        ROMIO says that all bytes were read, and leaves the buffer as it was.
+        ROMIO reports a full read, and leaves the buffer as it was.
         """
         try:
             size = self._file.Get_size()
@@ -227,7 +227,7 @@ class FileViews:
         return f"cannot {'write to' if write else 'read'} '{self._path}'"
 
     def sync(self) -> StorageError | None:
-        """Show all ranks what all have written, on every host; return what went wrong here.
+        """Show all ranks, on every host, what all have written; return the error on this rank.
 
         Collective.
         """
@@ -238,7 +238,7 @@ class FileViews:
         return None
 
     def close(self) -> None:
-        """Close the file, whatever goes wrong on this rank; collective."""
+        """Close the file, even after errors on this rank; collective."""
         try:
             self._file.Close()
         except library().Exception as error:

@@ -43,21 +43,21 @@ class GlobalArray(Collectives):
         A duplicate of the communicator that was given.
     dtype : dtype
     ghosts : tuple of int
-        Elements around the zone of each rank that it has copies of, at both ends of each axis.
+        Elements that each rank copies from around its zone, at both ends of each axis.
 
     Notes
     -----
     `get`, `put`, `accumulate`, `gather`, `scatter`, `scatter_acc` and `read_inc` are one-sided: any
-    rank calls them alone, for any part of the array.  So are `access`, `distribution`, `locate`,
-    `locate_region`, `section` and `T`, which need no other rank.  All else is collective.
+    rank calls them alone, for any part of the array.  `access`, `distribution`, `locate`,
+    `locate_region`, `section` and `T` need no other rank either.  All other methods are collective.
 
-    What a rank puts or accumulates, its own later `get` sees at once, and all ranks after `sync`.
-    What it writes to `access`, others see after `sync`.  Several ranks may accumulate to the same
-    elements at the same time; of several that put to one element, any may be the last.
+    A rank's own `get` sees its puts and accumulations at once; all ranks see them after `sync`.
+    Others see changes made through `access` after `sync`.  Several ranks may accumulate to the same
+    elements at the same time; if several put to one element, any of them may be the last.
 
-    `iget`, `iput` and `iaccumulate` begin what `get`, `put` and `accumulate` do, and give a
-    `Request`; what is said of visibility holds from its ``wait`` on.  Every request has to be
-    waited for before the next collective call.
+    `iget`, `iput` and `iaccumulate` begin the work of `get`, `put` and `accumulate`, and return a
+    `Request`; the rules of visibility hold from its ``wait`` on.  Wait for every request before the
+    next collective call.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class GlobalArray(Collectives):
     ...     task = g.read_inc((9, 11))
     """
 
-    _last: ClassVar[int] = 0  # number of the last one that this process has made
+    _last: ClassVar[int] = 0  # number of the newest array of this process
 
     @classmethod
     def create(
@@ -91,12 +91,12 @@ class GlobalArray(Collectives):
         dtype : dtype_like
         comm : mpi4py.MPI.Intracomm
         chunks : int or sequence of int, optional
-            Between which zones are cut; None: anywhere.  Irregular ones are cut as `block` says.
+            Zones are cut between chunks; None: anywhere.  Irregular zones are cut as `block` says.
         ghosts : int or sequence of int, optional
-            Elements around its zone of which each rank has copies, at both ends of each axis, see
-            `update_ghosts`; None: none.
+            Elements around its zone that each rank has copies of, at both ends of each axis; see
+            `update_ghosts`.  None: none.
         process_grid : sequence of int, optional
-            Ranks along each axis; None: the zones are as near to cubes as possible.
+            Ranks along each axis; None: chosen so that zones are as near to cubes as possible.
         kind, block
             As for `distribute`.
 
@@ -107,7 +107,7 @@ class GlobalArray(Collectives):
         Raises
         ------
         ArgumentError, ShapeError, ChunksError, DTypeError, ReserveError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -136,7 +136,7 @@ class GlobalArray(Collectives):
     def _made(
         cls, comm: Any, plan: Callable[[], tuple[Zones, np.dtype[Any], tuple[int, ...]]]
     ) -> Self:
-        """Make an array of zones, a dtype and ghosts, which each rank finds out alone."""
+        """Make an array from the zones, dtype and ghosts that each rank plans alone."""
         with Agreement.on_duplicate(comm) as agreement:
             with agreement.step() as step:
                 zones, dtype, ghosts = plan()
@@ -146,7 +146,7 @@ class GlobalArray(Collectives):
                     f"{zones.chunks} from {zones.offset}, {zones.distribution}, ghosts {ghosts}"
                 )
                 step.numbers[0] = GlobalArray._last + 1
-            # The same on all of its ranks, of which none has another array of this number.
+            # The step gave all ranks the same number, which no other array of theirs has.
             GlobalArray._last = number = step.numbers[0]
             return cls(agreement, layout, number)
 
@@ -154,13 +154,13 @@ class GlobalArray(Collectives):
     def from_array(
         cls, a: ParallelArray, ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None
     ) -> Self:
-        """Create an array with the elements, chunks and zones of one in files; collective.
+        """Create an array with the elements, chunks and zones of an array in files; collective.
 
         Parameters
         ----------
         a : ParallelArray
-            If it is distributed by "block_cyclic", and there are `ghosts`, zones are as `create`
-            cuts them.
+            If it is distributed by "block_cyclic" and `ghosts` are given, zones are cut as by
+            `create`.
         ghosts : int or sequence of int, optional
             As for `create`.
 
@@ -171,9 +171,9 @@ class GlobalArray(Collectives):
         Raises
         ------
         ArgumentTypeError
-            A TypeError, on this rank alone: `a` has no communicator, by which others could learn.
+            A TypeError, on this rank alone: `a` has no communicator to tell the others.
         ClosedError, ReserveError, StorageError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -209,13 +209,13 @@ class GlobalArray(Collectives):
         Parameters
         ----------
         a : ParallelArray
-            Of the same ranks and of the same shape; elements are cast by the rule "same_kind".
+            On the same ranks and of the same shape; elements are cast by the rule "same_kind".
 
         Raises
         ------
         ArgumentError, ArgumentTypeError, ShapeError, CastingError
         ReadOnlyError, ClosedError, StorageError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -227,7 +227,7 @@ class GlobalArray(Collectives):
                     f"a must be an array opened with comm=, not {type(a).__name__}"
                 )
             a._check("write to")
-            # Each rank writes its zone, and nobody else does.
+            # Each rank writes its own zone: a rank missing from `a.comm` would leave a hole.
             if not self._has_ranks_of(a.comm):
                 raise ArgumentError(
                     f"'{a.path}' is open on other ranks than the global array; open it with the "
@@ -270,13 +270,13 @@ class GlobalArray(Collectives):
         Raises
         ------
         AxisError, ArgumentError, ReserveError
-            On all ranks, where one has a reason; the array is as before.
+            On all ranks, if one has a reason; the array stays as it was.
 
         Notes
         -----
-        The zones are cut anew, and elements move to their new ranks: for a while there is memory
-        for both the old and the new array.  The cuts of irregular zones stay with their elements.
-        What `access` gave before must not be used any more.
+        Zones are cut anew, and elements move to their new ranks: for a while there is memory for
+        both the old and the new array.  The cuts of irregular zones stay with their elements.  Do
+        not use arrays that `access` returned before.
 
         Examples
         --------
@@ -287,7 +287,7 @@ class GlobalArray(Collectives):
             old = self._window.layout.zones
             shape = check_shape(_shifted(self.shape, j, n))
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
-        # Chunks begin with the elements with which they began.
+        # Keep each chunk's first element: growth at the start shifts the grid.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
         shift = [n if first and k == j else 0 for k in range(len(shape))]
         distribution = old.distribution.moved(shift)
@@ -311,13 +311,13 @@ class GlobalArray(Collectives):
         Raises
         ------
         ArgumentError, ArgumentTypeError, ShapeError, ReserveError
-            On all ranks, where one has a reason; the array is as before.
+            On all ranks, if one has a reason; the array stays as it was.
 
         Notes
         -----
-        Elements move to their new ranks, as for `extend`.  An array with ghosts has one zone a
-        rank: "block_cyclic" is refused.  Each rank keeps a table of the blocks of each axis, and
-        transfers go block by block: "block_cyclic" wants blocks of many elements.
+        Elements move to their new ranks, as in `extend`.  An array with ghosts has one zone per
+        rank, so it refuses "block_cyclic".  Each rank keeps a table of the blocks of each axis, and
+        transfers go block by block: give "block_cyclic" blocks of many elements.
 
         Examples
         --------
@@ -332,20 +332,20 @@ class GlobalArray(Collectives):
         self._move(zones, [0] * self.ndim)
 
     def _move(self, zones: Zones, shift: list[int]) -> None:
-        """Move the elements to other zones, `shift` further along each axis; collective."""
+        """Move the elements to other zones, shifted by `shift` along each axis; collective."""
         window = Window(self._agreement, ZoneLayout(zones, self.dtype, self.ghosts))
         self._pull(window, shift)
-        self._window.sync()  # nobody reads the old one any more
+        self._window.sync()  # all ranks have read the old window
         self._window.free()
         self._window = window
         self._window.sync()
 
     def _pull(self, window: Window, shift: list[int]) -> None:
-        """Read the elements of this rank's zones in another window that this array has."""
+        """Fill this rank's zones in `window` with elements of this array."""
         rank, layout = self.comm.rank, window.layout
         memory = window.own[layout.inside(rank)]
         for zone, place in layout.blocks(rank):
-            # Without what was not there before.
+            # Leave out the elements that growth has added.
             inner = [
                 slice(max(s.start, by), min(s.stop, by + n))
                 for s, by, n in zip(zone, shift, self.shape, strict=True)
@@ -361,7 +361,7 @@ class GlobalArray(Collectives):
         Parameters
         ----------
         count : int
-            How many, at least 1.
+            Number of mutexes, at least 1.
 
         Returns
         -------
@@ -376,18 +376,18 @@ class GlobalArray(Collectives):
         return Mutexes.create(count, self.comm)
 
     def update_ghosts(self, wrap: bool = True) -> None:
-        """Update the ghosts of all ranks by what their owners have written; collective.
+        """Update the ghosts of all ranks from what their owners have written; collective.
 
         Parameters
         ----------
         wrap : bool
-            Whether the array goes on at its other end: ghosts beyond its bounds then show elements
-            of the other side.  False: those stay as they are, zeros at first; a program keeps its
-            boundary values there.
+            Whether the array continues at its other end: ghosts beyond its bounds then show
+            elements of the other side.  False: those ghosts stay as they are, zeros at first; a
+            program keeps its boundary values there.
 
         Notes
         -----
-        Corners are among the ghosts.  Others do not see what a rank writes to its ghosts.
+        Corners are among the ghosts.  Other ranks do not see what a rank writes to its ghosts.
 
         Examples
         --------
@@ -403,13 +403,13 @@ class GlobalArray(Collectives):
         if any(self.ghosts):
             (zone,) = layout.zones.of(self.comm.rank)
             boxes = ghost_boxes(zone, self.shape, self.ghosts, goes_on)
-            # Straight to where they belong: nobody reads from there.
+            # Read straight into the ghosts: no other rank reads from there.
             for request in [self._read(self._plan(box), own[place]) for box, place in boxes]:
                 request.wait()
         self._window.sync()
 
     def destroy(self) -> None:
-        """Give the memory back; collective.  What `access` gave must not be used any more.
+        """Free the memory; collective.  Do not use arrays that `access` returned any more.
 
         Examples
         --------
@@ -428,20 +428,20 @@ class GlobalArray(Collectives):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # A rank that leaves by an error of its own waits for nobody.
+        # A rank that leaves by its own error does not wait for the others.
         if self._is_open and (error is None or is_agreed(error, self.comm)):
             leave_together(self.destroy, error, self.comm)
 
 
 def distributed_as(g: GlobalArray, chunks: Sequence[int]) -> tuple[Any, Any, Any]:
-    """Return the arguments of `ParallelArray.distribute` for the distribution of a global array.
+    """Return the arguments of `ParallelArray.distribute` that distribute an array like `g`.
 
     Parameters
     ----------
     g : GlobalArray
     chunks : sequence of int
-        Chunk shape of the array that is to be distributed; blocks that are dealt out are as many
-        chunks as come next to those of `g`.
+        Chunk shape of the array to distribute.  Dealt blocks are rounded to whole chunks, as near
+        as possible to the blocks of `g`.
 
     Returns
     -------
@@ -460,7 +460,7 @@ def distributed_as(g: GlobalArray, chunks: Sequence[int]) -> tuple[Any, Any, Any
 
 
 def zones_in_memory(g: GlobalArray) -> tuple[list[tuple[Zone, Zone]], int]:
-    """Return the zones of this rank, each with its place in `access`, and the most that a rank has.
+    """Return this rank's zones, each with its place in `access`, and the most zones a rank has.
 
     Parameters
     ----------
@@ -472,7 +472,7 @@ def zones_in_memory(g: GlobalArray) -> tuple[list[tuple[Zone, Zone]], int]:
     """
     g._check()
     layout = g._window.layout
-    # Blocks are dealt to rank 0 first.
+    # Blocks are dealt to rank 0 first, so it has the most.
     most = sum(1 for _ in layout.blocks(0)) if layout.zones.distribution.is_dealt else 1
     return list(layout.blocks(g.comm.rank)), most
 

@@ -1,8 +1,8 @@
 """Mutexes of the ranks of a communicator, in an MPI window.
 
-Ranks that wait stand in a queue (Mellor-Crummey and Scott's): each knows only who comes after it,
-and looks at its own memory alone until the one before tells it that it is its turn.  So they are
-served in the order in which they came, and waiting costs the others nothing.
+Waiting ranks form a queue (Mellor-Crummey and Scott's).  Each knows only its successor, and polls
+only its own memory until its predecessor passes the mutex on.  So ranks are served in the order of
+arrival, and waiting costs other ranks nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Mutexes"]
 
 _NOBODY = -1
-# Words of a mutex in the memory of a rank: the last of the queue (on the rank that keeps it), who
-# comes after this rank, and whether this rank waits.
+# A rank's words for each mutex: the last rank of the queue (on the mutex's home rank only), this
+# rank's successor, and whether this rank waits.
 _WORDS = 3
 _LAST, _NEXT, _WAITS = range(_WORDS)
 
 _BYTES = np.dtype(np.int64).itemsize
-# Between two looks: at first another process gets the processor, then it has some time.
+# Polls that only yield the processor; later polls sleep for `_NAP` seconds in between.
 _LOOKS = 100
 _NAP = 1e-4
 
@@ -47,8 +47,8 @@ class Mutexes:
 
     Notes
     -----
-    `lock` and `unlock` are of one rank alone.  What a rank has put into a global array before
-    `unlock`, the next one to `lock` gets.  They keep ranks apart, not the threads of one.
+    One rank alone calls `lock` and `unlock`.  The next rank to `lock` gets what this rank put into
+    a global array before `unlock`.  Mutexes separate ranks, not threads of one rank.
 
     Examples
     --------
@@ -71,12 +71,12 @@ class Mutexes:
 
     @classmethod
     def create(cls, count: SupportsIndex, comm: Any) -> Self:
-        """Create mutexes that nobody has; collective.
+        """Create mutexes, all free; collective.
 
         Parameters
         ----------
         count : int
-            How many, at least 1; the same on all ranks.
+            Number of mutexes, at least 1; the same on all ranks.
         comm : mpi4py.MPI.Intracomm
 
         Returns
@@ -86,7 +86,7 @@ class Mutexes:
         Raises
         ------
         ArgumentError, ArgumentTypeError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -101,7 +101,7 @@ class Mutexes:
             return cls(agreement.comm, n)
 
     def lock(self, number: SupportsIndex) -> None:
-        """Wait until nobody else has a mutex, and take it.
+        """Wait until no other rank has a mutex, and take it.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Mutexes:
         self._window.Sync()
 
     def unlock(self, number: SupportsIndex) -> None:
-        """Release a mutex, to the next rank that waits for it.
+        """Release a mutex to the next rank that waits for it.
 
         Parameters
         ----------
@@ -158,7 +158,8 @@ class Mutexes:
             if self._leave(i, rank):
                 self._held.remove(i)
                 return
-            after = self._wait(_NEXT, i, _NOBODY)  # somebody has come, and is about to say so
+            # a successor has arrived, and is about to write its rank
+            after = self._wait(_NEXT, i, _NOBODY)
         self._set(after, _WAITS, i, 0)
         self._held.remove(i)
 
@@ -182,7 +183,7 @@ class Mutexes:
             self.unlock(number)
 
     def destroy(self) -> None:
-        """Give the mutexes back; collective.  Those that this rank has are unlocked.
+        """Free the mutexes; collective.  Unlocks those that this rank has.
 
         Examples
         --------
@@ -201,7 +202,7 @@ class Mutexes:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # A rank that leaves by an error of its own waits for nobody.
+        # A rank that leaves by its own error does not wait for the others.
         if self._window is not None and (error is None or is_agreed(error, self._comm)):
             self.destroy()
 
@@ -216,14 +217,14 @@ class Mutexes:
     # -- words of a mutex, on any rank ---------------------------------------------------------
 
     def _home(self, i: int) -> int:
-        """Return the rank that keeps the end of a queue: one after the other, to spread them."""
+        """Return the rank that keeps the end of a queue; mutexes are spread over the ranks."""
         return int(i % self._comm.size)
 
     def _displacement(self, word: int, i: int) -> int:
         return _BYTES * (_WORDS * i + word)
 
     def _set(self, rank: int, word: int, i: int, value: int) -> int:
-        """Set a word; return what it was."""
+        """Set a word; return its old value."""
         return self._fetch(rank, word, i, value, library().REPLACE)
 
     def _get(self, word: int, i: int) -> int:
@@ -237,7 +238,7 @@ class Mutexes:
         return int(old)
 
     def _leave(self, i: int, rank: int) -> bool:
-        """Leave a queue, if there is nobody behind; return whether this was so."""
+        """Leave a queue if no rank has queued behind; tell whether this succeeded."""
         home = self._home(i)
         nobody, last = np.array(_NOBODY, np.int64), np.array(rank, np.int64)
         old = np.empty((), np.int64)
@@ -246,7 +247,7 @@ class Mutexes:
         return int(old) == rank
 
     def _wait(self, word: int, i: int, value: int) -> int:
-        """Wait until a word of this rank has another value; return that."""
+        """Wait until a word of this rank no longer has a value; return the new one."""
         looks = 0
         while (found := self._get(word, i)) == value:
             looks += 1

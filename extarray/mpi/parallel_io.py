@@ -1,4 +1,4 @@
-"""Parallel input and output: selections and zones, moved by all ranks together, or by one alone."""
+"""Parallel input and output: all ranks, or one alone, move selections and zones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.common.on_error import OnError
 from extarray.mpi.file_views import FileViews, Rounds
-from extarray.mpi.rank_io import OwnEngine, ThroughMPI, Transfer, accumulate
+from extarray.mpi.rank_io import OwnIO, ThroughMPI, Transfer, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
 from extarray.mpi.zones import ZonedArray
@@ -47,12 +47,12 @@ class ParallelIO(ZonedArray):
 
     __slots__ = ("_adding", "_alone", "_hints", "_opening", "_stage", "_views", "_worker")
 
-    _adding: threading.Lock  # held by the thread that adds to elements
-    _alone: FileViews | None  # of this rank, opened when it is first needed
+    _adding: threading.Lock  # held by a thread that adds to elements
+    _alone: FileViews | None  # this rank's own, opened on first use
     _hints: Mapping[str, Any]
-    _opening: threading.Lock  # held by the thread that opens `_alone`
-    _stage: int  # bytes that are staged at once
-    _views: FileViews | None  # of all ranks; None where MPI-IO is not used
+    _opening: threading.Lock  # held by a thread that opens `_alone`
+    _stage: int  # size of the staging buffer
+    _views: FileViews | None  # shared by all ranks; None without MPI-IO
     _worker: ThreadPoolExecutor | None
 
     @overload
@@ -92,8 +92,8 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         selection, out, order
-            As for `ExtArray.read`; each rank has its own.  A rank that needs nothing gives an empty
-            selection, as ``slice(0)``.
+            As for `ExtArray.read`; each rank has its own.  A rank that needs no elements gives an
+            empty selection such as ``slice(0)``.
         collective : bool
             False: this rank reads alone.
 
@@ -104,7 +104,7 @@ class ParallelIO(ZonedArray):
         Raises
         ------
         BoundsError, SelectionError, ShapeError, CastingError, ClosedError, StorageError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         selection, values
-            As for `ExtArray.write`; each rank has its own.  Where two ranks write to one element,
+            As for `ExtArray.write`; each rank has its own.  If two ranks write to one element,
             either may be the last.
         collective : bool
             False: this rank writes alone.
@@ -127,11 +127,11 @@ class ParallelIO(ZonedArray):
         Raises
         ------
         BoundsError, SelectionError, ShapeError, ReadOnlyError, ClosedError, StorageError
-            On all ranks, where one has a reason.
+            On all ranks, if one has a reason.
 
         Notes
         -----
-        The bytes of the selected elements are written and no others.
+        Only the bytes of the selected elements are written.
 
         Examples
         --------
@@ -150,9 +150,9 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         order : {"C", "F"}
-            Memory order of a new result, but for "block_cyclic".
+            Memory order of a new result; ignored for "block_cyclic".
         out : ndarray, optional
-            Where to read to.
+            Array to read into.
         collective : bool
             False: this rank reads alone.
 
@@ -178,7 +178,7 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         local : array_like
-            As `read_zone` gives it; but for "block_cyclic" also what broadcasts to it.
+            Shaped as from `read_zone`; unless "block_cyclic", anything that broadcasts to it.
         collective : bool
             False: this rank writes alone.
 
@@ -197,7 +197,7 @@ class ParallelIO(ZonedArray):
         values : array_like
             Broadcast to the selection, and cast by the rule ``same_kind``, as ``+=`` does.
         alpha : scalar
-            Of the kind of the elements, or a simpler one: an integer for integers.
+            Has the kind of the elements or a simpler kind: an integer for integers.
 
         Raises
         ------
@@ -209,10 +209,9 @@ class ParallelIO(ZonedArray):
 
         Notes
         -----
-        No two additions to an element are lost, whichever ranks make them; an addition and a
-        `write` to the same element at the same time may be.  Meanwhile the chunks are locked, some
-        of them at a time, by locks of the file system on parts of ``.xta``; on several hosts it has
-        to keep locks for all of them.  An error may leave some elements added to and others not.
+        No addition to an element is lost, whichever ranks add; but a `write` to it at the same time
+        may be.  File locks on parts of ``.xta`` guard some chunks at a time; for several hosts the
+        file system has to support locks across hosts.  An error may leave an addition half done.
 
         Examples
         --------
@@ -254,7 +253,7 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         selection, values
-            As for `write`.  Values that are an array must stay as they are until ``wait()``.
+            As for `write`.  Do not change an array of values before ``wait()``.
 
         Returns
         -------
@@ -296,7 +295,7 @@ class ParallelIO(ZonedArray):
         Parameters
         ----------
         local : array_like
-            As for `write_zone`.  It must stay as it is until ``wait()``.
+            As for `write_zone`.  Do not change it before ``wait()``.
 
         Returns
         -------
@@ -311,7 +310,7 @@ class ParallelIO(ZonedArray):
 
     @property
     def _io(self) -> RankIO:
-        return OwnEngine(self) if self._views is None else ThroughMPI(self, self._stage)
+        return OwnIO(self) if self._views is None else ThroughMPI(self, self._stage)
 
     def _reading(
         self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
@@ -326,7 +325,7 @@ class ParallelIO(ZonedArray):
         return self._unless_cut(lambda io: io.reading_zones(ranges, out))
 
     def _read_boxes(self, parts: Iterable[tuple[Zone, Zone]], out: NDArray[Any]) -> None:
-        """Read boxes to parts of an array; collective."""
+        """Read boxes into parts of an array; collective."""
         boxes = list(parts)
 
         def read(io: RankIO) -> Transfer:
@@ -348,9 +347,9 @@ class ParallelIO(ZonedArray):
         self._transfer("write", write, True)
 
     def _unless_cut(self, plan: Callable[[RankIO], Transfer]) -> Transfer:
-        """Plan a reading, which is made anew where a writer outside cuts elements off meanwhile.
+        """Plan a read that runs again if a writer outside cuts elements off meanwhile.
 
-        MPI-IO knows nothing of holes that do not hold the fill value; the engine of this rank does.
+        MPI-IO does not know of holes that lack the fill value; this rank's own engine does.
         """
         transfer, store = plan(self._io), self._pair
         cuts = store.now.cuts
@@ -359,7 +358,7 @@ class ParallelIO(ZonedArray):
 
         def finish() -> Any:
             result = transfer.finish()
-            return result if cuts.value == store.now.cuts_known else plan(OwnEngine(self)).finish()
+            return result if cuts.value == store.now.cuts_known else plan(OwnIO(self)).finish()
 
         return replace(transfer, finish=finish)
 
@@ -371,7 +370,7 @@ class ParallelIO(ZonedArray):
         return self._io.writing_zones(zones.ranges(self.comm.rank), local)
 
     def _transfer(self, what: str, plan: Callable[[], Transfer], collective: bool) -> Any:
-        """Carry out the transfer that this rank plans, together with the others or alone."""
+        """Carry out this rank's planned transfer, together with the others or alone."""
         verb = "write to" if what == "write" else None
         if not collective:
             self._check(verb)
@@ -383,14 +382,14 @@ class ParallelIO(ZonedArray):
         return result
 
     def _transfer_together(self, what: str, verb: str | None, plan: Callable[[], Transfer]) -> Any:
-        """Carry out the transfer that this rank plans, together with the others."""
+        """Carry out this rank's planned transfer, together with the others."""
         if self._views is None:
             with self._agreement.step() as step:
                 step.arguments = what
                 self._check(verb)
                 transfer = plan()
                 if what != "write":
-                    # What fails has changed nothing that counts: the rest need not wait to know.
+                    # A failed read has changed nothing: other ranks need not wait to learn of it.
                     return transfer.finish()
             with self._agreement.step():
                 result = transfer.finish()
@@ -438,7 +437,7 @@ class ParallelIO(ZonedArray):
         return result
 
     def _sync_together(self) -> None:
-        """Bring to the disk what all ranks have written, on every host."""
+        """Bring the writes of all ranks, on every host, to the disk."""
         if self._pair.now.mode == "r":
             return
         failure = None if self._views is None else self._views.sync()
@@ -450,9 +449,9 @@ class ParallelIO(ZonedArray):
     # -- checksums ---------------------------------------------------------------------------
 
     def _flush_together(self, last: bool = False) -> None:
-        """Bring the metadata to the disk, and before that the checksums up to date; collective.
+        """Bring checksums up to date, then the metadata to the disk; collective.
 
-        What all ranks have written is on the disk.
+        The writes of all ranks must be on the disk before.
         """
         store = self._pair
         sums = store.now.sums
@@ -465,7 +464,7 @@ class ParallelIO(ZonedArray):
             quiet = quiet_number(self)
             self._renew_together(store, sums)
         with self._agreement.step():
-            if self.comm.rank == 0:  # the others have nothing of the metadata
+            if self.comm.rank == 0:  # other ranks hold no metadata
                 store.flush()
         if sums is not None and in_doubt:
             self._settle_together(sums, quiet)
@@ -473,7 +472,7 @@ class ParallelIO(ZonedArray):
     def _renew_together(self, store: FileStore, sums: Sums) -> None:
         """Let rank 0 write the checksums of the chunks that any rank has written to.
 
-        Each rank sums its own.  A chunk that several have written to is the same for all of them.
+        Each rank sums the chunks that it wrote; several that wrote one chunk get the same sum.
         """
         first, n_chunks = 0, store.now.state.data_bytes // store.now.header.chunk_bytes
         taken = []
@@ -484,7 +483,7 @@ class ParallelIO(ZonedArray):
                     addresses = take_written(self, first, SUMS_AT_ONCE)
                     taken.append(addresses)
                     step.numbers[0] = len(addresses)
-                    known = addresses[addresses < n_chunks]  # a growth may have failed
+                    known = addresses[addresses < n_chunks]  # a failed growth may leave others
                     with family("cannot compute checksums of '{}'", self.path):
                         found = known, sums.entries(store.now.data, known)
                 if not step.numbers[0]:
@@ -501,8 +500,8 @@ class ParallelIO(ZonedArray):
             raise
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
-        """Say that checksums are right, unless a rank has written since `quiet`."""
-        with sums._lock:  # from here on, who begins to write waits
+        """Declare checksums right, unless a rank has written since `quiet`."""
+        with sums._lock:  # from here on, new writes wait
             sums.in_doubt = False
             try:
                 with self._agreement.step() as step:
@@ -522,7 +521,7 @@ class ParallelIO(ZonedArray):
                 raise
 
     def _flush_last(self) -> None:
-        """Bring checksums up to date, before the array is closed; what fails leaves doubt."""
+        """Bring checksums up to date before the array is closed; errors leave them in doubt."""
         if not self._pair.now.header.checksum or self._pair.now.mode != "r+":
             return
         with contextlib.suppress(ExtArrayError, OSError):
@@ -533,7 +532,7 @@ class ParallelIO(ZonedArray):
 
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
-        """Verify the chunks of a job where that is asked, and note those that it writes to."""
+        """Verify the chunks of a job if asked to, and note those that it writes to."""
         header = self._pair.now.header
         if job is None or not header.checksum:
             yield
@@ -550,7 +549,7 @@ class ParallelIO(ZonedArray):
             yield
 
     def _own_views(self) -> FileViews:
-        """Return the file, open through MPI-IO for this rank alone."""
+        """Return the file, opened through MPI-IO for this rank alone."""
         if self._alone is None:
             with self._opening:
                 if self._alone is None:
@@ -577,19 +576,19 @@ class ParallelIO(ZonedArray):
         return ThreadRequest(self._worker.submit(run, self._carry_out, transfer))
 
     def _drain(self) -> None:
-        """Wait for the transfers that are under way."""
+        """Wait for the transfers under way."""
         if self._worker is not None:
             self._worker.shutdown()
             self._worker = None
 
 
 def hints_of(array: ParallelIO) -> Mapping[str, Any]:
-    """Return the hints that MPI-IO has for an array."""
+    """Return an array's hints for MPI-IO."""
     return array._hints
 
 
 def _done(call: Callable[[], Any]) -> Future[Any]:
-    """Make a call at once, and return what a thread would give for it."""
+    """Make a call at once, and return its outcome as a future."""
     future: Future[Any] = Future()
     try:
         future.set_result(call())

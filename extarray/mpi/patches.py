@@ -1,9 +1,8 @@
-"""Patches: which part of a selection which rank has, and where in its memory.  No MPI here.
+"""Patches: which rank has which part of a selection, and where in its memory.  No MPI here.
 
-Each rank has the elements of its zones in C order, with those of several side by side along each
-axis, and with ghosts around them where the array has any: copies of elements that belong to others.
-A selection is a hyperslab, or a list of points; what it has in one block of the memory of a rank is
-a patch.
+Each rank keeps the elements of its zones in C order; several zones lie side by side along each
+axis.  Ghosts, copies of elements of other ranks, surround them if the array has any.  A selection
+is a hyperslab or a list of points; its part in one block of a rank's memory is a patch.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ def as_ghosts(ghosts: SupportsIndex | Sequence[SupportsIndex] | None, ndim: int)
 def ghost_boxes(
     zone: Zone, shape: tuple[int, ...], widths: tuple[int, ...], wrap: bool
 ) -> Iterator[tuple[Zone, Zone]]:
-    """Yield the elements around a zone: boxes of an array, and of the memory with the ghosts.
+    """Yield the elements around a zone: boxes of the array, and of the memory with the ghosts.
 
-    If `wrap`, the array goes on at its other end; if not, there is nothing beyond its bounds.
+    If `wrap`, the array continues at its other end; if not, nothing lies beyond its bounds.
 
     >>> for box, place in ghost_boxes((slice(0, 4),), (6,), (1,), wrap=True):
     ...     print(box, place)
@@ -97,7 +96,7 @@ def _around(own: slice, n: int, width: int, wrap: bool) -> Iterator[tuple[slice,
     shift = width - own.start  # from index to place
     start = first
     while start < end:
-        # Up to the next edge: of the own part, or where the array begins anew.
+        # Stop at the next edge: of the own part, or where the array wraps around.
         stop = min(
             edge for edge in (own.start, own.stop, end, (start // n + 1) * n) if edge > start
         )
@@ -113,27 +112,27 @@ _FORWARDS, _BACKWARDS = slice(None, None, 1), slice(None, None, -1)
 
 
 class Hyperslab(NamedTuple):
-    """A box of elements with steps, as a selection of integers and slices."""
+    """A box of elements with steps, selected by integers and slices."""
 
-    shape: Index  # of the result
+    shape: Index  # the result's
     ranges: list[range]  # along each axis of the array, with positive steps
-    flips: tuple[slice, ...]  # between the order of the ranges and that of the result
+    flips: tuple[slice, ...]  # turn values in the order of the ranges into the result's
 
     @classmethod
     def of(cls, selection: Any, shape: Index, dtype: np.dtype[Any]) -> Hyperslab:
-        """Return the hyperslab that a selection has of an array; the dtype is for messages.
+        """Return the hyperslab that a selection takes from an array; the dtype is for messages.
 
         >>> Hyperslab.of((1, slice(None, None, -2)), (3, 6), np.dtype("f8")).ranges
         [range(1, 2), range(1, 7, 2)]
         """
         items = selection if type(selection) is tuple else (selection,)
-        # What most selections are; the general way takes longer than to move some kilobytes.
+        # Most selections are plain; the general way takes longer than to move some kilobytes.
         if len(items) <= len(shape) and all(type(item) in (slice, int) for item in items):
             plain = cls._of_plain(items, shape)
             if plain is not None:
                 return plain
         query = as_query(selection, shape, dtype)
-        if query.kind != "basic":  # also of lists that are empty
+        if query.kind != "basic":  # empty lists, too
             raise SelectionError(
                 "only integers and slices select a part here, not arrays; for lists of points, "
                 "use gather, scatter and scatter_acc of a GlobalArray"
@@ -142,7 +141,7 @@ class Hyperslab(NamedTuple):
 
     @classmethod
     def of_query(cls, query: Query) -> Hyperslab:
-        """Return the hyperslab of a query of progressions alone."""
+        """Return the hyperslab of a query that has progressions only."""
         ranges, flips = [], []
         for factor in query.factors:
             assert isinstance(factor, Progression)
@@ -156,7 +155,7 @@ class Hyperslab(NamedTuple):
 
     @classmethod
     def _of_plain(cls, items: tuple[Any, ...], shape: Index) -> Hyperslab | None:
-        """Return the hyperslab of integers and slices, or None where one is out of bounds."""
+        """Return the hyperslab of integers and slices, or None if one is out of bounds."""
         extents, ranges, flips = [], [], []
         whole = (slice(None),) * (len(shape) - len(items))
         for item, n in zip((*items, *whole), shape, strict=True):
@@ -179,15 +178,15 @@ class Hyperslab(NamedTuple):
         return tuple(map(len, self.ranges))
 
     def view(self, values: NDArray[Any]) -> NDArray[Any]:
-        """View values of the shape of the result with one axis for each of the array, forwards."""
+        """View values shaped like the result with one axis for each of the array, forwards."""
         return values.reshape(self.extents)[self.flips]
 
 
 class Section(NamedTuple):
-    """A hyperslab with axes in an order of their own, as an operand or a target of operations.
+    """A hyperslab with its axes in any order, as an operand or a target of operations.
 
-    Along each axis of the array it has a range, in the order of the section, which may be
-    backwards; `axes` are those of the array that the section has, in the order of the section.
+    Each axis of the array has a range, in the order of the section, which may run backwards; `axes`
+    lists the array's axes that the section keeps, in the order of the section.
     """
 
     ranges: tuple[range, ...]
@@ -223,7 +222,7 @@ class Section(NamedTuple):
         return tuple(len(self.ranges[j]) for j in self.axes)
 
     @property
-    def T(self) -> Section:  # noqa: N802 -- as of an ndarray
+    def T(self) -> Section:  # noqa: N802 -- as in ndarray
         """The section with its axes in reverse."""
         return Section(self.ranges, self.axes[::-1])
 
@@ -243,7 +242,7 @@ class Section(NamedTuple):
         return tuple(_BACKWARDS if some.step < 0 else _FORWARDS for some in self.ranges)
 
     def ordered(self, axis: int, some: slice) -> slice:
-        """Return a slice along an axis of the array, as the box has it, as the section has it."""
+        """Convert a slice along an array axis from the order of the box to that of the section."""
         if self.ranges[axis].step > 0:
             return some
         last = len(self.ranges[axis]) - 1
@@ -257,48 +256,48 @@ class Section(NamedTuple):
         return Section(tuple(ranges), self.axes)
 
     def of_box(self, values: NDArray[Any]) -> NDArray[Any]:
-        """View values of the box as those of the section."""
+        """View the box's values as the section's values."""
         kept = sorted(self.axes)
         items = [flip if j in kept else 0 for j, flip in enumerate(self._flips)]
         return values[(*items, ...)].transpose([kept.index(j) for j in self.axes])
 
 
 class Patch(NamedTuple):
-    """The part of a selection that is in one block of the memory of a rank."""
+    """The part of a selection in one block of a rank's memory."""
 
     rank: int
-    extents: Index  # of the memory of that rank
+    extents: Index  # the shape of that rank's memory
     remote: tuple[Any, ...]  # in that memory: slices, forwards, or arrays of points
     local: Any  # in the values of the selection: a tuple of slices, or an array
-    ways: dict[bool, Any]  # how MPI is told of it, as numbers or not: kept for the next transfer
+    ways: dict[bool, Any]  # how MPI sees it, as numbers or not: kept for the next transfer
 
 
 class Plan(NamedTuple):
-    """A selection of a global array: the hyperslab that it is, and the patches of that."""
+    """A selection of a global array: its hyperslab, and the patches of that."""
 
     box: Hyperslab
     patches: list[Patch]
     is_plain: bool  # values of its shape have an axis for each of the array, forwards
-    only: Patch | None  # all of it, and plain: most selections that are small
+    only: Patch | None  # the one patch of a plain plan, as most small selections have
 
     def view(self, values: NDArray[Any]) -> NDArray[Any]:
         """View values of the shape of the selection with one axis for each of the array."""
         return values if self.is_plain else self.box.view(values)
 
 
-# Plans that are kept for the next call with the same selection, and patches of one.
+# Most plans kept for later calls with the same selection, and most patches of a kept plan.
 _MOST_PLANS = 256
 _MOST_PATCHES = 64
 
 
 def _key_of(selection: Any) -> tuple[Any, ...] | None:
-    """Return what two selections of integers and slices have in common if they are equal."""
+    """Return a key that equal selections of integers and slices share; None for others."""
     key: list[Any] = []
     for item in selection if type(selection) is tuple else (selection,):
         if type(item) is slice:
             bounds = item.start, item.stop, item.step
             for n in bounds:
-                if n is not None and type(n) is not int:  # 1.0 and True are equal to 1
+                if n is not None and type(n) is not int:  # 1.0 and True equal 1
                     return None
             key.append(bounds)
         elif type(item) is int:
@@ -317,10 +316,10 @@ class Runs(NamedTuple):
 
 
 class _AxisLayout:
-    """The places of the indices of one axis: on which ranks, and where in their memory.
+    """Places of the indices of one axis: on which ranks, and where in their memory.
 
-    Block i, of indices edges[i] ... edges[i + 1] - 1, is at place i % n of the process grid, and
-    begins at firsts[i] among the elements there, of which there are extents[place].
+    Block i, indices edges[i] ... edges[i + 1] - 1, is at place i % n of the process grid.  It
+    begins at firsts[i] among the extents[place] elements there.
     """
 
     def __init__(self, zones: Zones, axis: int, ghosts: int) -> None:
@@ -330,7 +329,7 @@ class _AxisLayout:
         for i, (low, high) in enumerate(itertools.pairwise(self.edges)):
             self.firsts.append(self.extents[i % self.n])
             self.extents[i % self.n] += high - low
-        # Of each block: its end, its place, the extent of memory there, and from index to memory.
+        # For each block: its end, its place, the extent of memory there, and the shift to memory.
         self.ways = [
             (high, i % self.n, self.extents[i % self.n] + 2 * ghosts, first + ghosts - low)
             for i, (first, (low, high)) in enumerate(
@@ -339,7 +338,7 @@ class _AxisLayout:
         ]
 
     def blocks(self, place: int) -> list[tuple[slice, slice]]:
-        """Return the blocks at a place that are not empty: in the array, and in memory."""
+        """Return the nonempty blocks at a place: in the array, and in memory."""
         return [
             (slice(low, high), slice(first, first + high - low))
             for low, high, first in zip(
@@ -353,9 +352,9 @@ class _AxisLayout:
 
 
 class ZoneLayout:
-    """The places of the elements of a global array, of which each rank has the zones.
+    """Places of the elements of a global array; each rank has its zones.
 
-    The memory of a rank that has elements has ghosts more, at both ends of each axis.
+    A rank that has elements also has ghosts, at both ends of each axis.
     """
 
     def __init__(self, zones: Zones, dtype: np.dtype[Any], ghosts: Index) -> None:
@@ -371,7 +370,7 @@ class ZoneLayout:
         self._n_places = math.prod(zones.process_grid)
 
     def is_divided_as(self, other: ZoneLayout) -> bool:
-        """Tell whether each rank has the same elements of two arrays, side by side alike."""
+        """Tell whether each rank has the same elements of two arrays, in the same arrangement."""
         pairs = zip(self._axes, other._axes, strict=False)
         return self.shape == other.shape and all(
             a.edges == b.edges and a.n == b.n for a, b in pairs
@@ -383,12 +382,12 @@ class ZoneLayout:
         return tuple(n + 2 * g for n, g in zip(own, self._around(own), strict=True))
 
     def inside(self, rank: int) -> Zone:
-        """Return where the elements of a rank are in its memory."""
+        """Return where a rank's own elements lie in its memory."""
         own = self._own_extents(rank)
         return tuple(slice(g, g + n) for n, g in zip(own, self._around(own), strict=True))
 
     def blocks(self, rank: int) -> Iterator[tuple[Zone, Zone]]:
-        """Yield the zones of a rank that are not empty: in the array, and `inside` its memory."""
+        """Yield the nonempty zones of a rank: in the array, and `inside` its memory."""
         if rank < self._n_places:
             places = self.zones.coordinates(rank)
             sides = [axis.blocks(place) for axis, place in zip(self._axes, places, strict=True)]
@@ -396,18 +395,18 @@ class ZoneLayout:
                 yield tuple(part[0] for part in parts), tuple(part[1] for part in parts)
 
     def _own_extents(self, rank: int) -> Index:
-        """Return the extents of the elements of a rank, its zones side by side."""
+        """Return the extents of a rank's own elements, its zones side by side."""
         if rank >= self._n_places:
             return (0,) * len(self.shape)
         places = self.zones.coordinates(rank)
         return tuple(axis.extents[at] for axis, at in zip(self._axes, places, strict=True))
 
     def _around(self, own: Index) -> Index:
-        """Return the widths of the ghosts of a rank: a rank without elements has none."""
+        """Return the widths of a rank's ghosts: none without elements."""
         return self.ghosts if all(own) else (0,) * len(self.ghosts)
 
     def plan(self, selection: Any) -> Plan:
-        """Return the plan of a selection, which takes as long to make as to move some kilobytes."""
+        """Return the plan of a selection; making one takes as long as moving some kilobytes."""
         key = _key_of(selection)
         plan = None if key is None else self._plans.get(key)
         if plan is None:
@@ -423,7 +422,7 @@ class ZoneLayout:
         return plan
 
     def patches(self, box: Hyperslab) -> Iterator[Patch]:
-        """Yield the parts of a hyperslab, block by block, at a cost of O(patches)."""
+        """Yield the patches of a hyperslab, block by block, at a cost of O(patches)."""
         sides = map(_along, box.ranges, self._axes)
         grid = self.zones.process_grid
         for parts in itertools.product(*sides):
@@ -436,7 +435,7 @@ class ZoneLayout:
     def sides(self, box: Hyperslab, rank: int) -> list[list[tuple[slice, slice]]]:
         """Return a rank's part of a hyperslab: along each axis, slices of memory and of the slab.
 
-        Its patches are their outer product.
+        The rank's patches are the outer product of these.
         """
         if rank >= self._n_places:
             return [[] for _ in self.shape]
@@ -447,7 +446,7 @@ class ZoneLayout:
         ]
 
     def edges(self, section: Section, axis: int) -> list[int]:
-        """Return where blocks end along an axis of a section: its first index, and these."""
+        """Return 0 and the ends of the blocks along an axis of a section."""
         j = section.axes[axis]
         some, n = section.box.ranges[j], len(section.ranges[j])
         ends = [local.stop for *_, local in _along(some, self._axes[j])]
@@ -455,13 +454,13 @@ class ZoneLayout:
         return [n - edge for edge in reversed(edges)] if section.ranges[j].step < 0 else edges
 
     def owners(self, box: Hyperslab) -> Iterator[tuple[int, Zone]]:
-        """Yield the ranks that have parts of a hyperslab, and these parts as slices."""
+        """Yield the ranks that have parts of a hyperslab, and those parts as slices."""
         for patch in self.patches(box):
             parts = (some[s] for some, s in zip(box.ranges, patch.local, strict=True))
             yield patch.rank, tuple(slice(some.start, some.stop, some.step) for some in parts)
 
     def runs(self, patch: Patch) -> Runs:
-        """Return a patch of a hyperslab as runs of elements, as few as there are."""
+        """Return a patch of a hyperslab as the fewest runs of elements."""
         loops: list[tuple[int, int]] = []
         place, length = 0, 1
         stride = itemsize = self.dtype.itemsize
@@ -480,7 +479,7 @@ class ZoneLayout:
         return Runs(place, length, loops)
 
     def points(self, indices: NDArray[np.int64]) -> Iterator[Patch]:
-        """Yield the parts of a list of points, rank by rank."""
+        """Yield the patches of a list of points, rank by rank."""
         ranks = np.zeros(len(indices), np.int64)
         places = []
         for j, (axis, ghosts) in enumerate(zip(self._axes, self.ghosts, strict=True)):
@@ -494,25 +493,25 @@ class ZoneLayout:
             yield Patch(rank, self.extents(rank), tuple(some[local] for some in places), local, {})
 
     def displacements(self, patch: Patch) -> NDArray[np.int64]:
-        """Return the bytes before each element of a patch of points."""
+        """Return the byte offset of each element of a patch of points."""
         found = np.ravel_multi_index(patch.remote, patch.extents)
         return np.asarray(found, np.int64) * self.dtype.itemsize
 
 
-# Of a place of the process grid: its number, the extent of memory there, and the part in that
-# memory and in the range.
+# A place of the process grid: its number, the extent of memory there, and the part in that memory
+# and in the range.
 _Side = tuple[int, int, slice, slice]
 
 
 def _along(some: range, axis: _AxisLayout) -> list[_Side]:
-    """List what the blocks along one axis have of a range."""
+    """List the parts of a range in the blocks along one axis."""
     n, start, step = len(some), some.start, some.step
     if not n:
         return []
     ways = axis.ways
     at, done, found = bisect_right(axis.edges, start) - 1, 0, []
     while done < n:
-        # Of the next elements those before the next edge.
+        # Take the elements before the next edge.
         high, place, extent, shift = ways[at]
         stop = min(-((start - high) // step), n)
         if stop > done:
@@ -525,7 +524,7 @@ def _along(some: range, axis: _AxisLayout) -> list[_Side]:
 
 
 def steps_between(edges: set[int], least: int, most: int) -> list[slice]:
-    """Divide an axis at edges, into steps of at most `most` indices; those below `least` join.
+    """Divide an axis at edges into steps of at most `most` indices; those below `least` join.
 
     >>> steps_between({0, 300, 310, 320}, 128, 200)
     [slice(0, 150, None), slice(150, 300, None), slice(300, 320, None)]
@@ -542,7 +541,7 @@ def steps_between(edges: set[int], least: int, most: int) -> list[slice]:
 
 
 def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
-    """Return an (n, k) list of points of an array with k axes, checked; none is negative then.
+    """Return a checked (n, k) list of points of an array with k axes; none is negative.
 
     >>> as_points([(0, -1), (2, 1)], (3, 4))
     array([[0, 3],
@@ -566,7 +565,7 @@ def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
 
 
 def numbers(points: NDArray[np.int64], shape: Index) -> NDArray[np.int64]:
-    """Return a number for each point, the same for the same point.
+    """Return a number for each point; equal points have equal numbers.
 
     >>> numbers(as_points([(0, 3), (2, 1)], (3, 4)), (3, 4))
     array([3, 9])

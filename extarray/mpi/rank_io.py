@@ -1,16 +1,15 @@
 """Transfers of one rank: through MPI-IO, by its own engine, or adding under a lock.
 
-`ThroughMPI` makes jobs on the file, and knows what is left to do at the end.  `OwnEngine`, which is
-a mapping or pread, has no jobs: its transfers do everything at the end.  A write first says whether
-it is possible, and runs when the ranks have agreed that it is; a read that fails has changed
-nothing, so it checks its arguments only once, when it runs.
+`ThroughMPI` plans jobs on the file, and a call for the end.  `OwnIO`, by a mapping or pread, has
+no jobs: its transfers do everything in that call.  A write checks its arguments first, and runs
+after the ranks have agreed; a failed read has changed nothing, so a read checks them only when it
+runs.
 
-To add means to read, add, and write back, and nobody else may do so in between.  A lock on the
-chunks keeps the others off: an advisory one, of the open file, as that of writers.  It needs
-nothing prepared, and no rank to take part; who waits sleeps, and the lock of a process that dies is
-free.  A mutex in an MPI window would need a window for each array that is opened, and would have to
-wait for ranks in long computations.  An addition goes block by block, and has one lock at a time:
-no two ranks wait for each other.
+An addition reads, adds and writes back, and no other rank may write in between.  An advisory lock
+of the open file on the chunks ensures that, like the writer's lock.  It needs no preparation and no
+other rank; waiting ranks sleep, and the lock of a process that dies becomes free.  A mutex in an
+MPI window would need a window for each opened array, and would wait for ranks in long computations.
+An addition goes block by block and holds one lock at a time, so no two ranks deadlock.
 """
 
 from __future__ import annotations
@@ -53,17 +52,17 @@ if TYPE_CHECKING:
     from extarray.mpi.file_parts import Job
     from extarray.mpi.zones import Zone
 
-__all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "extents_together"]
+__all__ = ["OwnIO", "RankIO", "ThroughMPI", "Transfer", "accumulate", "extents_together"]
 
-# What a rank has of each axis: its zones are the outer product.
+# A rank's ranges of each axis: its zones are the outer product.
 _Ranges = list[list[slice]]
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A transfer of one rank: jobs, and a call that gives the result when all are done.
+    """A transfer of one rank: jobs, and a call for the result after all jobs.
 
-    `check` raises what `finish` would raise for wrong arguments, where nothing has checked them.
+    `check` raises the errors that `finish` would raise for wrong arguments not checked before.
     """
 
     jobs: Iterator[Job]
@@ -73,7 +72,7 @@ class Transfer:
 
 
 class RankIO(Protocol):
-    """A way in which a rank reads and writes elements."""
+    """A way for a rank to read and write elements."""
 
     def reading(
         self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
@@ -87,24 +86,24 @@ class RankIO(Protocol):
         """Plan to read zones into a 1-D array, one zone after the other."""
 
     def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
-        """Plan to write zones from a 1-D array; the array need not have them yet."""
+        """Plan to write zones from a 1-D array; they may lie beyond the bounds."""
 
     def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
         """Plan to write parts of an append, to allocated elements.
 
-        Parts are boxes of elements, as the array counts them before it has grown, and of `values`,
+        Parts are pairs of boxes: of elements, in indices from before the growth, and of `values`,
         which are read in blocks of at most ``config.max_memory`` bytes.
         """
 
 
 class ThroughMPI:
-    """Transfers through MPI-IO, which stages some bytes at once."""
+    """Transfers through MPI-IO, with a staging buffer of `stage` bytes."""
 
     def __init__(self, array: ExtArray, stage: int) -> None:
         self._array, self._stage = array, stage
 
     def _layout(self) -> FileLayout:
-        """Return where the elements are, also those of chunks that are allocated and no more."""
+        """Return where elements are, including those of chunks that are only allocated."""
         array = self._array
         starts = grown_at_start(array)
         offset = [n * c - o for n, c, o in zip(starts, array.chunks, array.origin, strict=True)]
@@ -179,7 +178,7 @@ class ThroughMPI:
         return Transfer(jobs, True)
 
     def _zones(self, ranges: _Ranges, write: bool) -> tuple[Iterator[Job], NDArray[Any]]:
-        """Make jobs between zones and an array that has the ranges of each axis side by side."""
+        """Make jobs between zones and an array with the ranges of each axis side by side."""
         layout = self._layout()
         staged = np.empty(extents_together(ranges), self._array.dtype)
         if has_strides(layout.order):
@@ -199,8 +198,8 @@ class ThroughMPI:
         return Transfer(itertools.chain.from_iterable(jobs), True)
 
 
-class OwnEngine:
-    """Transfers by the rank's own engine, as those of an array of one process."""
+class OwnIO:
+    """Transfers by the rank's own engine, as in an array of one process."""
 
     def __init__(self, array: ExtArray) -> None:
         self._array = array
@@ -265,7 +264,7 @@ def _at_the_end(write: bool, action: Callable[[], Any]) -> Transfer:
 
 
 def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> None:
-    """Add to a selection of a `ParallelArray` in files, as this rank alone."""
+    """Add to a selection of a `ParallelArray` in files, on this rank alone."""
     box = Hyperslab.of(selection, array.shape, array.dtype)
     added = box.view(spread(scaled(values, alpha, array.dtype), box.shape))
     limit = limits.locked_bytes
@@ -301,9 +300,9 @@ def _span(array: Any, ranges: list[range]) -> tuple[int, int]:
 def _parsed_read(
     array: ExtArray, selection: Any, out: Any, order: str
 ) -> tuple[Query, list[str] | None, bool]:
-    """Parse what a read is of, and check it.
+    """Parse and check the arguments of a read.
 
-    Returns the query, names where it is a list of fields, and whether `out` overlaps the array.
+    Returns the query, a list of field names or None, and whether `out` overlaps the array.
     """
     check_destination(out, order)
     query, fields = _parsed(array, selection)
@@ -316,7 +315,7 @@ def _parsed_read(
 def _parsed_write(
     array: ExtArray, selection: Any, values: Any
 ) -> tuple[Query, list[str] | None, Any]:
-    """Parse what a write is of; the values stay as they are while the array is written."""
+    """Parse the arguments of a write; the returned values no longer change with the array."""
     query, fields = _parsed(array, selection)
     dtype = _dtype_of(array, query, fields)
     given = values_of(array, values, dtype.base)
@@ -325,7 +324,7 @@ def _parsed_write(
 
 
 def _parsed(array: ExtArray, selection: Any) -> tuple[Query, list[str] | None]:
-    """Parse a selection, and the names where it is a list of fields."""
+    """Parse a selection, and its field names if it is a list of fields."""
     rest, fields = split_names(selection, array.dtype)
     query = as_query(rest, array.shape, array.dtype)
     if isinstance(fields, str):
@@ -343,12 +342,12 @@ def _dtype_of(array: ExtArray, query: Query, fields: list[str] | None) -> np.dty
 
 
 def extents_together(ranges: _Ranges) -> tuple[int, ...]:
-    """Return the extents of zones whose ranges of each axis lie side by side."""
+    """Return the total extents of zones whose ranges of each axis lie side by side."""
     return tuple(sum(r.stop - r.start for r in some) for some in ranges)
 
 
 def _check_local(ranges: _Ranges, local: Any) -> NDArray[Any]:
-    """Return the elements of zones, one zone after the other; raise where they do not fit."""
+    """Return the elements of zones, one zone after the other; raise if they do not fit."""
     values, size = np.asarray(local), math.prod(extents_together(ranges))
     if values.shape != (size,):
         raise ShapeError(
@@ -359,7 +358,7 @@ def _check_local(ranges: _Ranges, local: Any) -> NDArray[Any]:
 
 
 def _in_turn(ranges: _Ranges) -> Iterator[tuple[slice, Zone]]:
-    """Yield where each zone is in a 1-D array, and where with ranges of an axis side by side."""
+    """Yield each zone's place in a 1-D array, and among ranges placed side by side."""
     sides = []
     for some in ranges:
         ends = list(itertools.accumulate((r.stop - r.start for r in some), initial=0))
@@ -383,7 +382,7 @@ def _box_query(box: Zone) -> Query:
 def _cast_blocks(
     array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any
 ) -> Iterator[tuple[Zone, NDArray[Any]]]:
-    """Yield boxes of an array and their values, in blocks that memory has room for."""
+    """Yield boxes of an array and their values, in blocks that fit into memory."""
     limit = config.max_memory // 2
     for box, place in parts:
         own = grain(values, array.chunks)
@@ -401,5 +400,5 @@ def _cast_blocks(
 
 
 def _within(part: Zone, box: Zone) -> Zone:
-    """Move a part of a box to where the box is."""
+    """Move a part of a box to the place of the box."""
     return tuple(slice(b.start + p.start, b.start + p.stop) for p, b in zip(part, box, strict=True))

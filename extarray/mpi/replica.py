@@ -1,7 +1,7 @@
-"""Replicas: what the ranks that do not commit have of the store.
+"""Replicas: the stores of the ranks that do not commit.
 
-Rank 0 has the store: the lock, the metadata, and the file of the chunks.  The others have the file
-of the chunks, and follow the metadata by what rank 0 sends: `StateUpdate`.
+Rank 0 has the store: the lock, the metadata, and the chunk file.  The other ranks have the chunk
+file, and follow the metadata through the `StateUpdate` objects that rank 0 sends.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
 
 
 class NewSegments(NamedTuple):
-    """The segments that axial vectors have gained, and what these are then.
+    """The segments that axial vectors have gained, and the grid after them.
 
     Attributes
     ----------
     records : tuple
-        Axis, side, and grid before it, of each segment that is new.
+        Axis, side, and preceding grid of each new segment.
     grid : tuple of int
     """
 
@@ -59,12 +59,12 @@ class NewSegments(NamedTuple):
     grid: tuple[int, ...]
 
     def replay(self, axial: Axial) -> None:
-        """Let other axial vectors gain them.
+        """Append them to other axial vectors.
 
         Parameters
         ----------
         axial : Axial
-            As the first ones were before.
+            In the state that the first ones had before.
         """
         replay_more(axial, *self.columns(len(self.grid)), self.grid)
 
@@ -77,13 +77,13 @@ class NewSegments(NamedTuple):
 
 
 def segments_since(axial: Axial, segments: int) -> NewSegments:
-    """Return the segments that axial vectors have beyond a number of them."""
+    """Return the segments that axial vectors have after the first `segments`."""
     records = [record_at(axial, n) for n in range(segments, axial.segments)]
     return NewSegments(tuple(records), axial.grid)
 
 
 class StateUpdate(NamedTuple):
-    """A committed state, for those who know an older one.
+    """A committed state, for ranks that know an older one.
 
     Attributes
     ----------
@@ -91,11 +91,11 @@ class StateUpdate(NamedTuple):
         The superblock.
     segments : NewSegments
     attrs : str or None
-        The attributes as a JSON text, where they are new.
+        The attributes as JSON text, if they are new.
     header : bytes or None
-        Where there are other axes than before; `segments` are then all that there are.
+        Given if the axes are new; `segments` are then all segments.
     cuts : int
-        Cuts that were made before, as the file counts them, at least.
+        At least the number of cuts made before, as the file counts them.
     """
 
     state: bytes
@@ -106,12 +106,12 @@ class StateUpdate(NamedTuple):
 
 
 def update_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> StateUpdate:
-    """Return the update for a rank that has a number of segments, and these attributes.
+    """Return the update for a rank that has so many segments, and these attributes.
 
     Parameters
     ----------
     segments : int
-        0: none, and no axes either.
+        0: the rank has no axes yet either.
     """
     now = store.now
     return StateUpdate(
@@ -124,12 +124,12 @@ def update_since(store: FileStore, axial: Axial, segments: int, attrs: str | Non
 
 
 class RankSums(Sums):
-    """The checksums for a rank that commits nothing: all that it does is to say they are in doubt.
+    """The checksums of a rank that does not commit: it can only mark them as in doubt.
 
     Parameters
     ----------
     name : str
-        Of ``.xmd``.
+        Path of ``.xmd``.
     header : Header
     """
 
@@ -139,19 +139,19 @@ class RankSums(Sums):
         self.alone = False
 
     def take(self, header: Header) -> None:
-        """Take up the header of an array with an axis more."""
+        """Adopt the header of an array that has gained an axis."""
         self._header, self._offset = header, header.sums_offset
 
     @property
     def file(self) -> File:
-        """The file of the table: opened when it is first needed, and where another has the name."""
+        """The file of the table: opened on first use, and again if the name passes to another."""
         if self._file.closed or not self._file.is_at(self._name):
             before, self._file = self._file, File.open(self._name, os.O_RDWR)
             before.close()
         return self._file
 
     def doubt(self) -> None:
-        """Let the files say that sums are in doubt, as `Sums.doubt`: any rank may be the first."""
+        """Mark sums in the files as in doubt, as `Sums.doubt` does: any rank may be the first."""
         with self._lock, family("cannot mark the checksums of '{}' as in doubt", self._path):
             if self.in_doubt:
                 return
@@ -159,18 +159,17 @@ class RankSums(Sums):
             found = decode_sums(file.read(CELL, self._offset), uuid)
             if found is None:
                 raise CorruptError(f"'{self._name}': the block of the checksums is damaged")
-            # Rank 0 changes the rest of it in the midst of a flush only.
+            # Rank 0 changes the rest of the block only during a flush.
             file.write(encode_sums(True, found[1], uuid), self._offset)
             file.datasync()
             self.in_doubt = True
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 class OpenPair(NamedTuple):
-    """A pair of files that rank 0 has open, for those who open it after it.
+    """A pair of files that rank 0 has open, for ranks that open it next.
 
     Attributes
     ----------
@@ -178,13 +177,13 @@ class OpenPair(NamedTuple):
         Absolute, without suffix.
     mode : str
     number : int
-        Of the inode of the file of the chunks.
+        Inode number of the chunk file.
     hidden : str or None
-        Name of that file in a new pair, until the pair takes its names.
+        Hidden name of the chunk file in a new pair, until the pair takes its names.
     is_durable : bool
     verify : str
     n_stored : int or None
-        Chunks that can be verified; None: none can.
+        Number of chunks that can be verified; None: none can.
     update : StateUpdate
     """
 
@@ -199,7 +198,7 @@ class OpenPair(NamedTuple):
 
 
 def pair_of(store: FileStore, axial: Axial) -> OpenPair:
-    """Return the pair of files of a store."""
+    """Describe the open pair of files of a store."""
     now, making = store.now, store.making
     return OpenPair(
         now.absolute,
@@ -214,17 +213,17 @@ def pair_of(store: FileStore, axial: Axial) -> OpenPair:
 
 
 class ReplicaStore(FileStore):
-    """The store of a rank that commits nothing: no lock, and of the metadata only updates.
+    """The store of a rank that does not commit: no lock, and metadata only from updates.
 
-    It is a `FileStore` because its chunks are those of any pair of files: views, epochs, cuts and
-    `Committer.sync_elements` are the same parts, which a parallel array calls on whichever rank it
-    is.  It differs in where its state comes from, and in how it ends.  A store that held the parts
-    would only hand on all of their operations.
+    It is a `FileStore` because its chunks work like those of any pair of files: a parallel array
+    calls views, epochs, cuts and `Committer.sync_elements` on every rank alike.  Only the source of
+    its state and its end differ.  A class that held these parts would merely pass on all of their
+    operations.
 
     Parameters
     ----------
     path : Path
-        As the user gave it.
+        As given by the user.
     opened : OpenPair
     engine : {"auto", "mmap", "pread"}
     """
@@ -263,12 +262,12 @@ class ReplicaStore(FileStore):
             self._take_state(opened.update)
 
     def take(self, update: StateUpdate) -> None:
-        """Take up what rank 0 has committed.
+        """Adopt the state that rank 0 has committed.
 
         Parameters
         ----------
         update : StateUpdate
-            `axial` are other ones then, if the array has other axes.
+            It replaces `axial` if the array has other axes.
         """
         if update.header is None:
             update.segments.replay(self.axial)
@@ -285,10 +284,10 @@ class ReplicaStore(FileStore):
         self.axial = replay_log(Axial, *segments.columns(header.ndim), segments.grid)
 
     def watch_file(self) -> None:
-        """Open what tells of cuts that a writer outside makes, and of checksums.
+        """Open the metadata file, to see cuts and checksums of a writer outside.
 
-        Of cuts where holes do not hold the fill value.  Anew where there are other axes: then the
-        metadata are another file.
+        Cuts matter only if holes lack the fill value.  Call again after the array gains an axis:
+        the metadata file is then a new one.
         """
         pair = self.now
         if pair.mode != "r" or not (any(pair.header.fill) or pair.trust is not None):
@@ -316,7 +315,7 @@ class ReplicaStore(FileStore):
 
     @property
     def metadata_bytes(self) -> int:
-        """Bytes of ``.xmd``, as far as the last commit tells."""
+        """Bytes of ``.xmd`` after the last commit that this rank knows."""
         return self.now.state.end
 
     def close(self) -> None:
@@ -329,14 +328,14 @@ class ReplicaStore(FileStore):
 def is_behind(array: Any) -> bool:
     """Tell whether a parallel array may be behind its files, as far as this rank can see.
 
-    Only rank 0 looks, and takes up nothing.  A collective call that has a step of its own asks in
-    that step, and is spared those of `ParallelArray.refresh` where there is nothing to take up.
+    Only rank 0 looks, without adopting anything.  A collective call asks in its own step, and skips
+    the steps of `ParallelArray.refresh` if there is no news.
     """
     store = array._pair
     if array._replica is not None or store.now.mode != "r":
         return False
     try:
         newest, pendings = store.following.parse(store.following.look())
-    except FormatError:  # in the midst of a commit; `refresh` reads again
+    except FormatError:  # in the middle of a commit; `refresh` reads again
         return True
     return newest.sequence > store.now.state.sequence or bool(pendings)

@@ -1,7 +1,7 @@
-"""Transfers that go on while the program computes, and the values that they bring to elements.
+"""Transfers that run while the program computes, and the casts of the values they move.
 
-Values that are put are cast as NumPy's assignment casts; those that are computed with, by the rule
-"same_kind" as NumPy's in-place operators do: no fraction is lost without a word.
+Values to put are cast as by NumPy's assignment.  Values to compute with are cast by the rule
+"same_kind", as by NumPy's in-place operators: no fraction is lost silently.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = [
 
 
 class Request(ABC):
-    """A transfer under way, as `ParallelArray.iread`, `GlobalArray.iget` and their like give it.
+    """A transfer under way, returned by `ParallelArray.iread`, `GlobalArray.iget` and their like.
 
     Notes
     -----
-    Transfers of files are made by a thread of the rank, so they go on without calls to MPI, and
-    those of one array follow each other in the order in which they were asked for.  One-sided
-    transfers are MPI's.  Neither `wait` nor `test` needs the other ranks to take part.
+    A thread of the rank makes file transfers, so they advance without calls to MPI; transfers of
+    one array run in the order of the calls.  MPI makes one-sided transfers.  Neither `wait` nor
+    `test` needs other ranks to take part.
     """
 
     __slots__ = ()
@@ -62,19 +62,19 @@ class Request(ABC):
         Returns
         -------
         ndarray or None
-            What was read; None for a write.
+            The values read; None for a write.
 
         Raises
         ------
         StorageError
             An OSError: the transfer failed.
         TruncatedError
-            A ValueError: another program has cut the file off.
+            A ValueError: another program has truncated the file.
         """
 
 
 class ThreadRequest(Request):
-    """A transfer that a thread of this rank makes."""
+    """A transfer made by a thread of this rank."""
 
     __slots__ = ("_future",)
 
@@ -92,9 +92,9 @@ class ThreadRequest(Request):
 
 
 class WindowRequest(Request):
-    """A one-sided transfer, which MPI makes; `finish`, called once, gives the result.
+    """A one-sided transfer by MPI; `finish`, called once, returns the result.
 
-    None: it is over, and gives none.
+    If `finish` is None, the transfer is over and has no result.
     """
 
     __slots__ = ("_finish", "_pending", "_result")
@@ -125,14 +125,14 @@ class WindowRequest(Request):
         return True
 
 
-# Kinds of values of which each has to be looked at to know whether it can be cast.
+# Kinds of dtypes whose values decide one by one whether they can be cast.
 _DOUBTFUL = "OSTUV"
-# Which kinds of numbers a scalar may have, for elements of a kind.
+# For each kind of elements, the kinds that a scalar may have.
 _SIMPLER = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
 
 
 def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as elements, cast as NumPy's assignment casts; no copy where they are such."""
+    """Return values as elements, cast as by NumPy's assignment; no copy if they have the dtype."""
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         return values
     cast = np.empty(np.shape(values), dtype)
@@ -143,7 +143,7 @@ def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
     """Return values that can all be cast to elements; raise NumPy's error if one cannot.
 
-    Texts, objects and records of another dtype are cast here, all others stay as they are.
+    Texts, objects and records of another dtype are cast here, others later.
 
     >>> surely_cast(np.array(["1", "2"]), np.dtype("u1"))
     array([1, 2], dtype=uint8)
@@ -154,9 +154,9 @@ def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
-    """Return a scalar as an element that it fits: one of the same or a simpler kind, in range.
+    """Return a scalar as an element, if it is of the same or a simpler kind and in range.
 
-    `name` is that of the argument, for messages.
+    `name` is the argument's, for messages.
 
     >>> as_item(7, np.dtype("u1"), "inc")
     array(7, dtype=uint8)
@@ -168,7 +168,7 @@ def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     given = np.asarray(value)
     if given.ndim:
         raise ShapeError(f"{name} has shape {given.shape}; give a scalar")
-    # NumPy takes large integers of Python for objects.
+    # NumPy turns Python integers beyond 64 bits into objects.
     kind = "i" if type(value) is int else given.dtype.kind
     if kind not in _SIMPLER[dtype.kind]:
         raise CastingError(
@@ -182,7 +182,7 @@ def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
 
 
 def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Raise a CastingError where results may not become elements of a dtype."""
+    """Raise a CastingError if results may not become elements of a dtype."""
     if not np.can_cast(given, dtype, "same_kind"):
         raise CastingError(
             f"cannot cast {given} to elements of {dtype} under the rule 'same_kind'; cast the "
@@ -191,10 +191,10 @@ def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as elements, times a factor of their kind or a simpler one.
+    """Return values as elements, times a factor of their kind or a simpler kind.
 
-    Values with a dtype are cast by the rule "same_kind"; Python's numbers are of the kind of the
-    elements, or a simpler one.  For integers the factor is taken as one of theirs, so that -1
+    Values with a dtype are cast by the rule "same_kind"; Python numbers must be of the kind of the
+    elements or a simpler kind.  For integers the factor becomes an element first, so that -1
     subtracts from unsigned ones too.
 
     >>> scaled([1, 2], -1, np.dtype("u1"))
@@ -205,7 +205,7 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
             f"elements of {dtype} cannot be added; use integers, floats or complex numbers"
         )
     is_one = type(alpha) is int and alpha == 1
-    if is_one and type(values) is np.ndarray and values.dtype == dtype:  # as most are
+    if is_one and type(values) is np.ndarray and values.dtype == dtype:  # the usual case
         return values
     elements = _of_same_kind(values, dtype)
     if is_one:
@@ -220,7 +220,7 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as elements, of numbers."""
+    """Return numbers as elements."""
     given = np.asarray(values)
     if hasattr(values, "dtype"):
         check_same_kind(given.dtype, dtype)
@@ -231,7 +231,7 @@ def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Broadcast values, which may have axes of one element in front, to a shape.
+    """Broadcast values, which may have leading axes of length 1, to a shape.
 
     >>> spread(np.array([[1, 2]]), (2,))
     array([1, 2])

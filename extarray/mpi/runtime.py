@@ -1,8 +1,8 @@
-"""The MPI library, loaded when a communicator is given; and steps that all ranks take, or none.
+"""The MPI library, loaded when a communicator is given; steps that all ranks take, or none.
 
-What a rank does alone may fail there and nowhere else.  At the end of a step all ranks say whether
-theirs went well, in one reduction; if one did not, all raise, and nobody waits for a rank that has
-left.  The same reduction compares arguments, and finds the largest of some numbers.
+Work of one rank may fail on that rank alone.  At the end of a step one reduction tells all ranks
+whether any has failed; if so, all raise, and none waits for a rank that has left.  The same
+reduction compares arguments, and finds the largest of some numbers.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ __all__ = [
     "storage_error_of",
 ]
 
-# Older ones abort in file views with the large counts of mpi4py 4.
+# Older versions abort in file views with mpi4py 4's large counts.
 _LEAST_MPICH = (5, 0, 0)
 
-# Two-phase writing and data sieving read what lies between the bytes of a rank, and write it back:
-# that could undo what others write there meanwhile (I9).
+# Two-phase writing and data sieving read the gaps between a rank's bytes and write them back, which
+# could undo writes of others there (I9).
 _EXACT_WRITES = {"romio_cb_write": "disable", "romio_ds_write": "disable"}
-# On one host they cost several times what they save, for reading too.
+# On one host they cost several times what they save, in reads too.
 _PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
 
 
 @cache
 def library() -> Any:
-    """Import ``mpi4py.MPI``; raise a MissingExtraError where there is none that can be used."""
+    """Import ``mpi4py.MPI``; raise a MissingExtraError if there is no usable one."""
     try:
         MPI = require("mpi4py.MPI", "mpi", "a communicator")
-    except RuntimeError as error:  # what mpi4py raises where there is no library
+    except RuntimeError as error:  # mpi4py found no library
         raise MissingExtraError(
             f"mpi4py cannot find an MPI library ({error}); install one with: {command_for('mpi')}"
         ) from None
@@ -83,16 +83,16 @@ def library() -> Any:
 
 
 def loses_errors() -> bool:
-    """Tell whether the library's collective calls for files are of no use where one fails.
+    """Tell whether a failure ruins the library's collective calls for files.
 
-    In Open MPI 5 some ranks transfer for the others, and what goes wrong there is printed and
-    forgotten; and when one rank cannot open a file, the others wait for it for ever.
+    In Open MPI 5 some ranks transfer for others, and errors there are printed and forgotten; and if
+    one rank cannot open a file, the others wait for it for ever.
     """
     return bool(library().get_vendor()[0] == "Open MPI")
 
 
 def check_comm(comm: Any) -> Any:
-    """Return a communicator, checked; this process must be one of its ranks."""
+    """Check a communicator, of which this process must be a rank, and return it."""
     MPI = library()
     if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL:
         raise ArgumentError(
@@ -107,7 +107,7 @@ def check_comm(comm: Any) -> Any:
 
 
 def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
-    """Return a rank of a communicator, checked; None: this one."""
+    """Check a rank of a communicator and return it; None: this rank."""
     r = comm.rank if rank is None else as_int(rank, "rank")
     if not 0 <= r < comm.size:
         raise BoundsError(f"no rank {r}; the ranks are 0 to {comm.size - 1}")
@@ -115,22 +115,22 @@ def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
 
 
 def default_hints(file: FileCore) -> dict[str, str]:
-    """Return hints for MPI-IO, by the file system."""
+    """Return the hints for MPI-IO that suit the file system."""
     return _EXACT_WRITES if is_remote(file) else {**_EXACT_WRITES, **_PLAIN_READS}
 
 
 def stage_bytes(file: FileCore) -> int:
-    """Return the size of the staging buffer in bytes, by the file system.
+    """Return the size of the staging buffer in bytes that suits the file system.
 
-    In the page cache pieces of the size of a processor's cache are fastest, and leave small folios,
-    without which every small write costs several times more.  File systems of several hosts want
-    larger requests.
+    In the page cache, pieces as large as a processor's cache are fastest.  They also leave small
+    folios; with large ones every small write costs several times more.  File systems of several
+    hosts want larger requests.
     """
     return 1 << 24 if is_remote(file) else 1 << 18
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:
-    """Make an info object of MPI, which the caller frees; values become texts."""
+    """Make an MPI info object, which the caller frees; values become text."""
     MPI = library()
     info = MPI.Info.Create()
     for name, value in hints.items():
@@ -145,7 +145,7 @@ def make_info(hints: Mapping[str, Any]) -> Any:
 
 
 def storage_error_of(error: Any, what: str) -> StorageError:
-    """Return the family's error for an error of MPI-IO, given the request in words."""
+    """Return the family's error for an MPI-IO error; `what` is the request in words."""
     MPI = library()
     numbers = {
         MPI.ERR_NO_SPACE: errno.ENOSPC,
@@ -158,12 +158,12 @@ def storage_error_of(error: Any, what: str) -> StorageError:
     return StorageError(number, f"{what}: {error.Get_error_string()}")
 
 
-# Of numbers that a step finds the largest of.
+# Count of numbers that a step maximizes.
 _NUMBERS = 3
-# What `tell` sends at once: a message of so many bytes, and before it their number.
+# Layout of a message that `tell` sends in one call: its length, then so many bytes.
 _SHORT = 1016
 _HEAD = 8
-# Attribute of an error that some processes have raised together: their numbers.
+# Attribute of an agreed error: the processes that raise it together.
 _MARK = "_extarray_agreed"
 
 
@@ -189,10 +189,10 @@ class Agreement:
         return Step(self)
 
     def tell(self, message: Any = None) -> Any:
-        """Send an object of rank 0, which can be pickled, to all ranks; collective.
+        """Send a picklable object of rank 0 to all ranks; collective.
 
-        One call of MPI where the message is short, as news of a growth are: a rank that waits for
-        its turn on a processor waits once.  (``comm.bcast`` sends the length before it.)
+        A short message, such as news of a growth, takes one call of MPI, so that a rank that shares
+        its processor waits only once.  (``comm.bcast`` sends the length first.)
         """
         comm, room = self.comm, self._message
         if comm.size == 1:
@@ -217,10 +217,10 @@ class Agreement:
     def settle(
         self, arguments: str | None, error: BaseException | None, numbers: list[int]
     ) -> list[int]:
-        """End a step, in which `error` went wrong here; return the largest numbers of all ranks.
+        """End a step, in which `error` occurred here; return the largest numbers of all ranks.
 
-        Raises the error; where this rank has none, that of the first rank that has one, or an
-        ArgumentError where the ranks differ in the arguments.
+        Raise the rank's own error; without one, the error of the first rank that has one, or an
+        ArgumentError if the ranks' arguments differ.
         """
         comm = self.comm
         mark = 0 if arguments is None else _digest(arguments)
@@ -236,7 +236,7 @@ class Agreement:
         return largest
 
     def _spread(self, error: BaseException | None, rank: int) -> BaseException:
-        """Return the error of a rank, on every rank that has none of its own."""
+        """Return this rank's own error; if it has none, the other rank's."""
         message = portable(error) if error is not None and self.comm.rank == rank else None
         message = self.comm.bcast(message, rank)
         if error is None:
@@ -256,8 +256,8 @@ class Agreement:
 class Step:
     """A step that a rank takes alone, in a with statement, before all go on together.
 
-    Inside, `arguments` becomes what must be the same on all ranks, in words, and `numbers` are set;
-    behind it, they are the largest of all ranks.
+    Inside the block, set `arguments` to a text that must be the same on all ranks, and `numbers`;
+    after the block, `numbers` are the largest of all ranks.
     """
 
     def __init__(self, agreement: Agreement) -> None:
@@ -275,21 +275,21 @@ class Step:
 def is_agreed(error: BaseException | None, comm: Any) -> bool:
     """Tell whether all ranks of a communicator have raised an error together.
 
-    They may have done so as ranks of another communicator, if it has all of them: then an array of
-    either can be closed by all of its ranks.
+    They may have done so through another communicator that includes them all: all of its ranks can
+    then close an array of either.
     """
     return hasattr(error, _MARK) and _is_of(error, _processes(comm))
 
 
 def _is_of(error: BaseException | None, processes: frozenset[int]) -> bool:
-    """Tell whether some processes, and perhaps more, have raised an error together."""
+    """Tell whether an error was raised by at least these processes together."""
     together = getattr(error, _MARK, None)
-    # Processes that were spawned later cannot be told apart: where there are some, all say no.
+    # Processes spawned later look alike (UNDEFINED): with any of them the answer is no.
     return together is not None and (library().UNDEFINED not in processes and processes <= together)
 
 
 def agreed(error: BaseException, comm: Any) -> BaseException:
-    """Mark an error as one that all ranks of a communicator raise."""
+    """Mark an error as raised by all ranks of a communicator."""
     setattr(error, _MARK, _processes(comm))
     return error
 
@@ -297,16 +297,17 @@ def agreed(error: BaseException, comm: Any) -> BaseException:
 def leave_together(close: Callable[[], None], error: BaseException | None, comm: Any) -> None:
     """Close something at the end of a with statement that all ranks leave, now or later.
 
-    `close` is collective, and does nothing once it has ended well; `error` is the one by which all
-    leave.  Raises what others ask for inside the statement meanwhile, unless there is `error`.
+    `close` is collective, and does nothing after it has succeeded; `error` is the error by which
+    all leave.  If other ranks still make calls inside the statement, the first mismatch with
+    `close` is raised in the end, unless there is `error`.
     """
-    first, processes = error, _processes(comm)  # `close` may free the communicator, and then raise
+    first, processes = error, _processes(comm)  # `close` may free the communicator and then raise
     while True:
         try:
             close()
             break
         except BaseException as problem:
-            # What the others ask for inside the statement, they raise as well.
+            # A rank inside the statement raises the mismatch with this `close` too: go on.
             if not _is_of(problem, processes):
                 raise
             first = first or problem
@@ -315,7 +316,7 @@ def leave_together(close: Callable[[], None], error: BaseException | None, comm:
 
 
 def _processes(comm: Any) -> frozenset[int]:
-    """Return the processes of a communicator: their ranks among all that were started together."""
+    """Return a communicator's processes: their ranks among all that were started together."""
     MPI = library()
     some, everyone = comm.Get_group(), MPI.COMM_WORLD.Get_group()
     try:
@@ -327,23 +328,23 @@ def _processes(comm: Any) -> frozenset[int]:
 
 
 def received(data: bytes, rank: int, comm: Any) -> BaseException:
-    """Return the error of another rank that `portable` made bytes of."""
+    """Return another rank's error, made from the bytes of `portable`."""
     error: BaseException = pickle.loads(data)
     error.__notes__ = [f"raised on rank {rank}"]
     return agreed(error, comm)
 
 
 def _digest(text: str) -> int:
-    """Return a number that two texts hardly share."""
-    data = text.encode(errors="surrogatepass")  # names of files may be no UTF-8
+    """Return a number that two texts hardly ever share."""
+    data = text.encode(errors="surrogatepass")  # file names need not be UTF-8
     return int.from_bytes(blake2b(data, digest_size=7).digest(), "little")
 
 
 def portable(error: BaseException) -> bytes:
-    """Return an error as bytes, or where it cannot be sent one with its words."""
+    """Return an error as bytes; one that cannot be pickled keeps only its words."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
-    except Exception:  # noqa: BLE001 -- code of whoever has defined the error
+    except Exception:  # noqa: BLE001 -- pickling runs the error's own code
         return pickle.dumps(ExtArrayError(f"{type(error).__name__}: {error}"))
     return data

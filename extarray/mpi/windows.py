@@ -1,24 +1,24 @@
-"""Windows: memory of all ranks, which each of them reads and writes by itself.
+"""Windows: memory of all ranks, which each rank reads and writes alone.
 
-Ranks of one host share memory: they load from and store to each other's at once, as NumPy does.
-The memory of ranks on other hosts, and every addition, which has to be atomic, goes through MPI:
-the runs of a patch are described by a type of MPI, and its values lie in one run.
+Ranks of one host share memory: NumPy copies to and from it directly.  The memory of other hosts
+goes through MPI, as an MPI type for the runs of a patch and one contiguous run of values.  So does
+every addition, which has to be atomic.
 
-A transfer that somebody may ask about has requests of MPI.  The others have none: to flush a window
-is one message to and fro, and to wait for a request before it would be another.
+Only testable transfers have MPI requests.  The others flush the window: that takes one message to
+and fro, and waiting for a request first would take another.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from extarray.common.errors import DTypeError, ReserveError
+from extarray.common.system import SHARED_MEMORY, free_bytes
 from extarray.mpi.requests import WindowRequest
 from extarray.mpi.runtime import library
 
@@ -33,16 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Window", "accumulate", "add", "fetch_and_add", "get", "number_of", "put"]
 
-# Where memory lives that the ranks of a host share.
-_SHARED_MEMORY = "/dev/shm"
-
 
 class Window:
-    """The memory of a global array, on all ranks; made and freed by all together.
+    """The memory of a global array, on all ranks; creating and freeing it are collective.
 
-    `rma` is the window of MPI, with displacements in bytes.  `near` has the memory of the ranks
-    that this one loads from and stores to: its own, and where it can be had that of the others of
-    its host.  Elements are zeros at first.
+    `rma` is the MPI window, with displacements in bytes.  `near` maps ranks to the memory that this
+    rank copies to and from directly: its own, and if available that of other ranks of its host.
+    Elements are zeros at first.
     """
 
     def __init__(self, agreement: Agreement, layout: ZoneLayout) -> None:
@@ -54,26 +51,26 @@ class Window:
         with agreement.step() as step:
             _check_shared_memory(together)
             step.numbers[0] = int(len(neighbours) < comm.size)
-        # Ranks need not lie one behind the other: each has whole pages, near to its processor.
+        # The ranks' parts need not be contiguous: each gets whole pages near its processor.
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         allocate = MPI.Win.Allocate if step.numbers[0] else MPI.Win.Allocate_shared
         self.rma = allocate(nbytes, 1, info, comm)
         info.Free()
         self.own = self._seen(self.rma.tomemory(), comm.rank)
         self.near = {comm.rank: self.own}
-        # What Allocate gave may be shared or not, and before MPI 4.1 it cannot be asked.
+        # Memory from Allocate may be shared or not; before MPI 4.1 only trying tells.
         with contextlib.suppress(MPI.Exception):
             for rank in neighbours:
                 memory, _ = self.rma.Shared_query(rank)
                 if rank != comm.rank and memory.nbytes:
                     self.near[rank] = self._seen(memory, rank)
-        # One epoch for the life of the window: a lock for each call would cost more than the call.
+        # One epoch for the life of the window: locking in each call would cost more than the call.
         self.rma.Lock_all()
         self.own[...] = np.zeros((), layout.dtype)
         self.sync()
 
     def _seen(self, memory: Any, rank: int) -> NDArray[Any]:
-        """Return the memory of a rank as an array."""
+        """Return a rank's memory as an array."""
         extents, dtype = self.layout.extents(rank), self.layout.dtype
         n = math.prod(extents)
         if not n:
@@ -82,7 +79,7 @@ class Window:
 
     @cached_property
     def number(self) -> Any:
-        """MPI's type of elements, by which they are added; see `number_of`."""
+        """MPI's type of elements for additions; see `number_of`."""
         return number_of(self.layout.dtype)
 
     def sync(self) -> None:
@@ -92,23 +89,23 @@ class Window:
         self.refresh()
 
     def publish(self) -> None:
-        """Publish what this rank has written to those that `refresh` after a barrier."""
+        """Publish what this rank has written to ranks that `refresh` after a barrier."""
         self.rma.Flush_all()
         self.rma.Sync()
 
     def refresh(self) -> None:
-        """Take up what others had published before a barrier."""
+        """See what other ranks published before a barrier."""
         self.rma.Sync()
 
     def free(self) -> None:
-        """Give the memory back; collective.  Arrays that showed it must not be used any more."""
+        """Free the memory; collective.  Arrays that show it must not be used any more."""
         self.near = {}
         self.rma.Unlock_all()
         self.rma.Free()
 
 
 def _host_of(comm: Any, nbytes: int) -> tuple[list[int], int]:
-    """Return the ranks on this host, and the bytes that all of them need; collective."""
+    """Return the ranks on this host, and the bytes that they need in total; collective."""
     MPI = library()
     host = comm.Split_type(MPI.COMM_TYPE_SHARED)
     together = host.allreduce(nbytes)
@@ -120,25 +117,24 @@ def _host_of(comm: Any, nbytes: int) -> tuple[list[int], int]:
 
 
 def _check_shared_memory(nbytes: int) -> None:
-    """Raise where windows of a host would not fit: they would be given, and fail when touched."""
+    """Raise if windows do not fit on a host: MPI would allocate them, and touching fail."""
     try:
-        found = os.statvfs(_SHARED_MEMORY)
-    except OSError:  # not on this system
+        free = free_bytes(SHARED_MEMORY)
+    except OSError:  # this system has no such folder
         return
-    free = found.f_bavail * found.f_frsize
     if nbytes > free:
         raise ReserveError(
-            f"global arrays need {nbytes} more bytes in {_SHARED_MEMORY} on this host, which has "
+            f"global arrays need {nbytes} more bytes in {SHARED_MEMORY} on this host, which has "
             f"{free} left; enlarge it (containers: --shm-size), or use more hosts"
         )
 
 
-# A request of a transfer that is over, and gives nothing.
+# The request of a finished transfer without a result.
 _OVER = WindowRequest([], None)
 
-# Kinds of dtypes that MPI may have a type for.
+# Kinds of dtypes for which MPI may have a type.
 _NUMBERS = "iufc"
-# Half floats: where MPI has a type for them, it may add their bits as those of integers.
+# Half floats: an MPI that has a type for them may add their bits as integers.
 _UNTRUSTED = "e"
 
 
@@ -149,9 +145,9 @@ def get(
     result: Callable[[], NDArray[Any]],
     testable: bool = False,
 ) -> WindowRequest:
-    """Begin to read patches to an array; the request gives the result in the end.
+    """Begin to read patches into an array; the request returns ``result()`` in the end.
 
-    If `testable`, `test` will tell of the request; if not, it is waited for.
+    If `testable`, `test` reports the progress of the request; otherwise only wait for it.
     """
     far, staged = [], []
     for patch in patches:
@@ -180,7 +176,7 @@ def get(
 def put(
     window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
 ) -> WindowRequest:
-    """Write patches, from an array of the window's dtype; if `testable`, begin to."""
+    """Write patches from an array of the window's dtype; if `testable`, only begin to."""
     far = []
     for patch in patches:
         near = window.near.get(patch.rank)
@@ -194,14 +190,14 @@ def put(
 def accumulate(
     window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
 ) -> WindowRequest:
-    """Add to patches; each addition to an element is one step for all; if `testable`, begin to."""
+    """Add to patches, atomically for each element; if `testable`, only begin to."""
     call = window.rma.Raccumulate if testable else window.rma.Accumulate
     parts = [(patch, values[patch.local]) for patch in patches]
     return _send(call, window, parts, testable, window.number)
 
 
 def add(window: Window, patch: Patch, values: NDArray[Any]) -> None:
-    """Do `accumulate` for one patch, of values in C order."""
+    """Accumulate one patch, from values in C order."""
     _start(window.rma.Accumulate, window, patch, values, window.number)
     window.rma.Flush(patch.rank)
 
@@ -213,7 +209,7 @@ def _send(
     testable: bool,
     number: Any = None,
 ) -> WindowRequest:
-    """Let MPI move parts to where they belong; what is not testable is over at once."""
+    """Let MPI move parts to their ranks; wait for them unless `testable`."""
     parts = [
         each if each[1].flags.c_contiguous else (each[0], np.ascontiguousarray(each[1]))
         for each in parts
@@ -228,7 +224,7 @@ def _send(
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
-    """Add to one element, and return its old value: one step for all ranks."""
+    """Add to one element and return its old value, atomically among all ranks."""
     number = window.number
     old = np.empty((), window.layout.dtype)
     place = window.layout.runs(patch).place
@@ -240,7 +236,7 @@ def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[
 
 @cache
 def number_of(dtype: np.dtype[Any]) -> Any:
-    """Return MPI's type of elements; raise a DTypeError where there is none that it can add."""
+    """Return MPI's type of elements; raise a DTypeError if MPI has none that it can add."""
     MPI = library()
     found = MPI.DATATYPE_NULL
     if dtype.kind in _NUMBERS and dtype.isnative and dtype.char not in _UNTRUSTED:
@@ -256,7 +252,7 @@ def number_of(dtype: np.dtype[Any]) -> Any:
 
 @cache
 def _words_of(itemsize: int) -> tuple[Any, int]:
-    """Return the largest words that elements consist of, as MPI's type, and how many.
+    """Return the largest words that elements consist of, as MPI's type, and their number.
 
     Types of bytes take twice as long.
     """
@@ -272,9 +268,9 @@ def _start_all(
     parts: list[tuple[Patch, NDArray[Any]]],
     number: Any = None,
 ) -> list[Any]:
-    """Let MPI begin to move parts, each in one run; return its requests, if the call has any.
+    """Begin to move parts, each in one run, and return MPI's requests, if the call makes any.
 
-    `number` is the type of the elements; None: they are moved as they are.
+    `number` is the type of the elements; None: they are moved as plain words.
     """
     begun = [_start(call, window, patch, part, number) for patch, part in parts]
     return [request for request in begun if request is not None]
@@ -291,18 +287,18 @@ def _start(
 
 
 class _Way(NamedTuple):
-    """The types, counts and place by which MPI is told of a patch.
+    """The MPI types, counts and displacement that describe a patch.
 
     Attributes
     ----------
     base : MPI.Datatype
-        Of the values.
+        Type of the values.
     size : int
-        How many of those the values are.
+        Number of values in units of `base`.
     target : tuple
-        Place, count, and type in the memory of the rank.
+        Displacement, count, and type in the memory of the rank.
     kept : _Committed or None
-        What that type lives in.
+        Keeps the type of `target` alive.
     """
 
     base: Any
@@ -312,7 +308,7 @@ class _Way(NamedTuple):
 
 
 def _way(layout: ZoneLayout, patch: Patch, size: int, number: Any) -> _Way:
-    """Return how a patch of so many elements is told to MPI, as `_start_all` is."""
+    """Return how MPI sees a patch of `size` elements; `number` is as in `_start_all`."""
     base, unit = _words_of(layout.dtype.itemsize) if number is None else (number, 1)
     if isinstance(patch.local, tuple):
         place, length, loops = layout.runs(patch)
@@ -326,9 +322,9 @@ def _way(layout: ZoneLayout, patch: Patch, size: int, number: Any) -> _Way:
 
 
 class _Committed:
-    """A type of MPI that can be used, until this object goes: MPI keeps what it needs longer.
+    """A committed MPI type, freed with this object: MPI keeps it for transfers under way.
 
-    It is the last of those `made`, each of which consists of the one before.
+    It is the last of `made`, each of which is built from the one before.
     """
 
     __slots__ = ("_is_finalized", "datatype")
@@ -345,12 +341,12 @@ class _Committed:
             self.datatype.Free()
 
 
-# To make one takes longer than to move some kilobytes, and patches of one form are many.
+# Making a type takes longer than moving some kilobytes, and many patches have the same form.
 @lru_cache(maxsize=256)
 def _strided(
     dtype: np.dtype[Any], is_number: bool, length: int, loops: tuple[tuple[int, int], ...]
 ) -> _Committed:
-    """Return the type of runs of so many words, or numbers, in loops as of `Runs`."""
+    """Return the type of runs of `length` words, or numbers, in the loops of `Runs`."""
     base = number_of(dtype) if is_number else _words_of(dtype.itemsize)[0]
     made = [base.Create_hvector(loops[-1][0], length, loops[-1][1])]
     for n, distance in reversed(loops[:-1]):
@@ -359,7 +355,7 @@ def _strided(
 
 
 def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:
-    """Wait until parts have arrived, which have to live until then."""
+    """Wait until parts have arrived; they have to live until then."""
     if len(parts) == 1:
         window.rma.Flush(parts[0][0].rank)
         return

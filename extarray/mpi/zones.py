@@ -1,9 +1,9 @@
 """Zones: which part of an array belongs to which rank.
 
-The chunks that hold an array (or a part of one) are cut along their boundaries over a grid of
-processes, whose ranks are row-major.  BLOCK gives each process one box, the larger ones first;
-BLOCK_CYCLIC deals boxes of a few chunks out in turn.  An irregular distribution is cut between the
-elements that it names, also inside chunks.  Every rank computes every zone.
+The chunks that hold an array, or a part of one, are cut along chunk boundaries over a process grid
+with row-major ranks.  "block" gives each process one box, larger boxes first; "block_cyclic" deals
+out boxes of a few chunks in turn.  "irregular" cuts before given elements, also inside chunks.
+Every rank computes every zone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 Index = tuple[int, ...]
 Zone = tuple[slice, ...]
 
-# Chunks of a block, or where the blocks of each axis begin.
+# Chunks of a block, or the elements with which the blocks of each axis begin.
 Blocks = SupportsIndex | Sequence[SupportsIndex] | Sequence[Sequence[SupportsIndex]]
 
 KINDS = ("block", "block_cyclic", "irregular")
@@ -57,9 +57,9 @@ KINDS = ("block", "block_cyclic", "irregular")
 class Distribution:
     """A way to cut an array into zones, whatever its bounds.
 
-    `block` has the chunks of a block along each axis, for "block_cyclic"; without a process grid,
-    it is as `default_process_grid` says.  `edges` are those of "irregular": the elements of each
-    axis with which blocks begin, but for the first block.
+    `block` has the chunks of a block along each axis, for "block_cyclic".  If `process_grid` is
+    None, `default_process_grid` chooses it.  `edges` has, for "irregular", the first element of
+    each block but the first, along each axis.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class Distribution:
         ndim: int,
         n_ranks: int,
     ) -> Distribution:
-        """Return a distribution for an array of `ndim` axes, checked."""
+        """Return a checked distribution for an array of `ndim` axes."""
         if kind not in KINDS:
             raise ArgumentError(
                 f"kind {kind!r} is not valid; use 'block', 'block_cyclic' or 'irregular'"
@@ -107,7 +107,7 @@ class Distribution:
     def _irregular(
         cls, block: Any, process_grid: Sequence[SupportsIndex] | None, ndim: int, n_ranks: int
     ) -> Distribution:
-        """Return the distribution whose blocks begin at some elements of each axis, checked.
+        """Return a checked distribution whose blocks begin at given elements of each axis.
 
         >>> Distribution._irregular([[0, 10, 30], [0, 25]], None, 2, 6)
         Distribution(kind='irregular', block=(1, 1), process_grid=(3, 2), edges=((10, 30), (25,)))
@@ -141,11 +141,11 @@ class Distribution:
 
     @property
     def is_dealt(self) -> bool:
-        """True if a rank has several zones, dealt out in turn."""
+        """True if each rank may have several zones, dealt out in turn."""
         return self.kind == "block_cyclic"
 
     def moved(self, by: Sequence[int]) -> Distribution:
-        """Return the distribution of the same elements where they are counted from elsewhere.
+        """Return the distribution of the same elements after their indices have shifted.
 
         >>> Distribution("irregular", (1,), (2,), ((10,),)).moved((3,)).edges
         ((13,),)
@@ -157,11 +157,11 @@ class Distribution:
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
-    """Return the process grid whose zones are nearest to cubes of chunks, given the grid of chunks.
+    """Return the process grid whose zones are nearest to cubes, given the grid of chunks.
 
-    Of all factorizations the one in which the largest zone has the least sum of extents, and of
-    these the one in which it has the fewest chunks.  Zones near to cubes have the least surface,
-    which is what neighbours exchange.
+    Among all factorizations, take those whose largest zone has the least sum of extents, and among
+    these the one whose largest zone has the fewest chunks.  Zones near to cubes have the least
+    surface, which neighbours exchange.
 
     >>> default_process_grid((5, 4), 4), default_process_grid((100, 1), 4)
     ((2, 2), (4, 1))
@@ -171,12 +171,12 @@ def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
         largest = [-(-max(g, 1) // p) for g, p in zip(grid, processes, strict=True)]
         return sum(largest), math.prod(largest)
 
-    # The first of equals has most processes on the first axes, whose zones are the longest runs.
+    # `min` takes the first of equals: with most processes on the first axes, zones are long runs.
     return min(factorizations(n_ranks, len(grid)), key=cost)
 
 
 def factorizations(n: int, k: int) -> Iterator[Index]:
-    """Yield the products of k factors that are n, those with large first factors first.
+    """Yield the tuples of k factors with product n, those with large first factors first.
 
     >>> list(factorizations(4, 2))
     [(4, 1), (2, 2), (1, 4)]
@@ -191,7 +191,7 @@ def factorizations(n: int, k: int) -> Iterator[Index]:
 
 
 def extents(zone: Zone) -> Index:
-    """Return the elements along each axis of a zone.
+    """Return the extents of a zone.
 
     >>> extents((slice(2, 5), slice(4, 4)))
     (3, 0)
@@ -210,7 +210,7 @@ def shifted(zone: Zone, axis: int, by: int) -> Zone:
 
 
 def as_index(index: SupportsIndex | Sequence[SupportsIndex], shape: Index) -> Index:
-    """Return an index of one element of an array, checked; none is negative then.
+    """Return a checked index of one element of an array; none of its entries is negative.
 
     >>> as_index((1, -1), (3, 4))
     (1, 3)
@@ -226,10 +226,10 @@ def as_index(index: SupportsIndex | Sequence[SupportsIndex], shape: Index) -> In
 
 
 class Zones:
-    """The zones of the elements low ... high - 1 of an array, as it counts them.
+    """The zones of the elements low ... high - 1 of an array, in the array's indices.
 
-    Before index 0 the grid of chunks has `offset` elements.  `grid` has the chunks that hold the
-    box.
+    The grid of chunks begins `offset` elements before index 0.  `grid` counts the chunks that hold
+    the box.
 
     Examples
     --------
@@ -263,17 +263,17 @@ class Zones:
         self.process_grid = distribution.process_grid or default_process_grid(self.grid, n_ranks)
 
     def of(self, rank: int) -> list[Zone]:
-        """Return the zones of a rank, in increasing order; one, perhaps empty, if none is dealt."""
+        """Return the zones of a rank in increasing order; one, perhaps empty, unless dealt."""
         return list(itertools.product(*self.ranges(rank)))
 
     def as_told(self, rank: int) -> Zone | list[Zone]:
-        """Return the zones of a rank as users are told: a list of them only if they are dealt."""
+        """Return the zones of a rank for users: a list only if zones are dealt."""
         zones = self.of(rank)
         return zones if self.distribution.is_dealt else zones[0]
 
     def ranges(self, rank: int) -> list[list[slice]]:
-        """Return the ranges along each axis of which the zones of a rank are the outer product."""
-        if rank >= math.prod(self.process_grid):  # of more ranks than irregular blocks
+        """Return ranges along each axis; a rank's zones are their outer product."""
+        if rank >= math.prod(self.process_grid):  # more ranks than irregular blocks
             return [[slice(z, z)] for z in self.high]
         return [self._ranges(j, place) for j, place in enumerate(self.coordinates(rank))]
 
@@ -317,7 +317,7 @@ class Zones:
         return rank
 
     def _ranges(self, axis: int, place: int) -> list[slice]:
-        """Return the part of an axis that processes at one place of their grid along it have."""
+        """Return the parts of an axis of the processes at one place of the process grid."""
         extent, n = self.grid[axis], self.process_grid[axis]
         if self.distribution.kind == "block":
             each, larger = divmod(extent, n)
@@ -335,7 +335,7 @@ class Zones:
         ]
 
     def _elements(self, axis: int, first: int, last: int) -> slice:
-        """Return the elements of the box in chunks first ... last - 1 of it."""
+        """Return the box's elements in its chunks first ... last - 1."""
 
         def edge(chunk: int) -> int:
             start = (self._first[axis] + chunk) * self.chunks[axis] - self.offset[axis]
@@ -345,15 +345,15 @@ class Zones:
 
 
 class ZonedArray(ExtArray):
-    """The part of `ParallelArray` that knows which rank has which part of it, and of a growth."""
+    """The part of `ParallelArray` that knows which rank has which part, also of a growth."""
 
     __slots__ = ("_agreement", "_distribution", "_latest_zones", "_pair", "comm")
 
     comm: Any
     _agreement: Agreement
-    _distribution: Distribution | None  # None: no axes; counts from the origin
+    _distribution: Distribution | None  # in indices from the origin; None: no axes
     _latest_zones: Zones | None
-    _pair: FileStore  # the files, as this rank has them open
+    _pair: FileStore  # the files that this rank has open
 
     def distribute(
         self,
@@ -366,16 +366,16 @@ class ZonedArray(ExtArray):
         Parameters
         ----------
         kind : {"block", "block_cyclic", "irregular"}
-            "block": one box a rank, as even as whole chunks allow, the larger ones first, as
+            "block": one box per rank, as even as whole chunks allow, the larger ones first, as
             ``np.array_split`` cuts.  "block_cyclic": blocks of chunks, dealt out in turn.
-            "irregular": one box a rank, cut where `block` says.
+            "irregular": one box per rank, cut where `block` says.
         block : int or sequence of int, or sequence of sequences of int
             For "block_cyclic" the chunks of a block (along each axis).  For "irregular" a sequence
             for each axis, of the elements with which its blocks begin: the first is 0, and equal
             ones make empty blocks.
         process_grid : sequence of int, optional
-            Ranks along each axis, row-major; None: the zones are as near to cubes of chunks as
-            possible, or for "irregular" as `block` says.
+            Ranks along each axis, row-major; None: zones as near to cubes of chunks as possible, or
+            for "irregular" as many ranks as `block` has blocks.
 
         Raises
         ------
@@ -383,14 +383,14 @@ class ZonedArray(ExtArray):
 
         Notes
         -----
-        An array begins with "block", and anew where it gains an axis.  Zones follow the bounds:
-        what `zone` says is computed anew when the array has grown.
+        An array begins with "block", also after it gains an axis.  Zones follow the bounds: `zone`
+        computes them anew after the array has grown.
 
-        Irregular blocks belong to the ranks in C order; there may be fewer blocks than ranks, whose
-        last ones have empty zones then.  The cuts between blocks stay with their elements: when an
-        axis grows, its last block grows, or at the start its first.  Blocks that begin beyond the
-        bounds are empty until the array grows.  Cuts may lie inside chunks; such a chunk is read by
-        several ranks, so cuts between chunks are faster.
+        Irregular blocks belong to the ranks in C order; if there are fewer blocks than ranks, the
+        last ranks have empty zones.  The cuts between blocks stay with their elements: growth at
+        the end of an axis enlarges its last block, growth at the start its first.  Blocks that
+        begin beyond the bounds are empty until the array grows.  Cuts may lie inside chunks, but
+        several ranks then read such a chunk, so cuts between chunks are faster.
 
         Examples
         --------
@@ -414,8 +414,8 @@ class ZonedArray(ExtArray):
         Returns
         -------
         tuple of slice, or list of tuple of slice
-            One box, empty where there are no elements for the rank; for "block_cyclic" all boxes,
-            in increasing order.
+            One box, empty if the rank has no elements; for "block_cyclic" all boxes, in increasing
+            order.
 
         Raises
         ------
@@ -429,7 +429,7 @@ class ZonedArray(ExtArray):
         return self._of_rank(self._zones(), rank)
 
     def owner(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
-        """Return the rank to whose zone an element belongs.
+        """Return the rank whose zone has an element.
 
         Parameters
         ----------
@@ -470,12 +470,12 @@ class ZonedArray(ExtArray):
         Returns
         -------
         tuple of slice, or list of tuple of slice
-            As for `zone`, in the array as it will be.
+            As for `zone`, in indices of the grown array.
 
         Notes
         -----
-        The new part is cut like an array of its own, with a process grid that suits it, so that all
-        ranks have something to write; that of an irregular distribution by "block".
+        The new part is cut like a separate array, with a process grid of its own, so that all ranks
+        have elements to write; an irregular distribution is cut by "block".
 
         Examples
         --------
@@ -486,13 +486,13 @@ class ZonedArray(ExtArray):
         parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
         if not first:
             return parts
-        # Indices count from the new start.
+        # Shift indices to count from the new start.
         if isinstance(parts, tuple):
             return shifted(parts, j, n)
         return [shifted(part, j, n) for part in parts]
 
     def _zones(self) -> Zones:
-        """Return the zones of the array, made anew only when they have changed."""
+        """Return the zones of the array, computed anew only when they have changed."""
         distribution = self._distributed()
         if distribution.edges:
             distribution = distribution.moved(self.origin)
@@ -509,7 +509,7 @@ class ZonedArray(ExtArray):
         return zones
 
     def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
-        """Return the zones of the elements that a growth adds, as they are counted before it."""
+        """Return the zones of the elements that a growth adds, in the indices before it."""
         given = self._distributed()
         low, high = [0] * self.ndim, list(self.shape)
         low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)

@@ -1,30 +1,30 @@
 """NumPy's functions, methods and operators, streamed.
 
-A streamed form has the signature of NumPy's function.  Its module is imported when the function is
-first called; the table in ``dispatch`` tells which one it is.
+A streamed form has the signature of NumPy's function.  The table in ``dispatch`` names its module,
+which is imported when the function is first called.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``methods``
     The operators, protocols and methods that arrays share with ndarray.
 ``dlpack``
     Members of the array API standard beyond NumPy's protocols.
 ``operators``
-    Operators by ufuncs, with NumPy's rules of whose operand decides.
+    Operators by ufuncs; NumPy's rules decide whose operator runs.
 ``dispatch``
     The bodies of ``__array_function__`` and ``__array_ufunc__``; the table of streamed forms.
 ``c_order``
     Elements in C order, read and written piece by piece: iteration, ``flat``, files.
 ``histograms``
-    Counts of values: the edges of the bins first, then every box is counted alone.
+    Counts of values: find the edges of the bins, then count box by box.
 ``linalg``
     Products, by panels of the operands; norms.
 ``statistics``
-    Means, variances, averages and covariances: of parts first, then of both together.
+    Means, variances, averages and covariances, combined from those of parts.
 ``order_statistics``
-    Medians, quantiles and percentiles, exact, of arrays of any size.
+    Exact medians, quantiles and percentiles of arrays of any size.
 ``along_axis``
-    Functions along an axis: accumulations, differences, Fourier transforms, any of lanes.
+    Functions along an axis: accumulations, differences, Fourier transforms, any user's function.
 ``sorting``
     Sorting along an axis, by whole lanes; sets of values; places in a sorted array.
 ``manipulation``
@@ -34,9 +34,9 @@ From the top down; each module uses some of those below it, and none above:
 ``indexing``
     Elements taken, put and found by their places.
 ``reductions``
-    Reductions by a ufunc, NumPy's functions that are such; places of extremes; counts.
+    Reductions by a ufunc and the functions built on them; places of extremes; counts.
 ``registry``
-    The registry of streamed forms (``streams``), and the way of functions that have none.
+    The registry of streamed forms (``streams``), and the fallback for functions without one.
 
 May use: streaming, grid, _core, common.
 """

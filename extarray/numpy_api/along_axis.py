@@ -1,4 +1,4 @@
-"""Functions along an axis: accumulations, differences, Fourier transforms, any of lanes."""
+"""Functions along an axis: accumulations, differences, Fourier transforms, any user's function."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ __all__ = ["accumulate", "reduceat"]
 def accumulate(
     ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: tuple[Any, ...] = (None,)
 ) -> Any:
-    """Streamed form of ``ufunc.accumulate``, by the arguments of ``__array_ufunc__``.
+    """Stream ``ufunc.accumulate``; decline objects, and nonassociative ufuncs.
 
-    Element for element as NumPy's: each box begins with what the one before it ended with.
-    NotImplemented where the ufunc is not associative, or makes objects.
+    Each box continues from the last elements of the box before it.
     """
     (given,) = out
     if ufunc not in ASSOCIATIVE or not can_stream(x):
         return NotImplemented
-    with np.errstate(all="ignore"):  # NumPy's errors
+    with np.errstate(all="ignore"):  # raises NumPy's errors
         ufunc.accumulate(single(x), axis, dtype, single(given))
     dtype = loop_dtype(ufunc, x, dtype, given)
     if dtype.hasobject:
         return NotImplemented
     if given is not None and given.shape != x.shape:
         ufunc.accumulate(shadow(x), axis, None, shadow(given))
-        return NotImplemented  # NumPy takes an output of more axes
+        return NotImplemented  # NumPy accepts an output with more axes
     (along,) = all_axes(axis, x.ndim)
     target = new_result(x.shape, dtype, "accumulate") if given is None else given
     operand = apart(x, (target,))
@@ -78,11 +77,7 @@ def reduceat(
     dtype: Any = None,
     out: tuple[Any, ...] = (None,),
 ) -> Any:
-    """Streamed form of ``ufunc.reduceat``, by the arguments of ``__array_ufunc__``.
-
-    NotImplemented where the ufunc is not associative, or makes objects, or the indices do not
-    increase.
-    """
+    """Stream ``ufunc.reduceat``; decline objects, unsorted indices, and nonassociative ufuncs."""
     (given,) = out
     firsts = np.asarray(indices)
     if (
@@ -93,7 +88,7 @@ def reduceat(
         or (np.diff(firsts) <= 0).any()
     ):
         return NotImplemented
-    with np.errstate(all="ignore"):  # NumPy's errors
+    with np.errstate(all="ignore"):  # raises NumPy's errors
         ufunc.reduceat(single(x), [0], axis, dtype, single(given))
     dtype = loop_dtype(ufunc, x, dtype, given)
     if dtype.hasobject:
@@ -104,7 +99,7 @@ def reduceat(
     if misfit or (firsts.size and not 0 <= firsts[0] <= firsts[-1] < x.shape[along]):
         ufunc.reduceat(shadow(x), firsts, axis, None, shadow(given))
         raise AssertionError(f"cannot use indices {indices!r} with out {given!r} for {x!r}")
-    # Of dates, a dtype as an argument cannot have the unit; they stay what they are.
+    # A dtype argument cannot carry the unit of dates, so dates keep their own dtype.
     chosen = None if dtype.kind in "mM" else dtype
     aside = given is None or isinstance(given, Source) or meet(x, given)
     target = new_result(shape, dtype, "reduceat") if aside else given
@@ -112,7 +107,7 @@ def reduceat(
     def lane(boxes: Iterator[Box]) -> None:
         for box in boxes:
             low, high = box[along].start, box[along].stop
-            # Sections that begin in this box, and the one that goes on from before, if any.
+            # Sections that begin in this box, and the one that continues from the box before.
             begin, end = np.searchsorted(firsts, [low, high])
             goes_on = begin > 0 and (begin == end or firsts[begin] > low)
             starts = firsts[begin:end] - low
@@ -136,12 +131,12 @@ def reduceat(
 
 
 def _at(axis: int, piece: slice) -> tuple[slice, ...]:
-    """Return the index of a piece of an axis."""
+    """Return the index that selects a piece of an axis."""
     return (*[slice(None)] * axis, piece)
 
 
 def _run_lanes(work: Callable[[Iterator[Box]], None], x: Any, axis: int, itemsize: int) -> None:
-    """Call a function with the boxes of each lane, one after the other along the axis."""
+    """Call `work` once a lane, with the lane's boxes in order along the axis."""
     pieces = axis_pieces(x.shape, chunks_of(x), itemsize, limit=box_bytes())
     others = [(slice(0, 1),) if j == axis else piece for j, piece in enumerate(pieces)]
 
@@ -154,7 +149,7 @@ def _run_lanes(work: Callable[[Iterator[Box]], None], x: Any, axis: int, itemsiz
 def _stream_cumulative(
     function: Callable[..., Any], ufunc: np.ufunc, past_nan: bool = False
 ) -> None:
-    """Register a cumulative sum or product."""
+    """Register a cumulative sum or product; `past_nan` skips NaNs."""
 
     def filled(part: NDArray[Any]) -> NDArray[Any]:
         return np.where(np.isnan(part), part.dtype.type(ufunc.identity), part)
@@ -209,14 +204,14 @@ _ABSENT: Any = np._NoValue
 
 @streams(np.diff)
 def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = _ABSENT, append: Any = _ABSENT) -> Any:
-    """Streamed form: differences of neighbours, each box with its neighbours behind."""
+    """Streamed form: each box is read with the `n` elements behind it."""
     a = as_array(a)
     if n == 0 or not a.shape:
         return NotImplemented
     j = normalize_axis_index(axis, len(a.shape))
     around = [_edge(x, a, j) for x in (prepend, append) if x is not _ABSENT]
     if around:
-        np.concatenate([hollow(x) for x in (a, *around)], j)  # NumPy's refusals
+        np.concatenate([hollow(x) for x in (a, *around)], j)  # raises NumPy's errors
         before = around[: prepend is not _ABSENT]
         parts = [*before, a, *around[len(before) :]]
         if any(_others(x, j) != _others(a, j) for x in parts):
@@ -237,7 +232,7 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = _ABSENT, append: Any
 
 
 def _edge(x: Any, a: Any, axis: int) -> Any:
-    """Return the values before or behind an array: one value serves for all lanes."""
+    """Return the values before or behind an array; a scalar serves all lanes."""
     x = as_array(x)
     if x.shape:
         return x
@@ -251,7 +246,7 @@ def _others(x: Any, axis: int) -> tuple[int, ...]:
 
 @streams(np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
-    """Streamed form: gradients by whole lanes, along one axis after the other."""
+    """Streamed form: one axis after the other, by whole lanes."""
     f = as_array(f)
     axes = all_axes(axis, len(f.shape))
     steps = [in_memory(step, "gradient") for step in varargs]
@@ -274,7 +269,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
 
 
 def _sorted(axis: Any) -> bool:
-    """Tell whether axes come in the order of the array, or there is one alone."""
+    """Tell whether the axes come in the order of the array."""
     return not isinstance(axis, tuple) or (list(axis) == sorted(axis) and min(axis, default=0) >= 0)
 
 
@@ -302,12 +297,12 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.
 def apply_along_axis(
     func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Streamed form: a function of the user, of one lane after the other."""
+    """Streamed form: call the user's function with one lane after the other."""
     if not isinstance(arr, Source) or not arr.shape or 0 in arr.shape:
         return NotImplemented
     j = normalize_axis_index(axis, len(arr.shape))
     target = None
-    # The function is the user's, and may not be made for threads.
+    # Not on threads: the user's function may not be safe there.
     for box in lanes(arr, (j,), "apply_along_axis"):
         values = np.asarray(np.apply_along_axis(func1d, j, part_of(arr, box), *args, **kwargs))
         new = values.shape[j : values.ndim - (len(arr.shape) - 1 - j)]
@@ -318,12 +313,12 @@ def apply_along_axis(
     return target
 
 
-#: Arrays of the size of a box that a transform has in memory; a complex one counts for two.
+#: Arrays of the size of a box that a transform holds; a complex array counts as two.
 _PARTS = 6
 
 
 def _one_lane(x: Any, axes: Sequence[int]) -> NDArray[Any]:
-    """Make zeros in the shape of a lane: their transform tells the extents and the dtype."""
+    """Return zeros in the shape of one lane; transforming them tells extents and dtype."""
     shape = [n if j in axes else 1 for j, n in enumerate(x.shape)]
     return np.zeros(shape, x.dtype)
 
@@ -348,8 +343,8 @@ def _stream_transform(function: Callable[..., Any]) -> None:
 def _stream_transform_nd(function: Callable[..., Any], *steps: Callable[..., Any]) -> None:
     """Register a transform along several axes.
 
-    `steps` are those along the last axis, and along the others; there are none where what is
-    between them has no place in the result.
+    `steps` are the transforms along the last axis and along the others, for arrays whose planes
+    exceed memory.  Functions whose intermediate results do not fit into the target have no steps.
     """
     planes = function.__name__.endswith("2")
 
@@ -389,7 +384,7 @@ def _stream_transform_nd(function: Callable[..., Any], *steps: Callable[..., Any
         extents = [sample.shape[j] if j == along[-1] else n for j, n in enumerate(a.shape)]
         target = target_for(out, extents, sample.dtype, name)
         map_lanes(lambda part: last(part, None, along[-1], norm), a, along[-1], target, name)
-        # NumPy goes on with the first of the others after a real transform, else with the last.
+        # After a real transform, NumPy continues with the first axis, else with the last.
         rest = along[:-1] if last is not others else along[-2::-1]
         for j in rest:
             map_lanes(lambda part, j=j: others(part, None, j, norm), target, j, target, name)  # type: ignore[misc]

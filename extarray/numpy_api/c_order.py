@@ -35,7 +35,7 @@ __all__ = ["FlatElements", "ndenumerate", "tofile"]
 def ndenumerate(a: Source) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Iterate over the elements in C order, with their indices.
 
-    ``np.ndenumerate`` does the same, but reads the whole array first.
+    ``np.ndenumerate`` yields the same, but reads the whole array first.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ def ndenumerate(a: Source) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 class FlatElements:
-    """The elements of an array in C order, as `numpy.flatiter` has them: the array's ``flat``.
+    """The elements of an array in C order, like `numpy.flatiter`: the array's ``flat``.
 
-    Iteration reads them piece by piece, an index those that it selects.
+    Iteration reads piece by piece; indexing reads only the selected elements.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class FlatElements:
             )
 
     def _places(self, key: Any) -> range | NDArray[np.intp] | int:
-        """Return the places in C order, in [0, size): a range where a slice gives them."""
+        """Return the places in C order, each in [0, size); a range for a slice."""
         n = len(self)
         if isinstance(key, tuple) and len(key) == 1:
             (key,) = key
@@ -161,7 +161,7 @@ class FlatElements:
         else:
             is_usual = chosen.dtype.kind in "iu" or not chosen.size
         if not is_usual or isinstance(key, tuple):
-            # NumPy refuses, or takes it with a warning: which, depends on its version.
+            # NumPy refuses this, or accepts it with a warning, depending on its version.
             try:
                 shadow(self.base).flat[key]
             except IndexError as error:
@@ -175,7 +175,7 @@ class FlatElements:
         return np.where(places < 0, places + n, places)
 
     def copy(self) -> NDArray[Any]:
-        """Copy of the elements.
+        """Return a copy of the elements.
 
         Returns
         -------
@@ -195,7 +195,7 @@ class FlatElements:
 
 
 def tofile(a: Source, fid: Any, sep: str = "", format: str = "%s") -> None:
-    """Write the elements of an array to a file, in C order: its method ``tofile``."""
+    """Write the elements of an array to a file in C order: the method ``tofile``."""
     elements = flat(a)
     opened: AbstractContextManager[Any] = (
         contextlib.nullcontext(fid) if hasattr(fid, "write") else open(os.fspath(fid), "wb")  # noqa: SIM115
@@ -225,7 +225,7 @@ def _write_npy(file: Any, a: Source) -> None:
 
 
 def _opened(file: Any, suffix: str) -> AbstractContextManager[Any]:
-    """Open the file to write to where it is a path, which gets its suffix."""
+    """Open the file to write to; a path gets the suffix."""
     if hasattr(file, "write"):
         return contextlib.nullcontext(file)
     path = os.fspath(file)
@@ -234,7 +234,7 @@ def _opened(file: Any, suffix: str) -> AbstractContextManager[Any]:
 
 @streams(np.save)
 def save(file: Any, arr: Any, allow_pickle: bool = True, **options: Any) -> Any:
-    """Streamed form: an array to a file of the format .npy."""
+    """Streamed form: write an array to a file of the format .npy."""
     if not isinstance(arr, Source) or options:
         return NotImplemented
     with _opened(file, ".npy") as opened:
@@ -245,7 +245,7 @@ def save(file: Any, arr: Any, allow_pickle: bool = True, **options: Any) -> Any:
 def _save_all(
     file: Any, args: tuple[Any, ...], named: dict[str, Any], compression: int, allow_pickle: bool
 ) -> None:
-    """Write arrays to an archive, each as a file of the format .npy."""
+    """Write arrays to an archive, each as a member in the format .npy."""
     for i, x in enumerate(args):
         if f"arr_{i}" in named:
             raise ArgumentError(f"Cannot use un-named variables and keyword arr_{i}")
@@ -264,11 +264,11 @@ def _save_all(
 
 @streams(np.savez)
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """Streamed form: arrays to an archive of the format .npz."""
+    """Streamed form: write arrays to an archive of the format .npz."""
     _save_all(file, args, kwds, zipfile.ZIP_STORED, allow_pickle)
 
 
 @streams(np.savez_compressed)
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """Streamed form: arrays to a compressed archive of the format .npz."""
+    """Streamed form: write arrays to a compressed archive of the format .npz."""
     _save_all(file, args, kwds, zipfile.ZIP_DEFLATED, allow_pickle)

@@ -1,6 +1,6 @@
-"""NumPy's two protocols: ``__array_function__`` and ``__array_ufunc__`` on arrays of ours.
+"""NumPy's two protocols on our arrays: ``__array_function__`` and ``__array_ufunc__``.
 
-The modules of the streamed forms are imported when a function of theirs is first called.
+A module of streamed forms is imported when one of its functions is first called.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "dispatch", "form_of", "forms", "steadily"]
 
-#: The functions that each module has a streamed form of, by their names below ``numpy``.
+#: Maps each module to the functions it has streamed forms of, by their names below ``numpy``.
 _FORMS = LazyImports(
     {
         "extarray.numpy_api.along_axis": (
@@ -103,30 +103,30 @@ def form_of(function: Function) -> Function | None:
 
 
 def _name(function: Function) -> str:
-    """Return the name of a function below ``numpy``, as the table of forms has it."""
+    """Return the name of a function below ``numpy``, as `_FORMS` lists it."""
     package, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
     return f"{package}.{name}".removeprefix("numpy.") if package else name
 
 
 def forms() -> Mapping[Function, Function]:
-    """Return the streamed form of each function of NumPy that has one."""
+    """Return the streamed forms, by NumPy's functions."""
     for name in _FORMS:
         _FORMS.module(name)
     return streamed
 
 
 class _Held:
-    """Arrays as they are when a call begins, in the place of those of a user.
+    """The user's arrays, with the bounds that they have when a call begins.
 
-    A call that goes through an array part by part sees one state of it, also while other threads
-    move its bounds.
+    So a call that streams through an array sees one state of its bounds, even if other threads
+    move them.
     """
 
     def __init__(self) -> None:
         self._pairs: dict[int, tuple[Source, Any]] = {}
 
     def exchange(self, value: Any) -> Any:
-        """Return the same arguments, with held arrays in the place of those of the user."""
+        """Return the arguments with held arrays in place of the user's arrays."""
         return exchange(value, Source, self._hold)
 
     def _hold(self, source: Source) -> Any:
@@ -136,7 +136,7 @@ class _Held:
         return pair[1]
 
     def restore(self, result: Any) -> Any:
-        """Return a result, with the arrays of the user in the place of those that were held."""
+        """Return a result with the user's arrays in place of the held ones."""
         if isinstance(result, Source):
             for given, held in self._pairs.values():
                 if result is held:
@@ -154,10 +154,7 @@ def steadily(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call `dispatch` or `apply`, with arrays that nobody changes meanwhile.
-
-    The result has the arrays of the user in it.
-    """
+    """Call `dispatch` or `apply` with held bounds; the result has the user's arrays again."""
     held = _Held()
     return held.restore(call(function, way, held.exchange(args), held.exchange(kwargs)))
 
@@ -165,9 +162,9 @@ def steadily(
 def dispatch(
     function: Function, types: Iterable[type], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Call a function of NumPy with arrays of ours: the body of ``__array_function__``.
+    """Call a function of NumPy: the body of ``__array_function__``.
 
-    NotImplemented where an argument belongs to another package that has the protocol.
+    Return NotImplemented if an argument belongs to another package that implements the protocol.
     """
     strangers = [kind for kind in types if foreign(kind, "__array_function__")]
     if not all(issubclass(kind, late_type()) for kind in strangers):
@@ -187,39 +184,38 @@ def dispatch(
 def _call_function_with_late(
     function: Function, is_seen: bool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Call a function with arrays of ours and of dask's.
+    """Call a function with arrays of ours and of dask.
 
-    Dask itself works on arrays that it sees: it looks for them where NumPy does, not in ``where=``.
+    Dask itself does the work if it finds its arrays.  Like NumPy, it does not look in ``where=``.
     """
     changed = [x for x in changed_by(function, args, kwargs) if x is not None]
     is_named = all(x is kwargs.get("out") for x in changed)
     if is_seen and is_named and is_known(function):
         return call_late(function, args, kwargs)
-    if has_late(changed):  # it would change a copy
+    if has_late(changed):  # only a copy would change
         return NotImplemented
     args, kwargs = computed(function.__name__, (args, kwargs))
     return function(*args, **kwargs)
 
 
 def foreign(kind: type, protocol: str) -> bool:
-    """Tell whether a type has a method of a protocol that is neither NumPy's nor ours."""
+    """Tell whether a type implements a protocol with a method that is neither NumPy's nor ours."""
     method = getattr(kind, protocol, None)
     return method not in (None, getattr(np.ndarray, protocol)) and not issubclass(kind, Source)
 
 
 def plain(kind: type) -> bool:
-    """Tell whether a type is no subclass of ndarray that gives its own meaning to elements.
+    """Tell whether a type is not a subclass of ndarray that gives elements another meaning.
 
-    Such are masked arrays and their like: streamed forms would lose what they add.
+    Streamed forms would lose, for example, the mask of a masked array.
     """
     return kind in (np.ndarray, np.memmap) or not issubclass(kind, np.ndarray)
 
 
 def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Call a method of a ufunc with arrays of ours: the body of ``__array_ufunc__``.
+    """Call a method of a ufunc: the body of ``__array_ufunc__``, so ``out`` is a tuple.
 
-    As NumPy hands them to the protocol, ``out`` is a tuple.  NotImplemented where an operand
-    belongs to another package that has the protocol.
+    Return NotImplemented if an operand belongs to another package that implements the protocol.
     """
     kinds = {type(x) for x in (*inputs, *kwargs.get("out", ()))}
     strangers = [kind for kind in kinds if foreign(kind, "__array_ufunc__")]
@@ -239,13 +235,14 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
 
 
 def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] | None:
-    """Return the operands for xarray, which takes any with ``dims`` for its own; None: the same.
+    """Return the operands without names of axes, for xarray; None if that changes nothing.
 
-    An array that is read late in its own dtype is the same array, and has no names of axes.
+    Xarray takes any operand with ``dims`` for its own.  ``x.astype(x.dtype)`` is the same array,
+    read late, without names.
     """
     if not any(base.__module__.startswith("xarray.") for x in strangers for base in x.__mro__):
         return None
-    # What xarray makes of them may outlive the call.
+    # Results of xarray may keep the operands beyond this call.
     lasting = [release(x) if isinstance(x, Source) else x for x in inputs]
     bare = [x.astype(x.dtype) if _has_names(x) else x for x in lasting]
     return None if all(map(operator.is_, bare, lasting)) else bare
@@ -258,7 +255,7 @@ def _has_names(x: Any) -> bool:
 def _call_ufunc_with_late(
     ufunc: np.ufunc, method: str, is_seen: bool, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Call a method with arrays of ours and of dask's: dask itself works on those that it sees."""
+    """Call a method with arrays of ours and of dask; dask does the work if it sees its arrays."""
     call = getattr(ufunc, method)
     outs = kwargs.get("out", ())
     if is_seen and method in ("__call__", "outer"):
@@ -267,7 +264,7 @@ def _call_ufunc_with_late(
         if all(isinstance(out, Source) for out in outs):
             options = {name: x for name, x in kwargs.items() if name != "where"}
             return call_late(call, inputs, options, kwargs.get("where", True))
-    if has_late(outs) or (method == "at" and has_late(inputs[:1])):  # it would fill a copy
+    if has_late(outs) or (method == "at" and has_late(inputs[:1])):  # only a copy would change
         return NotImplemented
     inputs, kwargs = computed(ufunc.__name__, (inputs, kwargs))
     return call(*inputs, **kwargs)
@@ -276,7 +273,7 @@ def _call_ufunc_with_late(
 def _call(
     ufunc: np.ufunc, *inputs: Any, out: tuple[Any, ...] = (), where: Any = True, **options: Any
 ) -> Any:
-    if ufunc.signature is not None:  # not elementwise: a function like others
+    if ufunc.signature is not None:  # a generalized ufunc is not elementwise
         form = form_of(ufunc)
         if form is None:
             return NotImplemented
@@ -300,11 +297,10 @@ def _call(
 
 
 def _filling(ufunc: np.ufunc, options: dict[str, Any]) -> Callable[..., object]:
-    """Make the function that fills boxes of outputs by a ufunc.
+    """Return a function that fills boxes of outputs by a ufunc.
 
-    The elements of such a box may be apart from each other.  Where they are, NumPy's isnan and
-    isfinite (2.0 to 2.5) and the ufuncs that Numba compiles (0.68), which are of another class,
-    fill wrong places.
+    A box may not be contiguous.  There NumPy's isnan and isfinite (2.0 to 2.5), and the ufuncs
+    that Numba compiles (0.68; another class), write to wrong places: these fill a copy.
     """
     fill = partial(ufunc, **options)
     if ufunc not in (np.isnan, np.isfinite) and type(ufunc) is np.ufunc:
@@ -326,8 +322,8 @@ def _result_types(
     where: Any,
     options: dict[str, Any],
 ) -> list[np.dtype[Any]]:
-    """Return the dtypes of the results, or NumPy's error: the ufunc decides, on empty arrays."""
-    mask = {} if where is True else {"where": empty(where)}  # a word that Numba refuses
+    """Return the dtypes of the results, or raise NumPy's error: try the ufunc on empty arrays."""
+    mask = {} if where is True else {"where": empty(where)}  # Numba refuses the keyword
     results = ufunc(*map(empty, operands), out=tuple(map(empty, outs)), **mask, **options)
     return [result.dtype for result in (results if ufunc.nout > 1 else (results,))]
 
@@ -339,7 +335,7 @@ def _result_shape(
     where: Any,
     options: dict[str, Any],
 ) -> tuple[int, ...]:
-    """Return the shape of the results, or NumPy's error."""
+    """Return the shape of the results, or raise NumPy's error."""
     given = [out.shape for out in outs if out is not None]
     try:
         shape = np.broadcast_shapes(*map(shape_of, operands), shape_of(where), *given)
@@ -353,7 +349,7 @@ def _result_shape(
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
-    """Call a ufunc, whose first operand gets axes of length 1 for those of the second."""
+    """Call a ufunc on all pairs: the first operand gains an axis of length 1 per axis of `b`."""
     first, second = as_array(a), as_array(b)
     if ufunc.signature is not None or not (first.ndim or second.ndim):
         return NotImplemented
@@ -362,18 +358,18 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
 
 
 def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
-    """Operate on a selection, unbuffered: each element is read once, and written once."""
+    """Operate on a selection unbuffered: read and write each element once."""
     if not isinstance(a, Source):
         return NotImplemented
     values = tuple([as_operand(in_memory(value, "at")) for value in values])
-    ufunc.at(empty(a), np.empty(0, np.intp), *map(empty, values))  # NumPy's refusal of dtypes
+    ufunc.at(empty(a), np.empty(0, np.intp), *map(empty, values))  # raises NumPy's errors
     if not a.shape:
         whole = read_elements(a)
         ufunc.at(whole, indices, *values)
         write_elements(a, ..., whole)
         return None
-    # NumPy itself tells where the selected elements are: it takes them from arrays that have the
-    # index along one axis everywhere, and no memory.
+    # NumPy itself resolves the index: it indexes, for each axis, a broadcast array that holds
+    # the index along that axis and takes no memory.
     shape = np.broadcast_to(np.False_, a.shape)[indices].shape
     check_result(
         8 * (a.ndim + 4) * math.prod(shape), "at needs the selection in memory: it", "parts of it"
@@ -385,15 +381,15 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
     flat, inverse = np.unique(np.ravel_multi_index(places, a.shape), return_inverse=True)
     key = np.unravel_index(flat, a.shape)
     elements = read_elements(a, key)
-    # Along one axis, and with a value for each: for a lone axis NumPy 2 reads values that are to be
-    # broadcast as if they were not.
+    # Pass 1-d places and a value for each: with a single axis, NumPy 2 misreads values that need
+    # broadcasting.
     ufunc.at(elements, inverse.reshape(-1), *[_spread(value, shape) for value in values])
     write_elements(a, key, elements)
     return None
 
 
 def _spread(value: Any, shape: tuple[int, ...]) -> Any:
-    """Return a value for each selected element, along one axis; a lone value stays one."""
+    """Return a 1-d array with a value for each selected element; a scalar stays a scalar."""
     if not np.ndim(value):
         return value
     try:

@@ -5,29 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.common.errors import ArgumentError
+from extarray.common.lazy import Upward
 from extarray.streaming.blocks import read_elements, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
 
     from numpy.typing import NDArray
 
     from extarray.streaming.blocks import Source
 
-__all__ = ["CPU", "device", "namespace", "provide", "to_device", "to_dlpack"]
+__all__ = ["CPU", "device", "namespace", "to_device", "to_dlpack"]
 
 #: Device of all arrays, as DLPack has it: a type, and a number.
 CPU = (1, 0)
 
 _A = TypeVar("_A", bound="Source")
 
-_load: list[Callable[[], ModuleType]] = []
-
-
-def provide(load: Callable[[], ModuleType]) -> None:
-    """Set the function that imports the namespace of the array API standard; it stands above."""
-    _load[:] = [load]
+_upward = Upward({"extarray.array_api": "__array_api_version__"})
 
 
 def to_dlpack(
@@ -37,7 +32,7 @@ def to_dlpack(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """Give the elements by DLPack: not to copy them, one chunk has to hold them."""
+    """Export the elements by DLPack; ``copy=False`` needs them all in one chunk."""
     elements = _view(array) if copy is False else read_elements(array)
     return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
@@ -62,23 +57,24 @@ def _view(array: Source) -> NDArray[Any]:
 
 
 def namespace(array: Source, *, api_version: str | None = None) -> ModuleType:
-    """Return the namespace of the array API standard; no newer version of it than there is."""
-    found = _load[0]()
-    if api_version is not None and api_version > found.__array_api_version__:
+    """Return the array API namespace; raise if `api_version` is newer than ours."""
+    found = _upward.module("__array_api_version__")
+    newest: str = found.__array_api_version__
+    if api_version is not None and api_version > newest:
         raise ArgumentError(
             f"version {api_version!r} of the array API standard is not supported; the newest "
-            f"is {found.__array_api_version__!r}"
+            f"is {newest!r}"
         )
     return found
 
 
 def device(array: Source) -> str:
-    """Return the place of the elements, in the words of the array API standard: "cpu"."""
+    """Return the device of the elements, as the array API standard names it: "cpu"."""
     return "cpu"
 
 
 def to_device(array: _A, device: str, /, *, stream: Any = None) -> _A:
-    """Return the array itself: elements stay where they are.
+    """Return the array itself, as elements cannot move to another device.
 
     Parameters
     ----------

@@ -44,11 +44,11 @@ def _apply(
     fill: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Apply a function elementwise; `fill` is its form that fills ``out=``."""
+    """Apply a function elementwise; `fill` is the variant that fills ``out=``."""
     operands = [as_operand(x) for x in operands]
     if fill is None:
         fill = assigning(function)
-    # Without elements: the dtype of the result, and NumPy's refusals.
+    # Empty samples tell the dtype of the result, and raise NumPy's errors.
     samples = [empty(x) for x in operands]
     if out is None:
         return elementwise(fill, operands, dtype=function(*samples).dtype, name=name)
@@ -73,10 +73,10 @@ def _check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
 
 
 def _pointwise(function: Callable[..., Any], *names: str) -> None:
-    """Register the streamed form of a function, in which the named parameters are operands."""
+    """Register a streamed form of `function`; `names` are the parameters that are operands."""
     signature = inspect.signature(function)
     takes_out = "out" in signature.parameters
-    # NumPy rounds integers to tens, but not into out=.
+    # np.round rounds integers to tens, but not into out=.
     always_fills = takes_out and function not in (np.around, np.round)
 
     def form(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ def _pointwise(function: Callable[..., Any], *names: str) -> None:
             (out,) = out
         present = [name for name in names if given.get(name) is not None]
         operands = [given[name] for name in present]
-        # Options of ufuncs, and results that are scalars, are left to NumPy.
+        # Leave options of ufuncs, and scalar results, to NumPy.
         if given.get("kwargs") or not any(map(shape_of, map(as_operand, operands))):
             return NotImplemented
         for name in given:
@@ -127,7 +127,7 @@ for _function, _names in (
 
 @streams(np.where)
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    """Streamed form: elements of one array or another."""
+    """Streamed form: take elements from `x` or `y`."""
     if x is None and y is None:
         return nonzero(condition)
     if x is None or y is None:
@@ -140,7 +140,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 @streams(np.select)
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """Streamed form: for each element, the choice of its first condition that holds."""
+    """Streamed form: for each element, take the choice of the first condition that holds."""
     if isinstance(condlist, Source) or isinstance(choicelist, Source) or not len(condlist):
         return NotImplemented
     n = len(condlist)
@@ -156,7 +156,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @streams(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
-    """Streamed form: for each element, the array that its index names."""
+    """Streamed form: for each element, take the choice that its index names."""
     if isinstance(choices, (Source, np.ndarray)):
         return NotImplemented
 
@@ -173,7 +173,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
-    """Streamed form: numbers in place of what is none; with ``copy=False`` in the array itself."""
+    """Streamed form: replace NaNs and infinities; ``copy=False`` changes the array itself."""
     options = [nan, posinf, neginf]
     if not shape_of(as_operand(x)) or any(isinstance(option, Source) for option in options):
         return NotImplemented
@@ -186,7 +186,7 @@ def nan_to_num(
 
 @streams(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
-    """Streamed form: assignment, of the elements where a mask holds."""
+    """Streamed form: assign where a mask holds."""
     if not isinstance(dst, (Source, np.ndarray)):
         raise ArgumentTypeError(
             f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}"
@@ -207,7 +207,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 def set_parts(array: Any, name: str, values: Any) -> None:
-    """Assign to the real parts of an array, or to the imaginary ones; the others stay."""
+    """Assign to the real or the imaginary parts of an array; the other parts stay."""
     values = as_operand(values)
     setattr(np.empty(0, array.dtype), name, empty(values))
     while len(shape_of(values)) > len(array.shape) and len(values) == 1:
@@ -222,11 +222,11 @@ def set_parts(array: Any, name: str, values: Any) -> None:
 
 
 class _FoundError(Exception):
-    """A box with a difference."""
+    """A box differs; ends the comparison."""
 
 
 def _everywhere(holds: Callable[..., Any], operands: Sequence[Any]) -> bool:
-    """Tell whether a comparison holds in every box."""
+    """Tell whether `holds` is true of every box of the operands."""
     operands = [as_operand(x) for x in operands]
 
     def work(_: int, box: Box) -> None:
@@ -257,7 +257,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Streamed form: whether arrays have the same shape and elements."""
     try:
         a1, a2 = as_array(a1), as_array(a2)
-    except Exception:  # noqa: BLE001 -- as NumPy: what is no array is not equal
+    except Exception:  # noqa: BLE001 -- as NumPy: a non-array is not equal
         return False
     if a1.shape != a2.shape:
         return False
@@ -270,6 +270,6 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     try:
         a1, a2 = as_array(a1), as_array(a2)
         np.broadcast_shapes(a1.shape, a2.shape)
-    except Exception:  # noqa: BLE001 -- as NumPy: what cannot be compared is not equal
+    except Exception:  # noqa: BLE001 -- as NumPy: arrays that cannot be compared are not equal
         return False
     return _everywhere(np.array_equiv, [a1, a2])

@@ -1,4 +1,4 @@
-"""Counts of values: the edges of the bins first, then every box is counted alone."""
+"""Counts of values: find the edges of the bins, then count box by box."""
 
 from __future__ import annotations
 
@@ -31,15 +31,12 @@ __all__: list[str] = []
 
 
 def _add_boxes(count: Callable[[Box], Any], arrays: list[Any]) -> Any:
-    """Sum of what `count` gives for the boxes of arrays of one shape."""
+    """Sum `count` over the boxes of arrays of one shape."""
     return _add(count, lambda work: run_over(work, arrays[0].shape, arrays))
 
 
 def _add(count: Callable[[Box], Any], run_boxes: Callable[[Work], None]) -> Any:
-    """Sum of what `count` gives for boxes, in their order; `run_boxes` calls for each of them.
-
-    The order matters where weights are not integers: the sum is the same in every run.
-    """
+    """Sum `count` over the boxes of `run_boxes`, in order, for the same result in every run."""
     waiting: dict[int, Any] = {}
     lock = threading.Lock()
     total: Any = None
@@ -59,13 +56,13 @@ def _add(count: Callable[[Box], Any], run_boxes: Callable[[Work], None]) -> Any:
 
 
 def _row_bytes(x: Any) -> int:
-    """Return the bytes of an array at each index of its first axis."""
+    """Return the bytes per index of the first axis."""
     nbytes: int = math.prod(x.shape[1:]) * x.dtype.itemsize
     return nbytes
 
 
 def _added(total: Any, some: NDArray[Any]) -> NDArray[Any]:
-    """Sum of two counts; the shorter one has none of the last values."""
+    """Sum two counts, of which one may lack the last values."""
     if total is None:
         return some
     if len(total) < len(some):
@@ -80,7 +77,7 @@ def _added(total: Any, some: NDArray[Any]) -> NDArray[Any]:
 
 @streams(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
-    """Streamed form: how often each integer occurs."""
+    """Streamed form: count each integer."""
     x = as_array(x)
     arrays = [x] if weights is None else [x, as_array(weights)]
     if len(x.shape) != 1 or 0 in x.shape:
@@ -99,21 +96,21 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _ends(a: Any) -> NDArray[Any]:
-    """Return the least and the greatest element, if there is any."""
+    """Return the least and the greatest element, or nothing for an empty array."""
     if 0 in a.shape:
         return np.empty(0, a.dtype)
     return np.stack([call(f, a) for f in (np.min, np.max)])
 
 
 def _distance(a: Any) -> Any:
-    """Return the greatest minus the least element; of integers also beyond their dtype."""
+    """Return the greatest minus the least element; integers do not overflow."""
     least, greatest = _ends(a)
     return int(greatest) - int(least) if a.dtype.kind in "iu" else greatest - least
 
 
 @cache
 def _limits_bins() -> bool:
-    """Tell whether NumPy's rule "auto" has at most two bins for each that "sqrt" has."""
+    """Tell whether NumPy's rule "auto" makes at most twice as many bins as "sqrt"."""
     crowded = np.concatenate([np.linspace(0, 1, 98), [-1000, 1000]])
     return len(np.histogram_bin_edges(crowded, "auto")) < len(np.histogram_bin_edges(crowded, "fd"))
 
@@ -146,7 +143,7 @@ def _width(rule: str, a: Any) -> Any:
 
 
 def _doane(a: Any, n: int, ptp: Any, mean: Any, deviation: Any) -> Any:
-    """Return the width by Doane's rule, which takes account of how skew the values are."""
+    """Return the width by Doane's rule, which takes skewness into account."""
     if n <= 2 or not deviation > 0.0:
         return 0.0
     cubes = Computed(lambda part: ((part - mean) / deviation) ** 3, a, dtype=float)
@@ -156,7 +153,7 @@ def _doane(a: Any, n: int, ptp: Any, mean: Any, deviation: Any) -> Any:
 
 
 def _bins_by_rule(a: Any, rule: str) -> int:
-    """Return the number of bins."""
+    """Return the number of bins that a rule makes."""
     if 0 in a.shape:
         return 1
     width = _width(rule, a)
@@ -171,14 +168,14 @@ _RULES = frozenset({"auto", "doane", "fd", "rice", "scott", "sqrt", "sturges"})
 
 
 def _edges(a: Any, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any, NDArray[Any]] | None:
-    """Return bins and range to count with, and the edges; None where NumPy needs all elements."""
+    """Return bins, range and edges to count with; None where NumPy needs all elements."""
     sample = np.empty(0, a.dtype)
     if isinstance(bins, str):
         np.histogram_bin_edges(sample, bins, limits, None if weights is None else sample)
         if bins not in _RULES or limits is not None or a.dtype.kind not in "iuf":
             return None
         ends = _ends(a)
-        np.histogram_bin_edges(ends, 1)  # refuses what is not finite
+        np.histogram_bin_edges(ends, 1)  # refuses infinities and NaNs
         bins = _bins_by_rule(a, bins)
     elif np.ndim(bins) or limits is not None:
         bins = in_memory(bins, "histogram")
@@ -252,7 +249,7 @@ def histogramdd(
         weight = None if weights is None else parts.pop()
         return np.histogramdd(parts[0] if rows else parts, edges, weights=weight)[0]
 
-    # Each box costs as much as there are bins: they are larger here.
+    # The cost of each box includes all bins, so boxes are larger here.
     row = sum(map(_row_bytes, arrays))
     boxes = tiles((n,), chunks_of(arrays[0])[:1], row, limit=step_bytes(8))
     counts = _add(count, lambda work: run(work, boxes, n * row))

@@ -1,4 +1,4 @@
-"""Elements taken, put and found by their places: NumPy's functions for indexing."""
+"""NumPy's functions for indexing: elements taken, put and found by their places."""
 
 from __future__ import annotations
 
@@ -43,10 +43,7 @@ __all__ = ["cycled", "diagonal", "gather", "nonzero", "pieces", "place_bytes", "
 
 
 def pieces(x: Any, *others: Any) -> Iterator[slice]:
-    """Yield the ranges of a one-dimensional array, one after the other.
-
-    Those of `others` are in memory at the same time.
-    """
+    """Yield consecutive ranges of a 1-d array, with memory left for the same ranges of `others`."""
     itemsize = sum(y.dtype.itemsize for y in (x, *others))
     for (piece,) in tiles(x.shape, chunks_of(x), itemsize, limit=step_bytes()):
         yield piece
@@ -56,9 +53,9 @@ def pieces(x: Any, *others: Any) -> Iterator[slice]:
 
 
 def _places(indices: Any, n: int, mode: str, axis: int) -> NDArray[np.intp]:
-    """Return the indices into an axis of length `n`, in [0, n)."""
+    """Return indices into an axis of length `n`, each in [0, n)."""
     places: Any = converted(indices, np.intp)
-    # Without elements: NumPy's refusal of other dtypes and modes.
+    # An empty sample makes NumPy refuse other dtypes and modes.
     np.take(np.empty(1), np.empty(0, places.dtype), mode=mode)  # type: ignore[call-overload]
     places = places.astype(np.intp, copy=False)
     if places.size and n == 0:
@@ -100,7 +97,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
     a = separate(a, out)
     everywhere = tuple(slice(0, m) for m in before), tuple(slice(0, m) for m in after)
     row = math.prod((*before, *after)) * a.dtype.itemsize
-    # The index of an element itself takes memory.
+    # Indices take memory, too.
     row += place_bytes(a) if axis is None else _PLACE
     for box in tiles(indices.shape, indices.shape, 1, limit=max(1, step_bytes() // row)):
         chosen = places[(*box, ...)]
@@ -113,39 +110,36 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
 
 
 def _refuse(a: Any, out: Any) -> None:
-    """Raise what NumPy raises where elements cannot be taken into an output.
-
-    It buffers one of another dtype, which has to be cast safely to that of the elements.
-    """
+    """Raise NumPy's error if `out`, which NumPy buffers, does not cast safely to `a.dtype`."""
     if isinstance(out, (Source, np.ndarray)):
         np.take(np.zeros(1, a.dtype), [0], out=np.zeros(1, out.dtype))
 
 
 def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
-    """Read a selection of an array, or of a copy of one that is the output too."""
+    """Read a selection of an array; `a` may be a copy in memory, if it is the output, too."""
     selected: NDArray[Any] = read_elements(a, key) if isinstance(a, Source) else a[key]
     return selected
 
 
 def gather(a: Source, places: range) -> NDArray[Any]:
-    """Return the elements at evenly spaced places, along one axis, if the limits allow it."""
+    """Return the elements at evenly spaced places, as 1-d array, if the limits allow it."""
     result = new_result((len(places),), a.dtype, "flat")
     for piece, key in _portions(a, places):
         result[piece] = read_exactly(a, key)
     return result
 
 
-#: Bytes of a place.
+#: Bytes of one index.
 _PLACE = np.dtype(np.intp).itemsize
 
 
 def place_bytes(a: Source) -> int:
-    """Return the bytes of an element's place, in C order and as an index of each axis."""
+    """Return the bytes that an element's place takes, in C order and as one index per axis."""
     return _PLACE * (2 + len(a.shape))
 
 
 def _portions(a: Source, places: Any) -> Iterator[tuple[slice, tuple[Any, ...]]]:
-    """Yield places of elements as index expressions, as many at a time as fit into memory."""
+    """Yield ranges of `places`, with the index of each; a range and its elements fit in memory."""
     step = max(1, step_bytes() // (place_bytes(a) + a.dtype.itemsize))
     shape = a.shape
     for low in range(0, len(places), step):
@@ -157,7 +151,7 @@ def _portions(a: Source, places: Any) -> Iterator[tuple[slice, tuple[Any, ...]]]
 
 @streams(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    """Streamed form: slices along an axis for which a condition holds."""
+    """Streamed form: take the slices along an axis for which a condition holds."""
     a, condition = as_array(a), as_array(condition)
     if len(condition.shape) != 1:
         raise ArgumentError("condition must be a 1-d array")
@@ -169,12 +163,12 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 
 @streams(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
-    """Streamed form: elements for which a condition holds."""
+    """Streamed form: take the elements for which a condition holds."""
     return _where_true(flat(as_array(condition)), flat(as_array(arr)), None, "extract")
 
 
 def _where_true(condition: Any, x: Any, out: Any, name: str) -> Any:
-    """Return the elements of one array where another one holds, both of one axis."""
+    """Return the elements of `x` where `condition` holds; both have one axis."""
     n = min(condition.shape[0], x.shape[0])
     for piece in pieces(condition):
         if piece.stop > n and np.any(part_of(condition, (piece,))[max(0, n - piece.start) :]):
@@ -202,23 +196,20 @@ def _where_true(condition: Any, x: Any, out: Any, name: str) -> Any:
 
 @streams(np.put)
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
-    """Streamed form: values to places counted in C order; the last of equal places wins."""
+    """Streamed form: write values to places in C order; the last of equal places wins."""
     if not isinstance(a, Source):
         return NotImplemented
     places = np.ravel(converted(in_memory(ind, "put"), np.intp))
     values = np.ravel(converted(in_memory(v, "put"), a.dtype))
     np.put(np.empty(0, a.dtype), np.empty(0, places.dtype), values[:0], mode)  # type: ignore[arg-type]
     if not len(values):
-        return None  # NumPy looks at no place
+        return None  # NumPy ignores the places
     scatter(a, _places(places, math.prod(a.shape), mode, 0), values)
     return None
 
 
 def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -> None:
-    """Write values to places in C order; the last of equal places wins.
-
-    Values that are too few begin again; where there are none, nothing is written.
-    """
+    """Write values, repeated if too few, to places in C order; the last of equal places wins."""
     if not len(values):
         return
     for piece, key in _portions(a, places):
@@ -227,9 +218,9 @@ def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -
 
 
 def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
-    """Return values low ... high - 1 of those that one gets by beginning again and again.
+    """Return values low ... high - 1 of the values repeated endlessly.
 
-    They are to be read only.
+    Do not write to the result: it may be a view.
 
     Examples
     --------
@@ -245,7 +236,7 @@ def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
 
 @streams(np.putmask)
 def putmask(a: Any, /, mask: Any, values: Any) -> Any:
-    """Streamed form: values where a mask holds, each at its own place, counted in C order."""
+    """Streamed form: write values where a mask holds, each at its own place in C order."""
     if not isinstance(a, Source):
         return NotImplemented
     mask = as_array(mask)
@@ -273,14 +264,14 @@ def putmask(a: Any, /, mask: Any, values: Any) -> Any:
 
 @streams(np.place)
 def place(arr: Any, mask: Any, vals: Any) -> Any:
-    """Streamed form: values one after the other to where a mask holds."""
+    """Streamed form: write consecutive values where a mask holds."""
     if not isinstance(arr, Source):
         return NotImplemented
     mask = as_array(mask)
     if math.prod(mask.shape) != math.prod(arr.shape):
         raise ArgumentError("place: mask and data must be the same size")
     values = np.ravel(converted(in_memory(vals, "place"), arr.dtype))
-    np.place(np.empty(0, arr.dtype), np.empty(0, bool), values[:0])  # NumPy's refusals
+    np.place(np.empty(0, arr.dtype), np.empty(0, bool), values[:0])  # raises NumPy's errors
     mask = flat(separate(mask, arr))
     done = 0
     for piece in pieces(mask, arr):
@@ -309,7 +300,7 @@ def _put_where(target: Source, start: int, chosen: NDArray[np.bool], values: Any
 
 @streams(np.nonzero)
 def nonzero(a: Any) -> Any:
-    """Streamed form: the indices of the elements that are not zero, an array for each axis."""
+    """Streamed form: return the indices of nonzero elements, an array per axis."""
     a = as_array(a)
     if not isinstance(a, Source) or not a.shape:
         return np.nonzero(read_elements(a) if isinstance(a, Source) else a)
@@ -319,7 +310,7 @@ def nonzero(a: Any) -> Any:
 
 @streams(np.argwhere)
 def argwhere(a: Any) -> Any:
-    """Streamed form: the indices of the elements that are not zero, a row for each."""
+    """Streamed form: return the indices of nonzero elements, a row per element."""
     if not a.shape:
         return NotImplemented
     return np.stack(nonzero(a), axis=-1)
@@ -327,7 +318,7 @@ def argwhere(a: Any) -> Any:
 
 @streams(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
-    """Streamed form: the places, in C order, of the elements that are not zero."""
+    """Streamed form: return the places in C order of nonzero elements."""
     return _flat_places(as_array(a))
 
 
@@ -350,8 +341,8 @@ def _flat_places(a: Any) -> NDArray[np.intp]:
 
 @streams(np.diagonal)
 def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
-    """Streamed form: the diagonals of planes; only the boxes that they cross are read."""
-    np.diagonal(hollow(a), 0, axis1, axis2)  # NumPy's refusals
+    """Streamed form: read only the boxes that the diagonals cross."""
+    np.diagonal(hollow(a), 0, axis1, axis2)  # raises NumPy's errors
     ndim = len(a.shape)
     j, k = normalize_axis_index(axis1, ndim), normalize_axis_index(axis2, ndim)
     down, right = max(0, -offset), max(0, offset)
@@ -360,7 +351,7 @@ def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
     target = target_for(None, (*[a.shape[i] for i in rest], n), a.dtype, "diagonal")
     chunks = chunks_of(a)
     step = max(1, min(chunks[j], chunks[k]))
-    # The diagonal and the other axes, as an array of its own.
+    # Tile the result, an array over the other axes and the diagonal.
     shape, parts = (*[a.shape[i] for i in rest], n), (*[chunks[i] for i in rest], step)
     for box in tiles(shape, parts, a.dtype.itemsize * step, limit=step_bytes()):
         own: list[Any] = [None] * ndim
@@ -379,7 +370,7 @@ def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
 def trace(
     a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None
 ) -> Any:
-    """Streamed form: the sum of `diagonal`."""
+    """Streamed form: sum `diagonal`."""
     a = as_array(a)
     if len(a.shape) < 2 or not isinstance(a, Source):
         return NotImplemented

@@ -1,8 +1,8 @@
 """Products of arrays, and norms of vectors and matrices.
 
-Each of NumPy's products is a contraction: every axis of an operand has a label, and the labels that
-the result does not have are summed over.  Panels of the operands are multiplied by BLAS, and summed
-up in the result.  Norms are reductions of the elements' absolute values.
+Each of NumPy's products is a contraction: every axis of an operand has a label, and labels that the
+result lacks are summed over.  BLAS multiplies panels of the operands, and the products are summed
+in the result.  Norms are reductions of absolute values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__: list[str] = []
 
 
 class _Contraction:
-    """Sum of products over the labels of two operands that the result does not have."""
+    """Sum of products of two operands, over the labels that the result lacks."""
 
     def __init__(
         self, a: Any, a_labels: Labels, b: Any, b_labels: Labels, labels: Labels, dtype: Any
@@ -78,8 +78,8 @@ class _Contraction:
         return tuple(self._extents[label] for label in self._labels)
 
     def into(self, target: Any) -> None:
-        """Compute, box by box of the result."""
-        # Sums of halves are kept as singles, as NumPy does in its own products.
+        """Compute the product box by box of the result."""
+        # As NumPy does, sum half precision in single precision.
         kind = np.dtype(np.float32) if self._dtype == np.float16 else self._dtype
         block = self._block(target, kind.itemsize)
         inner = [self._pieces(label, block) for label in self._summed]
@@ -99,9 +99,9 @@ class _Contraction:
         run(work, boxes, math.prod(self._extents.values()) * kind.itemsize)
 
     def _block(self, target: Any, itemsize: int) -> dict[str, int]:
-        """Return the extents of panels, such that those of operands and result fit into memory.
+        """Return extents of panels of operands and result that fit into memory.
 
-        Nearly cubes: the longer the sides, the less often an operand is read.
+        They are nearly cubes: the longer the sides, the less often each operand is read.
         """
         block = dict(self._extents)
         groups = [g for g in (self._labels, self._a_labels, self._b_labels) if g]
@@ -127,7 +127,7 @@ class _Contraction:
         return part
 
     def _product(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """Return the product of two panels, as one of matrices."""
+        """Return the product of two panels, computed as one of matrices."""
         left = self._arrange(a, self._a_labels, self._of_a, self._b_labels)
         right = self._arrange(b, self._b_labels, self._of_b, self._a_labels)
         n = len(self._batch)
@@ -145,7 +145,7 @@ class _Contraction:
     def _arrange(
         self, x: NDArray[Any], labels: Labels, free: Labels, others: Labels
     ) -> NDArray[Any]:
-        """Order the axes of a panel: common ones that stay, own ones, those summed over."""
+        """Order a panel's axes: batch axes, free axes, summed axes; sum over the panel's own."""
         alone = [
             j for j, label in enumerate(labels) if label in self._summed and label not in others
         ]
@@ -153,7 +153,7 @@ class _Contraction:
             x = x.sum(tuple(alone), dtype=x.dtype)
             labels = [label for j, label in enumerate(labels) if j not in alone]
         both = [label for label in self._summed if label in labels and label in others]
-        # What one operand has once and the other one often was broadcast by NumPy.
+        # An axis of length 1 that meets a longer one: NumPy broadcasts it later.
         return x.transpose([labels.index(label) for label in (*self._batch, *free, *both)])
 
 
@@ -167,11 +167,11 @@ def _contract(
     out: Any = None,
     exact: bool = False,
 ) -> Any:
-    """Compute a product, in `out` where it is given: `exact`, then of no other dtype."""
-    # NumPy's own choice of the dtype, and its refusals.
+    """Compute a product; if `exact`, `out` must have the dtype and shape of the result."""
+    # NumPy chooses the dtype, and raises its errors.
     dtype = np.asarray(function(np.zeros(1, a.dtype), np.zeros(1, b.dtype))).dtype
-    # Matmul, of which all products are made, knows no time differences.  Those of objects may be
-    # Python's numbers.
+    # All products use matmul, which does not accept time differences.  Products of objects may be
+    # Python numbers.
     if dtype.kind in "mO" or a.dtype.hasobject or b.dtype.hasobject:
         return NotImplemented
     a, b = separate(a, out), separate(b, out)
@@ -194,7 +194,7 @@ def _labels(n: int, start: int = 0) -> list[str]:
 
 
 def _aligned(a: Any, j: int, b: Any, k: int) -> None:
-    """Refuse axes of different lengths, in NumPy's words."""
+    """Raise NumPy's error for axes of different lengths."""
     if a.shape[j] != b.shape[k]:
         j, k = j % len(a.shape), k % len(b.shape)
         raise ShapeError(
@@ -205,7 +205,7 @@ def _aligned(a: Any, j: int, b: Any, k: int) -> None:
 
 @streams(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Streamed form: sums over the last axis of one array, and the last but one of the other."""
+    """Streamed form: sum over the last axis of `a` and the last but one of `b`."""
     a, b = as_array(a), as_array(b)
     if not a.shape or not b.shape:
         return NotImplemented if out is not None else np.multiply(a, b)
@@ -219,7 +219,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 @streams(np.inner)
 def inner(a: Any, b: Any, /) -> Any:
-    """Streamed form: sums over the last axes."""
+    """Streamed form: sum over the last axes."""
     a, b = as_array(a), as_array(b)
     if not a.shape or not b.shape:
         return np.multiply(a, b)
@@ -231,7 +231,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @streams(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    """Streamed form: the sum over all elements, those of the first array conjugated."""
+    """Streamed form: sum over all elements, those of `a` conjugated."""
     a, b = as_array(a), as_array(b)
     if a.shape != b.shape:
         a, b = flat(a), flat(b)
@@ -246,7 +246,7 @@ def _conjugated(x: Any) -> Any:
 
 @streams(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    """Streamed form: all products of two elements."""
+    """Streamed form: multiply each element of `a` with each of `b`."""
     a, b = flat(as_array(a)), flat(as_array(b))
     options = {} if out is None else {"out": np.empty((0, 0), out.dtype)}
     dtype = np.outer(hollow(a), hollow(b), **options).dtype
@@ -257,14 +257,14 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 @streams(np.matmul, np.linalg.matmul)
 def matmul(x1: Any, x2: Any, /, out: Any = None, **options: Any) -> Any:
-    """Streamed form: products of matrices, or of stacks of them."""
+    """Streamed form: multiply matrices, or stacks of matrices."""
     a, b = as_array(x1), as_array(x2)
     if options or not a.shape or not b.shape:
         return NotImplemented
     if a.shape[-1] != b.shape[max(0, len(b.shape) - 2)] or (
         out is not None and not isinstance(out, (Source, np.ndarray))
     ):
-        return NotImplemented  # NumPy's refusal
+        return NotImplemented  # NumPy raises
     depth = max(len(a.shape), len(b.shape)) - 2
     batch = _labels(max(0, depth))
     rows, columns = len(a.shape) > 1, len(b.shape) > 1
@@ -280,7 +280,7 @@ def _last(labels: list[str], n: int) -> list[str]:
 
 @streams(np.vecdot, np.linalg.vecdot)
 def vecdot(x1: Any, x2: Any, /, out: Any = None, axis: Any = -1, **options: Any) -> Any:
-    """Streamed form: sums over one axis, the elements of the first array conjugated."""
+    """Streamed form: sum over one axis, the elements of the first array conjugated."""
     a, b = as_array(x1), as_array(x2)
     if options or not a.shape or not b.shape or axis != -1 or a.shape[-1] != b.shape[-1]:
         return NotImplemented
@@ -291,7 +291,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, axis: Any = -1, **options: Any)
 
 @streams(np.tensordot, np.linalg.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Streamed form: sums over pairs of axes."""
+    """Streamed form: sum over pairs of axes."""
     a, b = as_array(a), as_array(b)
     if isinstance(axes, (list, tuple, np.ndarray)):
         of_a, of_b = ([x] if np.ndim(x) == 0 else list(x) for x in axes)
@@ -301,7 +301,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         of_a = [normalize_axis_index(j, len(a.shape)) for j in of_a]
         of_b = [normalize_axis_index(j, len(b.shape)) for j in of_b]
     except np.exceptions.AxisError:
-        return NotImplemented  # NumPy's refusal
+        return NotImplemented  # NumPy raises
     if len(of_a) != len(of_b) or any(
         a.shape[j] != b.shape[k] for j, k in zip(of_a, of_b, strict=True)
     ):
@@ -314,25 +314,25 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         b_labels[k] = a_labels[j]
     labels = [x for x in a_labels if x not in b_labels] + [x for x in b_labels if x not in a_labels]
     result = _contract(np.dot, a, a_labels, b, b_labels, labels)
-    # An array also without axes.
+    # A product without axes is an array, too.
     return result if result is NotImplemented else np.asarray(result)
 
 
 @streams(np.einsum)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: Any) -> Any:
-    """Streamed form: sums of products of two operands; any other number of them is NumPy's."""
+    """Streamed form: sum products of one or two operands; NumPy does more."""
     subscripts, *given = operands
     if options or len(given) not in (1, 2) or not isinstance(subscripts, str):
         return NotImplemented
     arrays = [as_array(x) for x in given]
-    # NumPy's refusals, and the dtype in which it computes: that of an output counts.
+    # NumPy's errors, and the dtype in which it computes, which depends on the output's.
     into: dict[str, Any] = {"out": hollow(out)} if isinstance(out, (Source, np.ndarray)) else {}
     sample = np.einsum(subscripts, *[hollow(x) for x in arrays], **into)
     parsed = _parse(subscripts, [len(x.shape) for x in arrays])
     if parsed is None or any(x.dtype.kind not in "?biufc" for x in arrays):
         return NotImplemented
     inputs, labels = parsed
-    if len(arrays) == 1:  # a factor of one
+    if len(arrays) == 1:  # multiply by one
         arrays.append(np.ones((), arrays[0].dtype))
         inputs.append([])
 
@@ -343,7 +343,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
 
 
 def _parse(subscripts: str, ndims: Sequence[int]) -> tuple[list[list[str]], list[str]] | None:
-    """Return the labels of operands and result; None where one of them has a label twice."""
+    """Return the labels of operands and result; None if one of them repeats a label."""
     text, arrow, result = subscripts.replace(" ", "").partition("->")
     inputs = []
     most = 0
@@ -351,7 +351,7 @@ def _parse(subscripts: str, ndims: Sequence[int]) -> tuple[list[list[str]], list
         before, dots, after = term.partition("...")
         n = ndim - len(before) - len(after) if dots else 0
         most = max(most, n)
-        # Numbered from the end: so they are broadcast.
+        # Numbered from the end, as broadcasting aligns them.
         inputs.append([*before, *[f"{j}" for j in range(-n, 0)], *after])
     ellipsis = [f"{j}" for j in range(-most, 0)]
     if arrow:
@@ -370,10 +370,7 @@ def _parse(subscripts: str, ndims: Sequence[int]) -> tuple[list[list[str]], list
 
 @streams(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Streamed form: a norm of all elements, of vectors, or of matrices.
-
-    The norms of matrices by singular values are NumPy's.
-    """
+    """Streamed form: any norm but those of matrices that need singular values."""
     if not isinstance(x, Source) or not x.shape or 0 in x.shape or x.dtype.kind not in "?biufc":
         return NotImplemented
     ndim = len(x.shape)
@@ -387,7 +384,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     try:
         axes = tuple(normalize_axis_index(j, ndim) for j in axes)
     except (np.exceptions.AxisError, TypeError):
-        return NotImplemented  # NumPy's refusal
+        return NotImplemented  # NumPy raises
     if len(axes) == 1:
         return _vector(x, 2 if ord is None else ord, axes[0], keepdims)
     if len(axes) == 2 and axes[0] != axes[1]:
@@ -398,7 +395,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     options = {"keepdims": keepdims}
     if isinstance(order, str):
-        return NotImplemented  # NumPy's refusal
+        return NotImplemented  # NumPy raises
     if order == np.inf:
         return call(np.max, _sizes(x), axis, **options)
     if order == -np.inf:
@@ -417,7 +414,7 @@ def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
 def _matrix(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> Any:
     if order in (None, "fro", "f"):
         return np.sqrt(_sum(_squares, x, axes, {"keepdims": keepdims}))
-    # Sums of the columns, or of the rows; then the greatest or the least.
+    # Sum columns or rows, then take the greatest or the least sum.
     ways: dict[Any, tuple[int, Callable[..., Any]]] = {
         1: (0, np.max),
         -1: (0, np.min),
@@ -433,7 +430,7 @@ def _matrix(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> Any:
 
 
 def _kind(x: Any) -> np.dtype[Any]:
-    """Return the dtype of the norm."""
+    """Return the dtype of a norm."""
     return np.linalg.norm(np.zeros(1, x.dtype)).dtype
 
 

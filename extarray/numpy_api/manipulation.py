@@ -28,7 +28,7 @@ __all__ = ["concatenate"]
 
 
 def _describes(function: Callable[..., Any]) -> None:
-    """Register a function that NumPy may call with arrays that have shape and dtype alone."""
+    """Register a function that needs only the shapes and dtypes of arrays: it gets stand-ins."""
 
     @streams(function)
     def form(*args: Any, **kwargs: Any) -> Any:
@@ -36,7 +36,7 @@ def _describes(function: Callable[..., Any]) -> None:
 
 
 def _shadow(x: Any) -> Any:
-    """Return a stand-in for one of our arrays; anything else as it is."""
+    """Return a stand-in for one of our arrays, and anything else as it is."""
     return shadow(x) if isinstance(x, Source) else x
 
 
@@ -56,12 +56,12 @@ for _function in (
 
 @streams(np.may_share_memory)
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
-    """Streamed form: whether arrays may have elements in common."""
+    """Streamed form: tell whether arrays may have elements in common."""
     return meet(as_array(a), as_array(b))
 
 
 def _makes_like(function: Callable[..., Any], parameters: Callable[..., Any]) -> None:
-    """Register a function that makes an array of the shape and the dtype of another."""
+    """Register a function that makes an array with the shape and dtype of another."""
     signature = inspect.signature(parameters)
 
     @streams(function)
@@ -69,7 +69,7 @@ def _makes_like(function: Callable[..., Any], parameters: Callable[..., Any]) ->
         given = signature.bind(*args, **kwargs)
         a = next(iter(given.arguments.values()))
         if not isinstance(a, Source):
-            return NotImplemented  # the value is ours
+            return NotImplemented  # only the value is ours
         own = {name: given.arguments.get(name) for name in ("dtype", "shape")}
         dtype = a.dtype if own["dtype"] is None else np.dtype(own["dtype"])
         extents = a.shape if own["shape"] is None else np.atleast_1d(own["shape"]).tolist()
@@ -90,7 +90,7 @@ def _empty_like(
     *,
     device: Any = None,
 ) -> None:
-    """Lend `numpy.empty_like` a signature: compiled, it has none before NumPy 2.4."""
+    """Lend `numpy.empty_like` a signature, which the compiled function lacks before NumPy 2.4."""
 
 
 _makes_like(np.empty_like, _empty_like)
@@ -99,7 +99,7 @@ for _maker in (np.full_like, np.ones_like, np.zeros_like):
 
 
 def _copy(x: Any, extents: tuple[int, ...], target: Any, axis: int, at: int) -> None:
-    """Copy an array of such extents into another one, from a place along an axis on."""
+    """Copy an array with these extents into `target`, from place `at` along an axis on."""
 
     def work(_: int, box: Box) -> None:
         piece = slice(box[axis].start + at, box[axis].stop + at)
@@ -107,7 +107,7 @@ def _copy(x: Any, extents: tuple[int, ...], target: Any, axis: int, at: int) -> 
 
     guide = x if isinstance(x, Source) else target
     itemsize = x.dtype.itemsize + target.dtype.itemsize
-    # Of the target's chunks, only the extents matter: the part begins anywhere in them.
+    # Only the extents of the target's chunks matter: the part may begin inside a chunk.
     chunks = (
         chunks_for(extents, [x]) if guide is x or not isinstance(guide, Source) else guide.chunks
     )
@@ -118,12 +118,12 @@ def _copy(x: Any, extents: tuple[int, ...], target: Any, axis: int, at: int) -> 
 def _concatenate(
     arrays: Sequence[Any], axis: Any, out: Any, dtype: Any, casting: Any, name: str
 ) -> Any:
-    # Without elements: the dtype of the result, and NumPy's refusals.
+    # Empty samples tell the dtype of the result, and raise NumPy's errors.
     given = {} if out is None else {"out": np.empty((0,) * len(out.shape), out.dtype)}
     samples = [hollow(x) for x in arrays]
     sample = np.concatenate(samples, axis, dtype=dtype, casting=casting, **given)
     axis = axis % sample.ndim
-    shapes = [x.shape for x in arrays]  # of now: another thread may let an array grow
+    shapes = [x.shape for x in arrays]  # a snapshot: another thread may let an array grow
     first = shapes[0]
     for i, extents in enumerate(shapes):
         for j, (n, m) in enumerate(zip(first, extents, strict=True)):
@@ -147,7 +147,7 @@ def _concatenate(
 def concatenate(
     arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Streamed form: arrays one after the other."""
+    """Streamed form: join arrays along an axis."""
     parts = [as_array(x) for x in arrays]
     if axis is None:
         parts, axis = [flat(x) for x in parts], 0
@@ -158,9 +158,9 @@ def concatenate(
 def stack(
     arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Streamed form: arrays of one shape, along a new axis."""
+    """Streamed form: join arrays of one shape along a new axis."""
     parts = [as_array(x) for x in arrays]
-    np.stack([hollow(x) for x in parts], axis)  # NumPy's refusals
+    np.stack([hollow(x) for x in parts], axis)  # raises NumPy's errors
     if len({x.shape for x in parts}) != 1:
         raise ShapeError("all input arrays must have the same shape")
     j = axis % (len(parts[0].shape) + 1)
@@ -170,14 +170,14 @@ def stack(
 
 @streams(np.vstack)
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Streamed form: arrays one below the other."""
+    """Streamed form: join arrays one below the other."""
     rows = [_at_least(as_array(x), 2) for x in tup]
     return _concatenate(rows, 0, None, dtype, casting, "vstack")
 
 
 @streams(np.hstack)
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Streamed form: arrays side by side."""
+    """Streamed form: join arrays side by side."""
     parts = [_at_least(as_array(x), 1) for x in tup]
     axis = 0 if parts and len(parts[0].shape) == 1 else 1
     return _concatenate(parts, axis, None, dtype, casting, "hstack")
@@ -185,23 +185,23 @@ def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
 
 @streams(np.dstack)
 def dstack(tup: Any) -> Any:
-    """Streamed form: arrays one behind the other."""
+    """Streamed form: join arrays one behind the other."""
     parts = [_at_least(as_array(x), 3) for x in tup]
     return _concatenate(parts, 2, None, None, "same_kind", "dstack")
 
 
 @streams(np.column_stack)
 def column_stack(tup: Any) -> Any:
-    """Streamed form: vectors as the columns of a matrix."""
+    """Streamed form: make vectors the columns of a matrix."""
     parts = [as_array(x) for x in tup]
-    # What has less than two axes becomes a column.
+    # An array with fewer than two axes becomes a column.
     columns = [x if len(x.shape) > 1 else widened(_at_least(x, 1), (1,)) for x in parts]
     return _concatenate(columns, 1, None, None, "same_kind", "column_stack")
 
 
 @streams(np.append)
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
-    """Streamed form: a new array, of one and the other."""
+    """Streamed form: join two arrays."""
     return concatenate((arr, values), axis)
 
 

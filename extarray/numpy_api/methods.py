@@ -1,9 +1,9 @@
 """The operators, protocols and methods that arrays share with ndarray.
 
-Each method that has a function in NumPy calls it, and the protocols bring it to the streamed form:
-there is one way.
+Each method that NumPy also has as a function calls that function, so the protocols lead it to the
+one streamed form.
 
-Longer than other modules, as the methods of a class stand in one.
+Longer than other modules, as one class holds all methods.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _later = LazyImports(
 def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..., Any]:
     """Make a method that calls a function of NumPy with the array as the first argument.
 
-    `call` and `result` are an example, on an array of two rows: 1, 2, 3 and 4, 5, 6.
+    `call` and `result` are an example, on the array [[1, 2, 3], [4, 5, 6]].
     """
     name = call.partition("(")[0]
 
@@ -74,7 +74,7 @@ def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..
 
 
 def _conjugate(x: Any, *args: Any, **options: Any) -> Any:
-    # NumPy's method leaves real numbers as they are; the ufunc makes int8 of truth values.
+    # NumPy's method returns real numbers unchanged; the ufunc turns truth values into int8.
     if x.dtype.kind in "biuf" and not (args or options):
         return np.real(x)
     return np.conjugate(x, *args, **options)
@@ -84,7 +84,7 @@ _conjugate.__name__ = "conjugate"
 
 
 class NumpyMixin(Source):
-    """NumPy's protocols on what can be read and written box by box."""
+    """NumPy's protocols for everything that is read and written box by box."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class NumpyMixin(Source):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out", ())
-        if not isinstance(out, tuple):  # Numba's ufuncs hand on what they were given
+        if not isinstance(out, tuple):  # Numba's ufuncs pass `out` on as they got it
             kwargs["out"] = out = (out,)
         return _later.steadily(_later.apply, ufunc, method, inputs, kwargs)
 
@@ -195,11 +195,11 @@ class NumpyMixin(Source):
         return operator.index(self._lone())
 
     def __format__(self, spec: str) -> str:
-        # As NumPy: the element of an array without axes; else the array, without a format.
+        # As NumPy: format the element of an array without axes, else the array without a format.
         return super().__format__(spec) if self.shape else format(read_elements(self), spec)
 
     def _lone(self) -> NDArray[Any]:
-        """Return the only element, as an array; of more, one that NumPy refuses."""
+        """Return the only element, as an array; else a stand-in, which NumPy refuses."""
         return read_elements(self) if self.size <= 1 else shadow(self)
 
     # -- methods -----------------------------------------------------------------------------
@@ -259,14 +259,14 @@ class NumpyMixin(Source):
         return np.choose(self, choices[0] if len(choices) == 1 else choices, **options)
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
-        """As `numpy.ndarray.clip`; by the function `numpy.clip`, to which both bounds are given.
+        """As `numpy.ndarray.clip`; by the function `numpy.clip`, which gets both bounds.
 
         Parameters
         ----------
         min, max : array_like, optional
         out : ndarray or ExtArray, optional
         **options
-            Of ufuncs.
+            Options of ufuncs.
 
         Returns
         -------
@@ -347,7 +347,7 @@ class NumpyMixin(Source):
         Parameters
         ----------
         *args : int or tuple of int
-            Its index, or its place in C order; none for the only element.
+            An index, or a place in C order; nothing for the only element.
 
         Returns
         -------
@@ -431,7 +431,7 @@ class NumpyMixin(Source):
         order : str or list of str, optional
         stable : bool, optional
         **options
-            From NumPy 2.5 on ``descending``.
+            ``descending``, from NumPy 2.5 on.
 
         Examples
         --------
@@ -460,7 +460,7 @@ class NumpyMixin(Source):
         order : str or list of str, optional
         stable : bool, optional
         **options
-            From NumPy 2.5 on ``descending``.
+            ``descending``, from NumPy 2.5 on.
 
         Examples
         --------
@@ -479,11 +479,11 @@ class NumpyMixin(Source):
         Parameters
         ----------
         fid : str, PathLike or file
-            An open file has to be one of the operating system.
+            An open file must be a real file of the operating system.
         sep : str
-            Between elements that are written as text; "": in binary.
+            Separator of elements written as text; "" writes binary.
         format : str
-            Of an element as text, for ``%``.
+            Format of an element as text, for ``%``.
 
         Examples
         --------
@@ -531,7 +531,7 @@ class NumpyMixin(Source):
         return read_elements(self).tolist()
 
     def to_numpy(self) -> NDArray[Any]:
-        """Read all elements, as ``a[...]``: the name by which Matplotlib and others ask for them.
+        """Read all elements, as ``a[...]`` does; Matplotlib and others look for this method.
 
         Returns
         -------
@@ -557,7 +557,7 @@ class NumpyMixin(Source):
         Returns
         -------
         LazyView
-            Writes go to the array.  Of an array that is read in another dtype: an ndarray.
+            Writes go to the array.  An array that is read in another dtype gives an ndarray.
 
         Examples
         --------
@@ -571,7 +571,7 @@ class NumpyMixin(Source):
 
     @property
     def flat(self) -> FlatElements:
-        """The elements in C order, to iterate over and to index; ``a.flat = x`` sets all.
+        """The elements in C order, for iteration and indexing; ``a.flat = x`` sets all.
 
         Examples
         --------
@@ -589,17 +589,17 @@ class NumpyMixin(Source):
 
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
-        """The array with its axes reversed: a view, as `transpose` gives it."""
+        """The array with its axes reversed: a view, as `transpose` returns it."""
         return np.transpose(self)
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- NumPy's name
-        """The array with its last two axes exchanged: a view, as `transpose` gives it."""
+        """The array with its last two axes exchanged: a view, as `transpose` returns it."""
         return np.matrix_transpose(self)
 
     @property
     def real(self) -> NDArray[Any]:
-        """Real parts, a copy; what is assigned goes to the array."""
+        """A copy of the real parts; assignment writes to the array."""
         return np.real(self)
 
     @real.setter
@@ -608,7 +608,7 @@ class NumpyMixin(Source):
 
     @property
     def imag(self) -> NDArray[Any]:
-        """Imaginary parts, a copy; what is assigned goes to the array."""
+        """A copy of the imaginary parts; assignment writes to the array."""
         return np.imag(self)
 
     @imag.setter

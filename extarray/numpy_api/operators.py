@@ -1,4 +1,4 @@
-"""The operators of arrays: by ufuncs, with NumPy's rules of whose operand decides."""
+"""The operators of arrays, by ufuncs; NumPy's rules decide whose operator runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _later = LazyImports(
     {"extarray.numpy_api.reductions": "reduce", "extarray.streaming.derived": "Computed"}
 )
 
-#: Operators by name, and what Python calls of the right operand.
+#: Maps each operator to the method that Python calls on the right operand.
 _OPERATORS = {
     **{name: f"__r{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv")},
     **{name: f"__r{name}__" for name in ("mod", "divmod", "pow", "lshift", "rshift")},
@@ -44,19 +44,19 @@ def _operator(name: str) -> Callable[[Any, Any], Any]:
 
 
 def binary(name: str) -> Callable[..., Any]:
-    """Make a binary operator of the left operand, by its name in `operator` without underscores."""
+    """Make the binary operator of the left operand; `name` is as in `operator`: "add"."""
     return _binary(name, "", lambda own, other: (own, other))
 
 
 def reflected(name: str) -> Callable[..., Any]:
-    """Make a binary operator of the right operand, by its name as for `binary`."""
+    """Make the binary operator of the right operand; `name` is as for `binary`."""
     return _binary(name, "r", lambda own, other: (other, own))
 
 
 def _binary(
     name: str, prefix: str, ordered: Callable[[Any, Any], tuple[Any, Any]]
 ) -> Callable[..., Any]:
-    """Make an operator whose operands stand in an order."""
+    """Make an operator; `ordered` puts its operands in order."""
     method_name = f"__{prefix}{name}__"
     by_ufunc, function = getattr(NDArrayOperatorsMixin, method_name), _operator(name)
 
@@ -69,7 +69,7 @@ def _binary(
 
 
 def in_place(name: str) -> Callable[..., Any]:
-    """Make an operator in place, which leaves to others those that had no protocol alone."""
+    """Make an in-place operator, which defers to operands that have only a priority."""
     by_ufunc = getattr(NDArrayOperatorsMixin, f"__i{name}__")
 
     def method(self: Source, other: Any) -> Any:
@@ -87,8 +87,8 @@ def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _decides(other: Any, name: str) -> bool:
     """Tell whether NumPy leaves an operator to the other operand, which then needs an ndarray.
 
-    It does so for a class without the protocol and with a priority, as sparse matrices; Python does
-    so for a subclass of ndarray with an operator of its own, as ``np.matrix``.
+    NumPy defers to a class with a priority but without the protocol, such as sparse matrices.
+    Python defers to a subclass of ndarray with its own operator, such as ``np.matrix``.
     """
     kind = type(other)
     if kind is np.ndarray or isinstance(other, Source):
@@ -100,7 +100,7 @@ def _decides(other: Any, name: str) -> bool:
 
 
 def _has_priority(other: Any) -> bool:
-    """Tell whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
+    """Tell whether an operand has no ``__array_ufunc__`` but a priority above that of arrays."""
     if hasattr(other, "__array_ufunc__"):
         return False
     priority: float = getattr(other, "__array_priority__", 0.0)
@@ -108,17 +108,17 @@ def _has_priority(other: Any) -> bool:
 
 
 def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any) -> Any:
-    """Compare by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
+    """Compare by a ufunc, or by Python's operator if the ufunc does not accept the dtypes."""
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
     if _decides(other, function.__name__):
         return fall_back(function, (a, other), {})
-    if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
+    if not a.shape and not shape_of(as_operand(other)):  # NumPy's result depends on the dtype
         return function(
             read_elements(a), read_elements(other) if isinstance(other, Source) else other
         )
     if a.dtype.kind == "V":
-        function(empty(a), empty(as_operand(other)))  # NumPy's refusal
+        function(empty(a), empty(as_operand(other)))  # raises NumPy's error
     try:
         return ufunc(a, other)
     except TypeError:

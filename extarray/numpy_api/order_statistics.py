@@ -1,11 +1,11 @@
-"""Medians, quantiles and percentiles, exact, of arrays of any size.
+"""Exact medians, quantiles and percentiles of arrays of any size.
 
-Lanes that fit into memory are left to NumPy.  For others, the elements are seen as unsigned
-integers, keys, that sort as the elements do.  A pass over the array counts the keys by their
-leading bits; the next looks only at those keys whose leading bits are those of a wanted element,
-and counts them by the next bits; and so on, until so few are left that they fit into memory, where
-they are sorted.  So there are at most five passes over elements of 64 bits, whatever their values
-(nine where memory is so short that a pass looks at 8 bits).
+NumPy handles lanes that fit into memory.  In longer lanes, each element becomes a key: an unsigned
+integer, such that keys sort as the elements do.  The first pass over the array counts the keys by
+their leading bits.  The next looks only at keys that share these bits with a wanted element, and
+counts them by the next bits.  When few enough keys remain to fit into memory, they are sorted.
+Elements of 64 bits need at most five passes, whatever their values (nine if memory is so short that
+a pass looks at 8 bits).
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ if TYPE_CHECKING:
 
 __all__ = ["InOrder", "can_select"]
 
-#: Bits of the keys that one pass looks at: at most, and at least.
+#: Most and fewest bits of the keys that one pass looks at.
 _BITS = 16
 _LEAST_BITS = 8
 
 
 def _bits() -> int:
-    """Return how many bits of the keys to look at: as many as there is memory for their counts."""
-    # Eight tables of so many integers are in memory at a time, of all threads.
+    """Return how many bits of the keys to look at, such that their counts fit into memory."""
+    # All threads together hold eight such tables of integers at a time.
     return max(_LEAST_BITS, min(_BITS, (step_bytes(8) // 8).bit_length() - 1))
 
 
 def can_select(dtype: np.dtype[Any]) -> bool:
-    """Tell whether the elements of a dtype have keys."""
+    """Tell whether elements of a dtype have keys."""
     return dtype.kind in "?iumM" or (dtype.kind == "f" and dtype.itemsize <= 8)
 
 
 class InOrder:
-    """The elements of a box in the order of their values, without sorting them.
+    """The elements of a box in the order of their values, selected without a sort.
 
     Parameters
     ----------
     x : Source or ndarray
-        Of a dtype for which `can_select` holds.
+        Its dtype must satisfy `can_select`.
     box : tuple of slice
 
     Attributes
     ----------
     n_nan : int
-        Number of NaNs (and NaTs), which come last.
+        Number of NaNs (or NaTs), which come last.
     """
 
     def __init__(self, x: Any, box: Box) -> None:
@@ -77,7 +77,7 @@ class InOrder:
         self._lock = threading.Lock()
         self._known = min(_bits(), self._width)
         self.n_nan = 0
-        #: How many keys there are for each value of their leading bits.
+        #: Number of keys for each value of their leading bits.
         self._counts = self._count_leading()
 
     @property
@@ -85,18 +85,18 @@ class InOrder:
         return np.dtype(f"u{self._width // 8}")
 
     def count(self, past_nan: bool) -> int | None:
-        """Return how many elements count, with NaNs or past them; None: a NaN is the result."""
+        """Return how many elements count, less NaNs if `past_nan`; None: the result is NaN."""
         n: int = math.prod(self._shape)
         if past_nan and self.n_nan < n:
             return n - self.n_nan
         return None if self.n_nan else n
 
     def last(self) -> NDArray[Any]:
-        """Return the last element, which is a NaN if there are any, as an array of one."""
+        """Return the last element as an array of one; it is NaN if there is any NaN."""
         return self.at(np.array([math.prod(self._shape) - 1]))
 
     def at(self, positions: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the elements at positions of the order, which come in any order and any shape."""
+        """Return the elements at positions in the order; positions may have any shape."""
         if not positions.size:
             return np.empty(positions.shape, self._dtype)
         wanted, inverse = np.unique(positions, return_inverse=True)
@@ -111,16 +111,16 @@ class InOrder:
         counts: NDArray[np.intp],
         known: int,
     ) -> NDArray[Any]:
-        """Return keys by position, among those whose `known` leading bits are among `prefixes`.
+        """Return the keys at positions among those whose `known` leading bits are in `prefixes`.
 
-        `counts` tells how many there are of each prefix; positions and prefixes increase.
+        `counts` has the number of keys of each prefix; positions and prefixes increase.
         """
         ends = np.cumsum(counts)
         groups = np.searchsorted(ends, positions, "right")
         if known == self._width:
             return prefixes[groups]
         used, within = np.unique(groups, return_inverse=True)
-        # Positions among the keys of the prefixes that are left, and of no others.
+        # Renumber the positions among the keys of the used prefixes.
         left = counts[used]
         positions = positions - (ends - counts)[groups] + (np.cumsum(left) - left)[within]
         if int(left.sum()) * self._key_dtype.itemsize <= step_bytes():
@@ -128,7 +128,7 @@ class InOrder:
             return keys[positions]
         more = min(_bits(), self._width - known)
         found = np.empty(len(positions), self._key_dtype)
-        # As many prefixes at a time as there is memory for their counts.
+        # Take only as many prefixes at a time as their counts fit into memory.
         n_groups = max(1, step_bytes() // (8 << more))
         starts = np.concatenate([[0], np.cumsum(left)])
         for first in range(0, len(used), n_groups):
@@ -157,7 +157,7 @@ class InOrder:
             work(self._keys(part_of(self._x, place)))
 
         itemsize = self._x.dtype.itemsize
-        # Keys, prefixes, places, and those that are chosen: a dozen arrays of the size of a box.
+        # Keys, prefixes, places and chosen keys make a dozen arrays of the size of a box.
         limit = min(BLOCK_BYTES, step_bytes(12))
         boxes = tiles(self._shape, chunks_of(self._x), itemsize, limit=limit)
         run(step, boxes, math.prod(self._shape) * itemsize)
@@ -179,7 +179,7 @@ class InOrder:
         return counts
 
     def _count(self, prefixes: NDArray[Any], known: int, more: int) -> NDArray[np.intp]:
-        """Count the keys that have each of the prefixes, and each value of the bits behind it."""
+        """Count the keys with each prefix, by the value of the next `more` bits."""
         counts = np.zeros(len(prefixes) << more, np.intp)
         shift = self._key_dtype.type(self._width - known - more)
         mask = self._key_dtype.type((1 << more) - 1)
@@ -188,7 +188,7 @@ class InOrder:
             group, keys = self._among(keys, prefixes, known)
             place = (group << more) + ((keys >> shift) & mask).astype(np.intp)
             values: Any
-            if len(place) < len(counts) // 4:  # a table of all would cost more than a sort
+            if len(place) < len(counts) // 4:  # a sort is cheaper than a full table
                 values, some = np.unique(place, return_counts=True)
             else:
                 values, some = slice(None), np.bincount(place, minlength=len(counts))
@@ -199,7 +199,7 @@ class InOrder:
         return counts
 
     def _gather(self, prefixes: NDArray[Any], known: int, n: int) -> NDArray[Any]:
-        """Return all keys that have one of the prefixes, sorted."""
+        """Return all `n` keys that have one of the prefixes, sorted."""
         found = np.empty(n, self._key_dtype)
         at = 0
 
@@ -217,9 +217,9 @@ class InOrder:
     def _among(
         self, keys: NDArray[Any], prefixes: NDArray[Any], known: int
     ) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Return the keys that have one of the prefixes, each with the number of its prefix."""
+        """Return the keys that have one of the prefixes, and the number of each key's prefix."""
         leading = keys >> self._key_dtype.type(self._width - known)
-        # Most keys are outside of the few prefixes that are wanted.
+        # Most keys lie outside the few wanted prefixes.
         near = (leading >= prefixes[0]) & (leading <= prefixes[-1])
         keys, leading = keys[near], leading[near]
         if len(prefixes) == 1:
@@ -231,12 +231,12 @@ class InOrder:
     # -- keys and elements -------------------------------------------------------------------
 
     def _keys(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return unsigned integers that sort as elements do, NaNs last."""
+        """Return unsigned integers that sort as the elements do, NaNs last."""
         native = part.astype(self._dtype).reshape(-1)
         keys = native.view(self._key_dtype)
         sign = self._key_dtype.type(1 << (self._width - 1))
         if self._dtype.kind == "f":
-            # Negative numbers sort the other way round, and before the others.
+            # Negative numbers sort before the others, in reverse.
             nan = np.isnan(native)
             keys ^= np.where(keys & sign, self._top, sign)
             keys[nan] = self._top
@@ -244,11 +244,11 @@ class InOrder:
             keys ^= sign
         elif self._dtype.kind in "mM":
             keys ^= sign
-            keys -= self._key_dtype.type(1)  # NaT is the least integer: round to the last place
+            keys -= self._key_dtype.type(1)  # NaT is the least integer: wrap to the last place
         return keys
 
     def _elements(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """Return the elements that `_keys` has made keys of."""
+        """Return the elements of keys: the inverse of `_keys`."""
         sign = self._key_dtype.type(1 << (self._width - 1))
         if self._dtype.kind == "f":
             nan = keys == self._top
@@ -263,7 +263,7 @@ class InOrder:
 
 _ABSENT: Any = np._NoValue
 
-#: Arrays of the size of a box that NumPy's functions have in memory: copies, masks of NaNs.
+#: Arrays of the size of a box that NumPy's functions hold: copies, masks of NaNs.
 _PARTS = 5
 
 
@@ -276,17 +276,17 @@ def _reduce_lanes(
     out: Any,
     keepdims: Any,
 ) -> Any:
-    """Reduce lanes by a function of NumPy, or by `of_region` where they do not fit into memory.
+    """Reduce lanes by a function of NumPy, or by `of_region` if they do not fit into memory.
 
-    The function takes an array, ``axis`` and ``keepdims``; `of_region` an array and the box of a
-    lane.  `lead` is the shape of what is made of one lane, the first axes of the result.
-    NotImplemented where there is nothing to stream.
+    The function takes an array, ``axis`` and ``keepdims``; `of_region` takes an array and the box
+    of a lane.  `lead` is the shape of the result of one lane: the first axes of the result.
+    Return NotImplemented if there is nothing to stream.
     """
     if not isinstance(a, Source) or not a.shape or 0 in a.shape:
         return NotImplemented
     keepdims = False if keepdims is _ABSENT else bool(keepdims)
     sample = np.asarray(function(single(a), axis=axis, keepdims=keepdims))
-    if isinstance(out, (Source, np.ndarray)):  # NumPy's refusals
+    if isinstance(out, (Source, np.ndarray)):  # raises NumPy's errors
         function(single(a), axis=axis, keepdims=keepdims, out=np.empty(sample.shape, out.dtype))
     axes = all_axes(axis, len(a.shape))
     kept = [1 if j in axes else n for j, n in enumerate(a.shape)]
@@ -325,7 +325,7 @@ def _reduce_lanes(
 
 
 def _stream_median(function: Callable[..., Any], past_nan: bool) -> None:
-    """Register a median."""
+    """Register a median; `past_nan` skips NaNs."""
 
     def of_region(a: Any, box: Box) -> Any:
         in_order = InOrder(a, box)
@@ -351,7 +351,7 @@ _stream_median(np.nanmedian, past_nan=True)
 
 # -- quantiles -----------------------------------------------------------------------------------
 
-#: Parameters alpha and beta of the continuous methods [Hyndman and Fan, 1996].
+#: Alpha and beta of the continuous methods [Hyndman and Fan, 1996].
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0, 1),
     "hazen": (0.5, 0.5),
@@ -362,12 +362,12 @@ _CONTINUOUS = {
 
 
 def _discrete(n: int, q: NDArray[Any], method: str) -> NDArray[np.intp] | None:
-    """Return positions in the order, where the method takes elements as they are; else None."""
+    """Return the positions of quantiles if the method does not interpolate; else None."""
     if method in ("inverted_cdf", "closest_observation"):
         odd = method == "closest_observation"
         place = n * q - 1.5 if odd else n * q - 1
         below = np.floor(place)
-        # At a step of the distribution function: the lower one, or the one that is even.
+        # At a step of the distribution function, take the lower element, or the even one.
         stay = (place == below) & ((below % 2 == 1) | (not odd))
         return np.maximum(np.where(stay, below, below + 1), 0).astype(np.intp)
     place = (n - 1) * q
@@ -445,7 +445,7 @@ def _stream_quantile(function: Callable[..., Any], scale: int, past_nan: bool) -
                 return in_order.at(positions)
             low, high, part = _interpolated(n, fraction, method)
             lower, upper = in_order.at(np.stack([low, high]))
-            # As NumPy: a Python number as the quantile leaves the dtype as it is.
+            # As in NumPy, a quantile that is a Python number does not change the dtype.
             weight = float(part) if isinstance(points, (int, float)) else part
             difference = upper - lower
             return np.where(

@@ -1,4 +1,4 @@
-"""Reductions by a ufunc, NumPy's functions that are such; places of extremes; counts."""
+"""Reductions by a ufunc and the functions built on them; places of extremes; counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from extarray.streaming.folding import Fold, State
 
     Options = Mapping[str, Any]
-    #: Makes the fold of an array, ``out`` and the other options; or declines, by NotImplemented.
+    #: Makes the fold for an array, ``out`` and the other options; NotImplemented declines.
     Make = Callable[[Any, Any, Options], Fold | NotImplementedType]
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 
 _ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
 
-#: Ufuncs for which the reduction of a whole follows from those of its parts.
+#: Ufuncs that combine the reductions of parts into that of the whole.
 ASSOCIATIVE = frozenset(
     {
         *(np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin),
@@ -52,19 +52,16 @@ ASSOCIATIVE = frozenset(
 )
 
 
-# -- what all reductions begin with --------------------------------------------------------------
+# -- steps common to all reductions --------------------------------------------------------------
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Return the options that a user has given: those that are not ``np._NoValue``."""
+    """Return the options that the user has given: those that are not ``np._NoValue``."""
     return {name: value for name, value in options.items() if value is not _ABSENT}
 
 
 def can_stream(x: Any) -> bool:
-    """Tell whether a reduction has boxes to go by, and numbers in them.
-
-    Empty arrays and those without axes have nothing to be streamed.
-    """
+    """Tell whether an array has boxes to reduce: numbers, at least one, and axes."""
     return hasattr(x, "dtype") and x.dtype.kind in "?biufcmM" and x.size > 0 and x.ndim > 0
 
 
@@ -78,10 +75,10 @@ def all_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 def reduce_with(
     make: Make, function: Callable[..., Any], x: Any, axis: Any, out: Any, options: Options
 ) -> Any:
-    """Reduce with a fold: NumPy's `function` decides on dtypes and on what is refused.
+    """Reduce with a fold, which `make` makes once NumPy's `function` has accepted the arguments.
 
-    `make` is called once NumPy has accepted the arguments.  NotImplemented comes out where it
-    declines, and where there is nothing to stream.
+    `function` also decides on dtypes.  Return NotImplemented if `make` declines, or there is
+    nothing to stream.
     """
     if not can_stream(x):
         return NotImplemented
@@ -115,12 +112,12 @@ def reduce_with(
     )
 
 
-#: The options of reductions that folds know.
+#: Options that folds support.
 _OPTIONS = frozenset({"dtype", "initial", "keepdims", "where"})
 
 
 def stream_reduction(function: Callable[..., Any], make: Make) -> None:
-    """Register a reduction of NumPy, of which `make` makes the fold."""
+    """Register a reduction of NumPy whose folds `make` makes."""
     others = tuple(inspect.signature(function).parameters)[2:]
 
     @streams(function)
@@ -140,24 +137,24 @@ def stream_reduction(function: Callable[..., Any], make: Make) -> None:
 
 
 def loop_dtype(ufunc: np.ufunc, x: Any, dtype: Any, out: Any) -> np.dtype[Any]:
-    """Return the dtype in which a ufunc reduces an array; `dtype` and `out` are the user's."""
+    """Return the dtype in which a ufunc reduces `x`, given the user's `dtype` and `out`."""
     if dtype is None and out is not None:
         kinds = (out.dtype, x.dtype, None)
         loop: np.dtype[Any] = ufunc.resolve_dtypes(kinds, reduction=True, casting="unsafe")[0]
         return loop
     with np.errstate(all="ignore"):
         one: NDArray[Any] = ufunc.reduce(single(x).reshape(1), dtype=dtype, keepdims=True)
-    return one.dtype  # of objects, too, which would not come back as an array otherwise
+    return one.dtype  # with axes, as objects would otherwise not come back as an array
 
 
-#: Elements of a row that NumPy adds up without halving it.
+#: Longest row that NumPy sums without halving it.
 _SHORT_ROW = 128
 
 
 def _sum_rows(part: NDArray[Any], axes: tuple[int, ...], result: NDArray[Any]) -> bool:
-    """Add up short rows, as exactly as a reduction does, and at twice its speed.
+    """Sum short rows twice as fast as a reduction, and as exactly; return False if impossible.
 
-    False where that cannot be done, or warnings are due that only the reduction gives.
+    Return False also if a result is not finite, as only the reduction warns.
     """
     if (
         axes != (part.ndim - 1,)
@@ -179,13 +176,10 @@ def reduce_part(
     where: Any = True,
     **initial: Any,
 ) -> NDArray[Any]:
-    """Reduce a box, as fast as NumPy can; the reduced axes stay, with length 1.
-
-    The ufunc works in `dtype`, which is that of the result.
-    """
+    """Reduce a box as fast as NumPy can, in the result's `dtype`; reduced axes keep length 1."""
     if 1 < len(axes) < part.ndim:
-        # Along the slowest axis NumPy adds whole planes; what it leaves is small.  Several axes
-        # at once it would walk in short runs.
+        # Reduce the slowest axis first: NumPy then adds whole planes and leaves little.  Over
+        # several axes at once, it would go in short runs.
         slowest = max(range(part.ndim), key=lambda j: abs(part.strides[j]))
         if slowest in axes:
             part = reduce_part(ufunc, part, (slowest,), dtype, where, **initial)
@@ -193,7 +187,7 @@ def reduce_part(
             where = True
     shape = [1 if j in axes else n for j, n in enumerate(part.shape)]
     result = np.empty(shape, dtype)
-    # Of dates, a dtype as an argument cannot have the unit; the output has it.
+    # A dtype argument cannot carry the unit of dates; the output has it.
     chosen = None if dtype.kind in "mM" else dtype
     if ufunc is np.add and where is True and not initial and _sum_rows(part, axes, result):
         return result
@@ -208,10 +202,10 @@ class _ByUfunc:
     def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], initial: Any) -> None:
         self.notes: set[str] = set()
         self._ufunc = ufunc
-        # Sums and products of halves are kept as singles, as NumPy does in its own loops.
+        # As NumPy does, keep sums and products of half precision in single precision.
         wide = dtype == np.float16 and ufunc in (np.add, np.multiply)
         self._dtype = np.dtype(np.float32) if wide else dtype
-        # Where there is no identity, an initial value may count as often as it likes (a minimum).
+        # Without an identity, the initial value may count repeatedly (a minimum).
         self._each = {}
         self._once = None
         if initial is not _ABSENT and initial is not None:
@@ -235,7 +229,7 @@ class _ByUfunc:
 
 
 class _PastNan(_ByUfunc):
-    """Sum or product, in which a NaN counts as nothing."""
+    """Sum or product that skips NaNs."""
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         if part.dtype.kind in "fc":
@@ -244,7 +238,7 @@ class _PastNan(_ByUfunc):
 
 
 class _NanExtreme(_ByUfunc):
-    """Minimum or maximum by a ufunc that prefers numbers; warns where there were none."""
+    """Minimum or maximum by a ufunc that prefers numbers to NaNs; warns if all are NaN."""
 
     def finish(self, state: State) -> NDArray[Any]:
         values = super().finish(state)
@@ -263,10 +257,7 @@ def reduce(
     initial: Any = _ABSENT,
     where: Any = True,
 ) -> Any:
-    """Streamed form of ``ufunc.reduce``, by the arguments of ``__array_ufunc__``.
-
-    NotImplemented comes out where the ufunc is not associative.
-    """
+    """Stream ``ufunc.reduce``; decline nonassociative ufuncs."""
     if ufunc not in ASSOCIATIVE:
         return NotImplemented
     options = given(dtype=dtype, keepdims=keepdims, initial=initial, where=where)
@@ -274,11 +265,11 @@ def reduce(
 
 
 def _by(ufunc: np.ufunc, kind: type[_ByUfunc] = _ByUfunc, dtype: Any = None) -> Make:
-    """Return a maker of the folds of a reduction by a ufunc, in a dtype unless the user has one."""
+    """Return a maker of folds by a ufunc; `dtype` applies unless the user gives one."""
 
     def make(x: Any, out: Any, options: Options) -> Any:
         loop = loop_dtype(ufunc, x, options.get("dtype", dtype), out)
-        if loop.hasobject:  # Python's numbers, which grow as they are added up
+        if loop.hasobject:  # sums of Python's numbers grow
             return NotImplemented
         return kind(ufunc, loop, options.get("initial", _ABSENT))
 
@@ -302,11 +293,11 @@ for _function, _make in (
     stream_reduction(_function, _make)
 
 
-# -- not by one ufunc ----------------------------------------------------------------------------
+# -- by more than one ufunc ----------------------------------------------------------------------
 
 
 class _Range:
-    """From the minimum to the maximum."""
+    """Maximum minus minimum."""
 
     notes = ()
 
@@ -325,12 +316,12 @@ stream_reduction(np.ptp, lambda x, out, options: _Range())
 
 
 class _Count:
-    """Number of elements that are not zero."""
+    """Number of nonzero elements."""
 
     notes = ()
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
-        if len(axes) == part.ndim:  # several times faster
+        if len(axes) == part.ndim:  # several times faster than with axes
             return (np.full((1,) * part.ndim, np.count_nonzero(part)),)
         return (np.count_nonzero(part, axes, keepdims=True),)
 
@@ -346,16 +337,16 @@ class _Count:
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     options = {"keepdims": keepdims}
     result = reduce_with(lambda *_: _Count(), np.count_nonzero, a, axis, None, options)
-    # A whole array's count was an int before NumPy 2.3.
+    # Before NumPy 2.3, the count of a whole array was an int.
     whole = isinstance(result, np.intp) and axis is None
     return type(np.count_nonzero(np.ones(1)))(result) if whole else result
 
 
 class _Place:
-    """Place of the first extreme: the state has the extreme, and its index along the axes.
+    """Place of the first extreme; the state has the extreme and its index along the axes.
 
-    Parts are compared by NumPy's own function, on pairs; it knows what to do about NaNs, and takes
-    the first of equals.
+    NumPy's own function compares parts, pair by pair: it handles NaNs, and prefers the first of
+    equals.
     """
 
     notes = ()
@@ -376,7 +367,7 @@ class _Place:
             extreme = np.take_along_axis(part, local, axes[0])
             return extreme, local + box[axes[0]].start, seen
         within = np.unravel_index(self._choose(part), part.shape)
-        place = 0  # counted over the whole array, in C order
+        place = 0  # in C order of the whole array
         for i, s, n in zip(within, box, self._shape, strict=True):
             place = place * n + s.start + int(i)
         ones = (1,) * part.ndim
@@ -402,7 +393,7 @@ class _Place:
 
 
 def _first(choose: Callable[..., Any], past_nan: float | None = None) -> Make:
-    """Return a maker of the folds that find the place of an extreme."""
+    """Return a maker of folds that find the place of an extreme."""
 
     def make(x: Any, out: Any, options: Options) -> Any:
         skip = None if past_nan is None or x.dtype.kind not in "fc" else np.array(past_nan)

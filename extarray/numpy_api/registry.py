@@ -1,10 +1,8 @@
-"""The registry of streamed forms of NumPy's functions, and the way of those that have none.
+"""The registry of streamed forms of NumPy's functions, and the fallback for functions without one.
 
-Here names of axes become numbers, before either sees them.
-
-A streamed form has NumPy's own signature, and is registered with `streams`.  It may decline, by
-returning NotImplemented.  Every other function gets NumPy arrays in place of ours: read whole, if
-the limits allow it.
+A streamed form has NumPy's own signature, and `streams` registers it.  It may decline by returning
+NotImplemented.  All other functions get NumPy arrays in place of ours, read whole if the limits
+allow it.  Names of axes become numbers before either runs.
 """
 
 from __future__ import annotations
@@ -37,10 +35,10 @@ __all__ = [
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-#: The streamed form of each function of NumPy that has one.
+#: Streamed forms, by NumPy's functions.
 streamed: dict[Function, Function] = {}
 
-#: Functions that change an argument, by name since not all are imported with NumPy: its name.
+#: Functions that change an argument, and the argument; by name, as NumPy imports some late.
 _CHANGES = {
     "assign_fields_by_name": "dst",
     "copyto": "dst",
@@ -54,10 +52,7 @@ _CHANGES = {
 
 
 def streams(*functions: Function) -> Callable[[F], F]:
-    """Register the streamed form of functions of NumPy that have one signature, the form's too.
-
-    The form returns NotImplemented where it declines.
-    """
+    """Register the streamed form of functions of its signature; it declines by NotImplemented."""
 
     def register(form: F) -> F:
         for function in functions:
@@ -68,10 +63,7 @@ def streams(*functions: Function) -> Callable[[F], F]:
 
 
 def call(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of NumPy with sources, by its streamed form unless that declines.
-
-    The module that has the form must have been imported.
-    """
+    """Call a function's streamed form, whose module must be imported, or else the fallback."""
     result = streamed[function](*args, **kwargs)
     return fall_back(function, args, kwargs) if result is NotImplemented else result
 
@@ -82,21 +74,21 @@ def fall_back(
     kwargs: Mapping[str, Any],
     changed: tuple[Any, ...] | None = None,
 ) -> Any:
-    """Call a function with NumPy arrays in place of ours, and write what it has changed.
+    """Call a function with NumPy arrays in place of ours, and write back what it changed.
 
-    Arrays of ours are found also inside of lists, tuples and dicts.  `changed` has the arguments
-    that the function changes, where its signature does not name them.  For a result in an array of
-    ours, given as ``out=`` say, this array comes back.
+    Our arrays may be inside lists, tuples and dicts.  `changed` lists the arguments that the
+    function changes, if its signature does not name them.  A result in an array of ours, such as
+    ``out=``, comes back as that array.
     """
     name = getattr(function, "__name__", repr(function))
     whole = _Whole(name, (args, kwargs))
     result = function(*whole.exchange(args), **whole.exchange(kwargs))
-    # Only now: a call that NumPy refuses has perhaps no signature to find anything by.
+    # Not earlier: the function must first refuse arguments that its signature does not bind.
     return whole.restore(result, changed_by(function, args, kwargs) if changed is None else changed)
 
 
 class _Whole:
-    """NumPy arrays in place of arrays of ours."""
+    """NumPy arrays in place of our arrays."""
 
     def __init__(self, name: str, arguments: Any) -> None:
         found: dict[int, Source] = {}
@@ -107,15 +99,15 @@ class _Whole:
             f"{name} works on whole arrays: reading them",
             "parts of the arrays: the functions that stream are listed in the reference",
         )
-        # The pairs keep the arrays of ours alive, whose ids are the keys.
+        # The pairs keep our arrays alive, as their ids are the keys.
         self._pairs = {key: (source, read_elements(source)) for key, source in found.items()}
 
     def exchange(self, value: Any) -> Any:
-        """Return the same arguments, with NumPy arrays in place of ours."""
+        """Return the arguments with NumPy arrays in place of ours."""
         return exchange(value, Source, lambda source: self._pairs[id(source)][1])
 
     def restore(self, result: Any, changed: tuple[Any, ...]) -> Any:
-        """Write changed arrays to ours, and put ours in their place in a result."""
+        """Write changed arrays back to ours, and return the result with ours in their place."""
         ours = {}
         for source, whole in self._pairs.values():
             if any(source is array for array in changed):
@@ -129,7 +121,7 @@ class _Whole:
 def changed_by(
     function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Return the arguments that a function changes, however they were given; some may be None."""
+    """Return the arguments that a function changes, positional or keyword; some may be None."""
     given = kwargs
     signature = _signature(function)
     if signature is not None:
@@ -141,17 +133,17 @@ def changed_by(
 
 # -- names of axes -------------------------------------------------------------------------------
 
-#: Parameters by which functions of NumPy take axes of the arrays that they are given.
+#: Parameters of NumPy's functions that name axes of the given arrays.
 _AXES = ("axis", "axes", "axis1", "axis2", "axisa", "source")
 
-#: Functions whose axes are those of the result, or of two arrays.
+#: Functions whose axes belong to the result, or to two arrays.
 _OTHER_AXES = frozenset({"expand_dims", "stack", "tensordot"})
 
-_MOST_AXES = 64  # of NumPy's arrays; a longer list has no axes in it
+_MOST_AXES = 64  # NumPy's limit; a longer list does not hold axes
 
 
 def has_names(values: Iterable[Any]) -> bool:
-    """Tell whether arguments of a function may name axes: a text, or a short list with one."""
+    """Tell whether arguments may name axes: a string, or a short list with a string."""
     for value in values:
         kind = type(value)
         if kind is str or (
@@ -166,10 +158,7 @@ def has_names(values: Iterable[Any]) -> bool:
 def number_axes(
     function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """Return the arguments of a function with numbers for names of axes.
-
-    The names are those of the first array of ours that has names.
-    """
+    """Return arguments with numbers for names of axes, as our first named array defines them."""
     signature = _signature(function)
     if signature is None or getattr(function, "__name__", "") in _OTHER_AXES:
         return args, kwargs
@@ -184,14 +173,14 @@ def number_axes(
 
 
 def number_axis(options: Mapping[str, Any], inputs: tuple[Any, ...]) -> Mapping[str, Any]:
-    """Return the options of a method of a ufunc with numbers for names of axes."""
+    """Return the options of a ufunc's method with numbers for names of axes."""
     if has_names([options.get("axis")]):
         return {**options, "axis": _numbered(options["axis"], inputs)}
     return options
 
 
 def _numbered(axis: Any, arguments: Any) -> Any:
-    """Return an axis, or several, with numbers for their names."""
+    """Return an axis, or several, with numbers for names."""
     if not has_names([axis]):
         return axis
     found: list[Source] = []
@@ -204,7 +193,7 @@ def _numbered(axis: Any, arguments: Any) -> Any:
 
 @cache
 def _signature(function: Function) -> inspect.Signature | None:
-    # Compiled functions have none in some versions of NumPy: a streamed form has the same one.
+    # Some compiled functions have no signature in some versions of NumPy; the form has the same.
     for candidate in (function, streamed.get(function)):
         with suppress(ValueError, TypeError):
             return inspect.signature(candidate)  # type: ignore[arg-type]

@@ -49,13 +49,13 @@ def _by_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -
 
 @streams(np.sort)
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
-    """Streamed form: sorted lanes."""
+    """Streamed form: sort lanes."""
     return _by_lanes(np.sort, a, axis, kind=kind, order=order, **options)
 
 
 @streams(np.argsort)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
-    """Streamed form: the places of the elements of sorted lanes."""
+    """Streamed form: return the places of the elements of sorted lanes."""
     return _by_lanes(np.argsort, a, axis, kind=kind, order=order, **options)
 
 
@@ -63,7 +63,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **optio
 def partition(
     a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
-    """Streamed form: lanes in which the k-th elements are at their places."""
+    """Streamed form: put the k-th element of each lane in its place."""
     return _by_lanes(np.partition, a, axis, kth=kth, kind=kind, order=order)
 
 
@@ -71,12 +71,12 @@ def partition(
 def argpartition(
     a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
-    """Streamed form: the places of the elements of partitioned lanes."""
+    """Streamed form: return the places of the elements of partitioned lanes."""
     return _by_lanes(np.argpartition, a, axis, kth=kth, kind=kind, order=order)
 
 
 def change_lanes(function: Callable[..., Any], a: Any, axis: Any, /, **options: Any) -> None:
-    """Sort or partition the lanes of an array of ours in its place.
+    """Sort or partition the lanes of one of our arrays in place.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ def change_lanes(function: Callable[..., Any], a: Any, axis: Any, /, **options: 
     a : Source
     axis : int or str
     **options
-        Of `function`.
+        Options of `function`.
     """
     if isinstance(axis, str):
         axis = axis_named(axis, axis_names(a))
     if not a.shape or 0 in a.shape:
-        function(read_elements(a), axis=axis, **options)  # NumPy's refusals
+        function(read_elements(a), axis=axis, **options)  # raises NumPy's errors
         return
     axis = normalize_axis_index(axis, len(a.shape))
     map_lanes(lambda part: function(part, axis=axis, **options), a, axis, a, function.__name__)
@@ -100,7 +100,7 @@ def change_lanes(function: Callable[..., Any], a: Any, axis: Any, /, **options: 
 
 
 class _Values:
-    """Sorted distinct values, with how often and where first each was met."""
+    """Sorted distinct values, with the number and the first place of each."""
 
     def __init__(self, dtype: np.dtype[Any], equal_nan: bool) -> None:
         self.values: NDArray[Any] = np.empty(0, dtype)
@@ -111,21 +111,21 @@ class _Values:
         self._waiting = 0
 
     def add(self, part: NDArray[Any], start: int) -> None:
-        """Take up the elements from place `start` on."""
+        """Add a part, whose first element is at place `start`."""
         values, first, counts = np.unique(
             part, return_index=True, return_counts=True, equal_nan=self._equal_nan
         )
         self._parts.append((values, first + start, counts))
         self._waiting += len(values)
-        # Merged when as many wait as there are: the work is that of a sort, not of insertions.
+        # Merge once as many values wait as are merged: the work of a sort, not of insertions.
         if self._waiting >= max(len(self.values), 1 << 16):
             self.merge()
 
     def merge(self) -> None:
-        """Take up the parts that wait."""
+        """Merge the waiting parts."""
         parts = [(self.values, self.first, self.counts), *self._parts]
         first, counts = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-        # Of a dtype that is said, as otherwise its byte order would become the machine's.
+        # Name the dtype; otherwise the byte order would become the machine's.
         values = np.concatenate([part[0] for part in parts], dtype=self.values.dtype)
         self.values, inverse = np.unique(values, return_inverse=True, equal_nan=self._equal_nan)
         self.counts = np.zeros(len(self.values), np.intp)
@@ -151,7 +151,7 @@ def unique(
     equal_nan: bool = True,
     **options: Any,
 ) -> Any:
-    """Streamed form: the sorted distinct values."""
+    """Streamed form: return the sorted distinct values."""
     ar = as_array(ar)
     if axis is not None or ar.dtype.kind not in "?biufcmMSU" or not options.get("sorted", True):
         return NotImplemented
@@ -161,7 +161,7 @@ def unique(
         found.add(part_of(elements, (piece,)), piece.start)
     found.merge()
     values = found.values
-    # NumPy alone knows how NaNs that are not equal, or complex, are told apart.
+    # NumPy alone knows how to order complex NaNs, or NaNs that are not equal.
     unordered = values.dtype.kind in "cmM" or not equal_nan
     if return_inverse and unordered and np.any(values != values):
         return NotImplemented
@@ -169,7 +169,7 @@ def unique(
     if return_index:
         result.append(found.first)
     if return_inverse:
-        # In versions of NumPy the inverse has had other shapes: this one's, on one element.
+        # The shape of the inverse depends on NumPy's version; try it on one element.
         shape = np.unique(np.zeros((1,) * len(ar.shape), ar.dtype), return_inverse=True)[1].ndim
         inverse = target_for(None, elements.shape, np.intp, "unique")
         for piece in pieces(elements):
@@ -181,7 +181,7 @@ def unique(
 
 
 def _stream_of_unique(function: Callable[..., Any], **fixed: Any) -> None:
-    """Register a function that gives what `unique` does, as a named tuple."""
+    """Register a function that returns results of `unique` as a named tuple."""
 
     @streams(function)
     def form(x: Any, /) -> Any:
@@ -199,7 +199,7 @@ _stream_of_unique(np.unique_all, return_index=True, return_inverse=True, return_
 
 
 def _distinct(x: Any) -> Any:
-    """Return an argument of a function of sets, of which only the distinct values matter."""
+    """Return the distinct values of an argument of a set function."""
     if not isinstance(x, Source):
         return x
     values = unique(x)
@@ -215,7 +215,7 @@ def isin(
     *,
     kind: Any = None,
 ) -> Any:
-    """Streamed form: whether each element is among others."""
+    """Streamed form: tell whether each element is among others."""
     test = _distinct(test_elements)
     if not isinstance(element, Source) or not element.shape:
         element = in_memory(element, "isin")
@@ -229,21 +229,21 @@ def isin(
 
 @streams(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Any:
-    """Streamed form: the distinct values of both."""
+    """Streamed form: return the distinct values of either array."""
     return np.union1d(_distinct(ar1), _distinct(ar2))
 
 
 @streams(np.setdiff1d)
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Streamed form: the distinct values of the one that are not in the other."""
+    """Streamed form: return the distinct values of the first array that the second lacks."""
     if assume_unique:
-        return NotImplemented  # the order of the elements is kept
+        return NotImplemented  # NumPy keeps the order of the elements
     return np.setdiff1d(_distinct(ar1), _distinct(ar2))
 
 
 @streams(np.setxor1d)
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Streamed form: the distinct values of one and not of both."""
+    """Streamed form: return the distinct values of exactly one of the arrays."""
     return np.setxor1d(_distinct(ar1), _distinct(ar2))
 
 
@@ -251,7 +251,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
-    """Streamed form: the distinct values of both."""
+    """Streamed form: return the distinct values that both arrays have."""
     if return_indices:
         return NotImplemented
     return np.intersect1d(_distinct(ar1), _distinct(ar2))
@@ -261,7 +261,7 @@ def intersect1d(
 
 
 class _Blocks:
-    """A sorted array, of which only those blocks are read in which something belongs."""
+    """A sorted array; a search reads only the blocks in which a value belongs."""
 
     def __init__(self, a: Source, side: Any) -> None:
         self._a = a
@@ -271,7 +271,7 @@ class _Blocks:
         self._last = read_elements(a, (ends,))
 
     def find(self, v: Any) -> Any:
-        """Return the places of values."""
+        """Return the places where values belong."""
         values = np.ravel(v)
         which = np.searchsorted(self._last, values, self._side)
         places = np.full(values.shape, self._a.shape[0], np.intp)
@@ -286,12 +286,12 @@ class _Blocks:
 
 @streams(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """Streamed form: where values belong in a sorted array."""
+    """Streamed form: find where values belong in a sorted array."""
     v = as_array(v)
     if isinstance(a, Source):
         if sorter is not None or len(a.shape) != 1:
             return NotImplemented
-        np.searchsorted(hollow(a), np.empty(0, v.dtype), side)  # NumPy's refusals
+        np.searchsorted(hollow(a), np.empty(0, v.dtype), side)  # raises NumPy's errors
         find = _Blocks(a, side).find
     else:
         whole, order = np.asarray(a), in_memory(sorter, "searchsorted")

@@ -1,4 +1,4 @@
-"""Means, variances, averages and covariances: of parts first, then of both together."""
+"""Means, variances, averages and covariances, combined from those of parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
 
 
 def _inner_dtype(x: np.dtype[Any], dtype: Any, out: Any) -> np.dtype[Any]:
-    """Return the dtype in which to sum: as NumPy's, but never half precision."""
+    """Return the dtype in which to sum: NumPy's, but never half precision."""
     if dtype is not None:
         inner = np.dtype(dtype)
     elif x.kind in "?biu":
@@ -55,14 +55,14 @@ def _inner_dtype(x: np.dtype[Any], dtype: Any, out: Any) -> np.dtype[Any]:
 
 
 def _count(part: NDArray[Any], where: Any, axes: tuple[int, ...]) -> Any:
-    """Return the number of elements that count: an int where all do."""
+    """Return the number of elements that count; an int if all do."""
     if where is True:
         return math.prod([part.shape[j] for j in axes])
     return np.add.reduce(np.broadcast_to(where, part.shape), axes, np.intp, keepdims=True)
 
 
 class _Moments:
-    """The common base of mean and variance: the elements that count, and their number."""
+    """Common base of mean and variance: the elements that count, and their number."""
 
     def __init__(self, dtype: np.dtype[Any], past_nan: bool) -> None:
         self.notes: set[str] = set()
@@ -73,12 +73,12 @@ class _Moments:
         return where & ~np.isnan(part) if self._past_nan else where
 
     def _quiet(self) -> AbstractContextManager[Any]:
-        """Silence warnings of divisions by 0: past NaNs there is a better one."""
+        """Silence divisions by zero when NaNs are skipped: a better warning follows."""
         return np.errstate(all="ignore") if self._past_nan else nullcontext()
 
 
 class _Mean(_Moments):
-    """Sum and number."""
+    """Fold of a mean: the sum and the number of elements."""
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         where = self._counted(part, where)
@@ -99,10 +99,10 @@ class _Mean(_Moments):
 
 
 class _Variance(_Moments):
-    """Mean (rounded, and the rest of it), sum of squared distances from it, and number.
+    """Fold of a variance: the rounded mean and its rest, the squared deviations, the number.
 
-    Two parts are combined by the formula of Chan, Golub and LeVeque [chan1983]_: no digits are
-    lost, however far the mean is from zero.
+    Combine two parts by the formula of Chan, Golub and LeVeque [chan1983]_, which loses no digits,
+    however far the mean is from zero.
     """
 
     def __init__(self, dtype: np.dtype[Any], past_nan: bool, ddof: Any, root: bool) -> None:
@@ -117,7 +117,7 @@ class _Variance(_Moments):
         mean = reduce_part(np.add, part, axes, self._dtype, where)
         np.true_divide(mean, some, out=mean)
         distance = np.subtract(part, mean)
-        # The mean is rounded: what is missing is the mean of the distances.
+        # The mean is rounded; the mean of the distances is the missing rest.
         rest = reduce_part(np.add, distance, axes, distance.dtype, where)
         rest /= some
         squares = _square(distance)
@@ -154,7 +154,7 @@ class _Variance(_Moments):
 
 
 def _square(x: NDArray[Any]) -> NDArray[Any]:
-    """Return squared absolute values; `x` may be overwritten."""
+    """Return squared absolute values; may overwrite `x`."""
     if x.dtype.kind != "c":
         np.square(x, out=x)
         return x
@@ -164,19 +164,19 @@ def _square(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _mean(past_nan: bool) -> Make:
-    """Return a maker of the folds of a mean."""
+    """Return a maker of folds of a mean."""
 
     def make(x: Any, out: Any, options: Options) -> Any:
         dtype = options.get("dtype")
         if x.dtype.kind in "mM" and dtype is not None:
-            return NotImplemented  # the sum of times has no such dtype, but NumPy's result may
+            return NotImplemented  # NumPy casts the result, but cannot sum times in this dtype
         return _Mean(_inner_dtype(x.dtype, dtype, out), past_nan and x.dtype.kind in "fc")
 
     return make
 
 
 def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -> None:
-    """Register a variance, or its root."""
+    """Register a variance, or its square root."""
 
     @streams(function)
     def form(
@@ -196,10 +196,10 @@ def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -
         if mean is not _ABSENT or inner.kind not in ("fc" if dtype is None else "f"):
             return NotImplemented
         if a.dtype.kind == "c" and inner.kind != "c":
-            return NotImplemented  # NumPy drops the imaginary parts of the mean alone
+            return NotImplemented  # NumPy drops the imaginary parts of the mean only
         if correction is not _ABSENT:
             if ddof != 0:
-                return NotImplemented  # which NumPy refuses
+                return NotImplemented  # NumPy raises
             ddof = correction
         skip = past_nan and a.dtype.kind in "fc"
         return reduce_with(
@@ -229,7 +229,7 @@ def average(
     *,
     keepdims: Any = _ABSENT,
 ) -> Any:
-    """Streamed form: a mean, or the sum of products with weights over the sum of these."""
+    """Streamed form: a mean, or the weighted sum over the sum of the weights."""
     a = as_array(a)
     if not a.shape or 0 in a.shape:
         return NotImplemented
@@ -256,7 +256,7 @@ def average(
             return NotImplemented
         others = tuple(j for j in range(len(a.shape)) if j not in axes)
         weights = widened(weights, others)
-    # NumPy's own choice of dtype, on one element.
+    # NumPy chooses the dtype, on one element.
     one = np.average(np.ones(1, a.dtype), weights=np.ones(1, weights.dtype))
     total = call(np.sum, _spread(weights, a.shape), axis, dtype=one.dtype, **options)
     if np.any(total == 0.0):
@@ -269,7 +269,7 @@ def average(
 
 
 def _as_given(axis: Any, a: Any) -> tuple[int, ...]:
-    """Return the axes in the order in which they are given."""
+    """Return the axes in the order given."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     return tuple(j % len(a.shape) for j in axes)
 
@@ -286,9 +286,9 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 class _Comoments:
-    """Means of variables, and sums of products of their deviations, of the observations so far.
+    """Means of variables, and sums of products of their deviations, over the observations so far.
 
-    Two parts are combined as Chan, Golub and LeVeque do: nothing large is subtracted.
+    Combine two parts as Chan, Golub and LeVeque do, without a difference of large numbers.
     """
 
     def __init__(self, n: int, dtype: np.dtype[Any]) -> None:
@@ -297,10 +297,10 @@ class _Comoments:
         self.products = np.zeros((n, n), dtype)
 
     def add(self, block: NDArray[Any], weights: NDArray[Any] | None) -> None:
-        """Take up observations, one a column."""
+        """Add observations, one a column."""
         weight = block.shape[1] if weights is None else weights.sum()
         if weight == 0:
-            # Nothing comes of numbers; but of NaN, and of infinity, NaN.
+            # Numbers contribute nothing; NaNs and infinities contribute NaN.
             nothing = (block * (0 if weights is None else weights)).sum(axis=1)
             self._means += nothing
             self.products += nothing[:, None] + nothing
@@ -328,18 +328,18 @@ def cov(
     *,
     dtype: Any = None,
 ) -> Any:
-    """Streamed form: covariances of variables, from blocks of their observations."""
+    """Streamed form: covariances of variables, from blocks of observations."""
     given = [as_array(x) for x in ((m,) if y is None else (m, y))]
     if any(len(x.shape) not in (1, 2) or 0 in x.shape for x in given):
         return NotImplemented
-    # The axis of the variables, and that of the observations, of each.
+    # The axis of the variables of each array.
     axes = [0 if rowvar or len(x.shape) == 1 else 1 for x in given]
     arrays = [widened(x, (0,)) if len(x.shape) == 1 else x for x in given]
     n = arrays[0].shape[1 - axes[0]]
     if any(x.shape[1 - j] != n for x, j in zip(arrays, axes, strict=True)):
         return NotImplemented
     fweights, aweights = (in_memory(w, "cov") for w in (fweights, aweights))
-    # One variable of zeros: NumPy's refusals, its warning, and the dtype.
+    # One variable of zeros raises NumPy's errors and its warning, and tells the dtype.
     sample: Any = [np.zeros((1, 2), x.dtype) for x in given]
     kind = np.dtype(np.cov(*sample, dtype=dtype).dtype)
     weights, scale = _weights(n, bias, ddof, fweights, aweights)
@@ -358,17 +358,14 @@ def cov(
             ]
             block = np.concatenate(rows, dtype=kind, casting="unsafe")
             moments.add(block, None if weights is None else weights[piece])
-    moments.products *= np.true_divide(1, scale)  # in place: the dtype stays
+    moments.products *= np.true_divide(1, scale)  # in place, to keep the dtype
     return moments.products.squeeze()
 
 
 def _weights(
     n: int, bias: Any, ddof: Any, fweights: Any, aweights: Any
 ) -> tuple[NDArray[Any] | None, Any]:
-    """Return the weights of observations, and what the sums of products are divided by.
-
-    NumPy checks the weights, and warns where there are too few observations.
-    """
+    """Return weights of observations, which NumPy has checked, and the divisor of the sums."""
     if fweights is None and aweights is None:
         zeros = np.broadcast_to(0.0, (n,)) if n <= 2 else np.zeros(2)
         np.cov(zeros, bias=bias, ddof=None if ddof is None else ddof - n + len(zeros))
@@ -390,7 +387,7 @@ def _weights(
 
 @streams(np.corrcoef)
 def corrcoef(x: Any, y: Any = None, rowvar: Any = True, *, dtype: Any = None) -> Any:
-    """Streamed form: `cov`, over the deviations of the variables."""
+    """Streamed form: divide `cov` by the deviations of the variables."""
     products = cov(x, y, rowvar, dtype=dtype)
     if products is NotImplemented:
         return NotImplemented

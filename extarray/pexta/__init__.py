@@ -1,23 +1,23 @@
 """PEXTA: the interface of Global Arrays' disk resident arrays, over our files.
 
-The routines of DRA and PEXTA by their published names, without the prefix, and with their arguments
-in the published order; what they return through a pointer, they return.  Instead of a status they
-raise an error of the family.  From the top down:
+The routines of DRA and PEXTA have their published names, without the prefix, and take their
+arguments in the published order; they return results instead of storing them through pointers, and
+raise an error of the family instead of returning a status.  From the top down:
 
 ``disk_io``
-    Disk I/O: global arrays in memory, written to disk arrays and read from them.
+    Disk I/O: write global arrays in memory to disk arrays, and read them back.
 ``mapping``
-    Datasets of HDF5 and variables of netCDF, mapped, extended and written back.
+    Map, extend and write back HDF5 datasets and netCDF variables.
 ``growth``
-    Arrays on the disk that grow.
+    Grow arrays on the disk.
 ``requests``
-    Transfers as moves of each rank, made at once or bit by bit; what is waited for.
+    Transfers as moves of each rank, made at once or bit by bit; requests to wait for.
 ``copies``
-    Disk arrays laid out for other requests.
+    Copy disk arrays into layouts for other requests.
 ``diskarrays``
-    Making and opening arrays on the disk.
+    Create and open arrays on the disk.
 ``session``
-    The session that `init` begins and `terminate` ends.
+    The session between `init` and `terminate`.
 ``hints``, ``sections``
     Chunk shapes for requests; which element goes where: pure functions.
 

@@ -43,42 +43,42 @@ def copy(
     *,
     transp: bool | Sequence[SupportsIndex] = False,
 ) -> DiskArray:
-    """Copy a disk array into a new one, laid out for other requests, or another; collective.
+    """Copy a disk array into a new or another one, laid out for other requests; collective.
 
     Parameters
     ----------
     d_a : DiskArray
         In mode `R` or `RW`.
     name : str or DiskArray
-        Of the new array, as for `create`; or an array in mode `W` or `RW`, of the same dtype and
-        of the bounds of the copy, whose elements are replaced.  With it comes no other argument but
-        `transp`.
+        Name of the new array, as for `create`; or an array in mode `W` or `RW`, with the dtype and
+        bounds of the copy, whose elements are replaced.  Give no other argument but `transp` with
+        such an array.
     filename, mode
-        Of the new array, as for `create`.
+        File name and mode of the new array, as for `create`.
     reqdims : sequence of int
-        Of the new array, as for `create`; where nothing is specified, chunks stay as they are.
+        A typical request, as for `create`; if nothing is specified, the chunk shape stays.
     transp : bool or sequence of int
-        Whether to copy the transpose, the axes in reverse; or the axes in another order, as
-        `numpy.transpose` takes them: axis j of the copy is axis ``transp[j]`` of `d_a`.
+        Whether to copy the transpose, the axes in reverse; or the axes in another order, as for
+        `numpy.transpose`: axis j of the copy is axis ``transp[j]`` of `d_a`.
 
     Returns
     -------
     DiskArray
-        The new one, or the other one that was given.
+        The new array, or the array given as `name`.
 
     Raises
     ------
     ArgumentError, ArgumentTypeError
-        A ValueError or a TypeError: no such order of axes, or the `max_memory` of `init` is too
-        little for a chunk of each.
+        A ValueError or a TypeError: this is no order of axes, or the `max_memory` of `init` is too
+        small for a chunk of each array.
     ExistsError, ReadOnlyError, ChunksError, ShapeError, DTypeError, ClosedError, StorageError
-        On all ranks, where one has a reason.
+        On all ranks, if one has a reason.
 
     Notes
     -----
-    A new array is made by `extarray.rechunk`; of another one, each rank writes its zone, and a copy
-    that fails may have replaced some elements.  Each rank has the `max_memory` of `init` for it at
-    most.  Transfers of the arrays that are under way come to their end before.
+    `extarray.rechunk` makes a new array.  In another array each rank writes its zone, and a copy
+    that fails may have replaced some elements.  Each rank uses at most the `max_memory` of `init`.
+    Transfers of the arrays that are under way end first.
 
     References
     ----------
@@ -122,7 +122,7 @@ def _copy_to_files(
         )
     session.finish(d_a)
     if d_a.mode is not Mode.R:
-        array.flush()  # what a rank has written, the others read
+        array.flush()  # let ranks read what others have written
     new = xa.rechunk(
         array,
         filename,
@@ -140,7 +140,7 @@ def _copy_to_files(
 def _copy_into(
     session: Session, d_a: DiskArray, d_b: DiskArray, transp: Any, others: tuple[Any, ...]
 ) -> None:
-    """Copy a disk array into another one, each rank what its zone of that has."""
+    """Copy a disk array into another one; each rank writes its zone."""
     with session.agreement.step() as step:
         source = check_open(d_a, "copy", Mode.R, Mode.RW)
         target = check_open(d_b, "copy to", Mode.W, Mode.RW)
@@ -177,7 +177,7 @@ def _copy_into(
 def _move_zones(
     source: ParallelArray, target: ParallelArray, axes: tuple[int, ...], most: int
 ) -> None:
-    """Write the part of a source in this rank's zones of a target, in blocks of bounded size."""
+    """Write a source's part in this rank's zones of a target, in blocks of bounded size."""
     zones = target.zone() if target.ndim else [()]
     for zone in zones if isinstance(zones, list) else [zones]:
         low = [s.start for s in zone]
@@ -189,7 +189,7 @@ def _move_zones(
 
 
 def _as_axes(transp: Any, ndim: int) -> tuple[int, ...]:
-    """Return the axes of an array in the order in which a copy has them.
+    """Return the axes of an array in their order in a copy.
 
     >>> _as_axes(True, 3), _as_axes(False, 2), _as_axes([2, 0, -2], 3)
     ((2, 1, 0), (0, 1), (2, 0, 1))

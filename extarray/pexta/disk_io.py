@@ -1,4 +1,4 @@
-"""Disk I/O: global arrays, or sections of them, written to disk arrays and read from them."""
+"""Disk I/O: write global arrays, or sections of them, to disk arrays, and read them back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
     "write_section",
 ]
 
-# What DRA takes for a request that does not exist, which is over.
+# DRA's value for a request that does not exist; it counts as over.
 REQ_INVALID = -333
 
 _Routine = TypeVar("_Routine", bound="Callable[..., Request]")
@@ -97,7 +97,7 @@ In mode `R`, what a writer outside has grown is taken up first.
 
 
 def _described(routine: _Routine) -> _Routine:
-    """Complete the docstring of a routine: those of the eight differ in a few words."""
+    """Complete a routine's docstring: the eight routines differ in a few words."""
     name = routine.__name__
     begins, writes, has_sections = name[0] == "i", "write" in name, name.endswith("_section")
     stay = "stay as it is" if writes else "be left alone"
@@ -196,11 +196,11 @@ def wait(request: Request | int) -> None:
     StorageError
         An OSError, on all ranks: the transfer or the growth failed on one.
     ArgumentError
-        A ValueError: the ranks mean different requests.
+        A ValueError: the ranks name different requests.
 
     Notes
     -----
-    Then all ranks see what was read, in the global array, and what was written, on the disk.
+    After the call all ranks see read elements in the global array, and written ones on the disk.
 
     Examples
     --------
@@ -221,18 +221,18 @@ def probe(request: Request | int) -> bool:
     Returns
     -------
     bool
-        The same on all ranks; where it is True, nobody needs to `wait`.
+        The same on all ranks; after True no rank needs to `wait`.
 
     Raises
     ------
     StorageError
         An OSError, on all ranks: the transfer or the growth failed on one.
     ArgumentError
-        A ValueError: the ranks mean different requests.
+        A ValueError: the ranks name different requests.
 
     Notes
     -----
-    A growth is made where all ranks ask about it.
+    A growth takes place when all ranks ask about it.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def probe(request: Request | int) -> bool:
 
 
 def _agreed_on(request: Request | int, what: str) -> Request | None:
-    """Return the request that all ranks mean; None: REQ_INVALID."""
+    """Return the request that all ranks name; None: REQ_INVALID."""
     with current().agreement.step() as step:
         if not isinstance(request, Request) and request != REQ_INVALID:
             raise ArgumentTypeError(
@@ -256,7 +256,7 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
 
 
 def _whole(g_a: GlobalArray, d_a: DiskArray, *, write: bool, waits: bool) -> Request:
-    """Begin the transfer of all elements, checked by all ranks."""
+    """Begin the transfer of all elements, after all ranks have checked it."""
     take_up_growth(d_a, not write)
     with current().agreement.step() as step:
         array = _check(g_a, d_a, write)
@@ -286,11 +286,11 @@ def _sections(
     write: bool,
     waits: bool,
 ) -> Request:
-    """Begin the transfer of sections, checked by all ranks."""
+    """Begin the transfer of sections, after all ranks have checked it."""
     take_up_growth(d_a, not write)
     with current().agreement.step() as step:
         array, turns = _check(g_a, d_a, write), bool(transp)
-        # What is transposed is the source.
+        # The source is the side to transpose.
         memory = Section.checked(glo, ghi, g_a.shape, "the global array", turns and write)
         disk = Section.checked(dlo, dhi, array.shape, f"'{d_a.filename}'", turns and not write)
         n, n_disk = math.prod(memory.shape), math.prod(disk.shape)
@@ -304,7 +304,7 @@ def _sections(
 
 
 def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
-    """Return the array of a handle, if a transfer is possible."""
+    """Return the array of a handle, if the transfer is possible."""
     check_global(g_a)
     verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
     array = check_open(d_a, verb, mode, Mode.RW)
@@ -317,7 +317,7 @@ def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
 
 
 def _finish(g_a: GlobalArray) -> None:
-    """Wait for the transfers of a global array, whose memory is to change; collective."""
+    """Wait for the transfers of a global array whose memory is about to change; collective."""
     for request in [request for request in current().pending if request.g_a is g_a]:
         request.wait()
 
@@ -330,7 +330,7 @@ def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
 def _begun(
     g_a: GlobalArray, memory: Section, d_a: DiskArray, disk: Section, write: bool, waits: bool
 ) -> Request:
-    """Begin a transfer; all ranks make it together if it `waits`."""
+    """Begin a transfer; if it `waits`, all ranks make it together."""
     session = current()
     if session.debug:
         print_text(
@@ -338,7 +338,7 @@ def _begun(
             f"{disk} on the disk",
             stream=sys.stderr,
         )
-    g_a.sync()  # what others have put belongs to it
+    g_a.sync()  # include puts of other ranks
     moves = Moves(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)
     transfer = Transfer(session.agreement, d_a, g_a, moves, write)
     if waits:

@@ -1,4 +1,4 @@
-"""Disk arrays: made, opened, and asked what they are."""
+"""Disk arrays: create, open, inspect, close and delete them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ __all__ = [
     "print_internals",
 ]
 
-# The types of Global Arrays; any other dtype will do, too.
+# The types of Global Arrays; any other dtype works, too.
 C_INT = np.dtype("i")
 C_LONG = np.dtype("l")
 C_LONGLONG = np.dtype("q")
@@ -76,7 +76,7 @@ C_DCPL = np.dtype("D")
 
 
 class Mode(enum.IntEnum):
-    """The mode of a disk array, by DRA's numbers: what may be done with its elements."""
+    """The mode of a disk array, with DRA's numbers: how its elements may be used."""
 
     RW = -1
     W = -2
@@ -88,29 +88,29 @@ class Mode(enum.IntEnum):
 
 R, W, RW = Mode.R, Mode.W, Mode.RW
 
-#: The attribute that has the name of an array.
+#: The attribute that holds an array's name.
 NAME = "name"
 
 
 class DiskArray:
-    """A handle of an array in files, from `create` or `open`.
+    """A handle to an array in files, from `create` or `open`.
 
     Attributes
     ----------
     array : ParallelArray
-        For all that this interface has not: zones, any selection, attributes.
+        For zones, any selection, attributes, and all else that this interface lacks.
     name : str
-        In words.
+        A name in words.
     filename : str
-        Of the pair of files, as it was given.
+        Name of the pair of files, as given.
     mode : Mode
     """
 
     __slots__ = ("_dims", "_path", "array", "filename", "mode", "name")
 
     def __init__(self, array: ParallelArray, name: str, filename: str, mode: Mode) -> None:
-        self._path = resolve_path(filename).absolute()  # wherever the process goes
-        self._dims = array.shape  # when it was opened
+        self._path = resolve_path(filename).absolute()  # stays valid after chdir
+        self._dims = array.shape  # the first bounds
         self.array = array
         self.name = name
         self.filename = filename
@@ -120,7 +120,7 @@ class DiskArray:
         return f"<DiskArray {self.name!r} in '{self.filename}', mode {self.mode}>"
 
     def has_grown_from(self, dims: tuple[int, ...]) -> bool:
-        """Tell whether the array has had at most such bounds, and at least these now, or larger."""
+        """Tell whether `dims` lie between the first bounds and larger present ones."""
         now = self.array.shape
         return (
             len(self._dims) == len(dims) == len(now)
@@ -164,25 +164,25 @@ def create(
     Parameters
     ----------
     type : dtype_like
-        `C_INT`, `C_DBL` and so on, or any other.
+        `C_INT`, `C_DBL` and so on, or any other dtype.
     ndim : int
     dims : sequence of int
         Elements along each axis.
     name : str
-        In words.
+        A name in words.
     filename : str or PathLike
-        Of the pair of files.
+        Name of the pair of files.
     mode : {RW, W, R}
-        What may be done with the elements until the array is closed.
+        How elements may be used until the array is closed.
     reqdims : sequence of int
-        Elements of a typical request along each axis, by which the chunk shape is chosen, also
-        where the array has fewer as yet; -1: unspecified.
+        Elements of a typical request along each axis; they decide the chunk shape, even if the
+        array is smaller so far.  -1: unspecified.
     g_a : GlobalArray, optional
-        Of as many axes and of the ranks of the session: until the array is closed, it is
-        distributed as this one, with the same process grid, and cut between chunks; that of an
-        irregular one, where that is cut.  None: zones are as near to cubes of chunks as possible.
+        With as many axes, and on the session's ranks.  Until the array is closed, it is distributed
+        like `g_a`, with the same process grid, and cut between chunks, or, if `g_a` is irregular,
+        at the same places.  None: zones are as near to cubes of chunks as possible.
     overwrite : bool
-        Replace an array of this file name.
+        Replace an array with this file name.
 
     Returns
     -------
@@ -193,15 +193,16 @@ def create(
     ExistsError
         A FileExistsError.
     ShapeError, ChunksError, ArgumentError, DTypeError, LimitError, StorageError
-        On all ranks, where one has a reason.
+        On all ranks, if one has a reason.
 
     Notes
     -----
-    A chunk is a typical request; one of more than 512 KiB is several chunks.  Along an axis that is
-    unspecified a chunk has as much as fits, and where all are, `extarray.create` chooses.
+    A chunk is a typical request; a request of more than 512 KiB becomes several chunks.  Along
+    unspecified axes a chunk is as long as fits; if all axes are unspecified, `extarray.create`
+    chooses.
 
-    Zones are those of `g_a` where that was created with the same bounds and chunks.  They follow
-    the bounds when the array grows.
+    The zones equal those of `g_a` if `g_a` was created with the same bounds and chunks.  They
+    follow the bounds when the array grows.
 
     Examples
     --------
@@ -229,16 +230,16 @@ def create_config(
     *,
     overwrite: bool = False,
 ) -> DiskArray:
-    """Create an array with a configuration of its own; collective.
+    """Create an array with its own configuration; collective.
 
     Parameters
     ----------
     type, ndim, dims, name, filename, mode, reqdims, g_a, overwrite
         As for `create`.
     numfiles : int
-        1, or -1, which is the same: an array lies in one pair of files.
+        1 or -1, with the same effect: an array lies in one pair of files.
     numioprocs : int
-        Processes that read for all, in collective reads through MPI-IO; -1: each reads for itself,
+        Processes that read for all in collective reads through MPI-IO; -1: each reads for itself,
         which is faster on one host.
 
     Returns
@@ -248,7 +249,7 @@ def create_config(
     Raises
     ------
     ArgumentError
-        A ValueError: several files.
+        A ValueError: several files were asked for.
 
     Examples
     --------
@@ -288,7 +289,7 @@ def create_config(
 
 
 def _check_axes(g_a: Any, ndim: int) -> GlobalArray:
-    """Check a global array that is to decide the zones of a disk array."""
+    """Check a global array whose zones a disk array is to take."""
     given = check_global(g_a)
     if given.ndim != ndim:
         raise ShapeError(
@@ -304,9 +305,9 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
     Parameters
     ----------
     filename : str or PathLike
-        Of the pair of files, whoever made them.
+        Name of the pair of files, whichever program made it.
     mode : {R, W, RW}
-        `R` takes no lock; with `W` or `RW` the ranks are the one writer.
+        `R` takes no lock; with `W` or `RW` the ranks together are the one writer.
 
     Returns
     -------
@@ -342,7 +343,7 @@ def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: M
 
 
 def check_mode(value: Any) -> Mode:
-    """Return a mode, checked."""
+    """Check a mode, and return it."""
     try:
         return Mode(value)
     except ValueError:
@@ -350,16 +351,16 @@ def check_mode(value: Any) -> Mode:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that is not a text, or that cannot be kept."""
+    """Refuse a name that is no text, or that attributes cannot hold."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"name must be a str, not {name!r}")
     encode_attrs({NAME: name})
 
 
 def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
-    """Return the array of a handle, if its mode permits what is asked, in words.
+    """Return the array of a handle if its mode permits `what`, the request in words.
 
-    `modes` are those that permit it; none: all.
+    `modes` are the permitting ones; none: all.
     """
     if not isinstance(d_a, DiskArray):
         raise ArgumentTypeError(
@@ -374,7 +375,7 @@ def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
 
 
 def check_global(g_a: Any) -> GlobalArray:
-    """Return a global array of the ranks of the session, checked."""
+    """Check a global array, whose ranks must be the session's, and return it."""
     if not isinstance(g_a, GlobalArray):
         raise ArgumentTypeError(f"a GlobalArray is needed, not a {g_a.__class__.__name__}")
     MPI = library()
@@ -387,16 +388,16 @@ def check_global(g_a: Any) -> GlobalArray:
 
 
 def close(d_a: DiskArray) -> None:
-    """Close an array, which stays in its files; collective.
+    """Close an array; its files stay; collective.
 
     Parameters
     ----------
     d_a : DiskArray
-        Of no use any more.
+        Do not use it any more.
 
     Notes
     -----
-    Its transfers under way come to their end before.
+    Transfers under way end first.
 
     Examples
     --------
@@ -417,12 +418,12 @@ def delete(d_a: DiskArray) -> None:
     Parameters
     ----------
     d_a : DiskArray
-        In any mode; of no use any more.
+        In any mode.  Do not use it any more.
 
     Raises
     ------
     LockedError
-        A BlockingIOError: another program writes to the array; its files stay.
+        A BlockingIOError: another program writes to the array; the files stay.
 
     Examples
     --------
@@ -432,7 +433,7 @@ def delete(d_a: DiskArray) -> None:
     session, path = current(), d_a._path
     with session.agreement.step():
         if session.comm.rank == 0:
-            # As the one writer: nobody else is in the midst of anything.
+            # Become the one writer, so that no other is in the middle of a change.
             with xa.open(path, "r+") as last:
                 uuid = bytes.fromhex(last.info()["uuid"])
             with family("cannot remove the files of '{}'", d_a.filename):
@@ -440,7 +441,7 @@ def delete(d_a: DiskArray) -> None:
 
 
 def inquire(d_a: DiskArray) -> Inquiry:
-    """Return the properties of an array; of this rank alone.
+    """Return the properties of an array; other ranks take no part.
 
     Parameters
     ----------
@@ -460,7 +461,7 @@ def inquire(d_a: DiskArray) -> Inquiry:
 
 
 def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the section of an array that is the zone of a rank; of this rank alone.
+    """Return a rank's zone of an array as a section; other ranks take no part.
 
     Parameters
     ----------
@@ -470,7 +471,7 @@ def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], 
     Returns
     -------
     lo, hi : tuple of int
-        Its first and its last index along each axis; ``hi < lo`` along an axis where it has none.
+        First and last index along each axis; ``hi < lo`` along an axis without elements.
 
     Raises
     ------
@@ -478,7 +479,7 @@ def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], 
 
     Notes
     -----
-    Chunks are never cut, so that a rank may have nothing.
+    Chunks are never cut, so a rank may have no elements.
 
     Examples
     --------
@@ -495,7 +496,7 @@ def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], 
 
 
 def print_internals(d_a: DiskArray) -> None:
-    """Print what is known of an array, on rank 0.
+    """Print the facts about an array, on rank 0.
 
     Parameters
     ----------

@@ -29,41 +29,42 @@ def extend(
     edims: Sequence[SupportsIndex] | SupportsIndex | str,
     odims: Sequence[SupportsIndex] | SupportsIndex,
 ) -> Request:
-    """Begin to grow axes of an array at their ends, all by one commit; collective.
+    """Begin to grow axes of an array at their ends, in one commit; collective.
 
     Parameters
     ----------
     d_a : DiskArray
         In mode `W` or `RW`.
     edims : sequence of int
-        Indices that are added to each axis, at least 0; new elements are zero (in general: have the
-        fill value).
+        Indices to add to each axis, at least 0; new elements are zero (in general: have the fill
+        value).
     odims : sequence of int
-        For each axis its place in the sequence in which the axes grow, from 0; negative: it does
-        not grow, whatever `edims` says.
+        For each axis its place in the sequence in which the axes grow, from 0; negative: the axis
+        does not grow, whatever `edims` says.
 
     Returns
     -------
     Request
-        For `wait` or `probe`, in which the array grows, as it does in the next routine that
-        transfers its elements, copies, grows or closes it.
+        For `wait` or `probe`, which carry out the growth, as does the next routine that transfers
+        elements of the array, copies, grows or closes it.
 
     Raises
     ------
     ArgumentError, ShapeError, ReadOnlyError, ClosedError, StorageError
-        On all ranks, where one has a reason.  `wait` may raise a LimitError or a StorageError; the
-        array is then as before.
+        On all ranks, if one has a reason.  `wait` may raise a LimitError or a StorageError; the
+        array then stays as it was.
 
     Notes
     -----
-    Nothing that is in the file moves: cost depends on what is added alone.  Segments follow each
-    other in the file as `odims` says, unless the file has a growth policy.  Transfers under way go
-    on.  Until the array has grown, `inquire` and `distribution` tell its old bounds.
+    Growth moves nothing in the file, so its cost depends only on the added elements.  Segments
+    follow each other in the file in the order of `odims`, unless the file has a growth policy.
+    Transfers under way go on.  Until the array has grown, `inquire` and `distribution` return its
+    old bounds.
 
     The thesis leaves open whether `odims` is indexed by axes or by steps; here, by axes.
 
-    Of two ints, the first is an axis, which may count from the end (or be a name of one), and the
-    second what is added to it: it grows at once, and the request is over.
+    If both are ints, `edims` is an axis, which may count from the end (or be a name), and `odims`
+    the indices to add to it: the axis grows at once, and the request is over.
 
     References
     ----------
@@ -92,29 +93,29 @@ def extend(
 
 
 def refresh(d_a: DiskArray) -> bool:
-    """Take up what a writer outside has committed; collective.
+    """Follow the commits of a writer outside; collective.
 
     Parameters
     ----------
     d_a : DiskArray
-        In any mode; with `W` or `RW`, the ranks are the one writer themselves.
+        In any mode; in mode `W` or `RW` the ranks are the one writer themselves.
 
     Returns
     -------
     bool
-        Whether anything was new: the same on all ranks.
+        Whether there was news; the same on all ranks.
 
     Raises
     ------
     ReplacedError
-        A FileNotFoundError: the files were replaced or removed, nothing new can come.
+        A FileNotFoundError: the files were replaced or removed, so no news can come.
     ClosedError, FormatError, StorageError
-        On all ranks, where one has a reason.
+        On all ranks, if one has a reason.
 
     Notes
     -----
-    `read` and its like need no refresh; `inquire` and `distribution`, of one rank alone, tell the
-    bounds that were last taken up.
+    `read` and its like need no refresh; `inquire` and `distribution`, called by one rank alone,
+    return the bounds of the last refresh or transfer.
 
     Examples
     --------
@@ -130,9 +131,9 @@ def refresh(d_a: DiskArray) -> bool:
 
 
 def take_up_growth(d_a: Any, reads: bool) -> None:
-    """Bring an array to the bounds that it has by now, before a transfer; collective.
+    """Bring an array to its newest bounds before a transfer; collective.
 
-    Growth that has begun is made; if the transfer `reads`, that of a writer outside is taken up.
+    Carries out pending growth; if the transfer `reads`, also follows a writer outside.
     """
     session = current()
     session.end_growth(d_a)
@@ -151,7 +152,7 @@ def _is_one(value: Any) -> bool:
 
 
 def _as_growths(edims: Any, odims: Any, array: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the axes that grow, in their order, and by how much each axis of an array grows.
+    """Return the growing axes, in their order, and the growth of each axis of an array.
 
     >>> import extarray as xa
     >>> a = xa.zeros((4, 3, 2))
@@ -192,7 +193,7 @@ def _check_room(session: Session, array: ParallelArray, by: tuple[int, ...]) -> 
 def _grow(
     session: Session, d_a: DiskArray, axes: tuple[int, ...], by: tuple[int, ...]
 ) -> Callable[[], None]:
-    """Return the call, collective, that makes a growth: of some axes, in their order."""
+    """Return the collective call that makes a growth of some axes, in their order."""
     order = (*axes, *(j for j in range(len(by)) if j not in axes))
 
     def grow() -> None:

@@ -1,4 +1,4 @@
-"""Hints: what the shape of a typical request and the number of I/O processes mean here."""
+"""Hints: how a typical request's shape and the number of I/O processes are used here."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from extarray.grid.chunking import TARGET_BYTES
 
 __all__ = ["UNSPECIFIED", "chunks_for", "io_hints"]
 
-# What the published routines take for "no matter".
+# The published routines' "does not matter".
 UNSPECIFIED = -1
 
 
 def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
-    """Return the chunk shape for a typical request; None where nothing is specified.
+    """Return the chunk shape for a typical request; None if nothing is specified.
 
-    Along each axis `reqdims` has the elements of the request, or -1: unspecified.  They may be more
-    than `dims`, the extents of the array, which may grow.
+    `reqdims` has the request's elements along each axis, or -1 for unspecified.  They may exceed
+    `dims`, the extents of the array, as it may grow.
 
-    A chunk is a request, so that an aligned one is a run of bytes in the file.  Along axes that are
-    unspecified it has what there is.  As long as it has more than 512 KiB, its longest axis is
-    halved, of those that are unspecified first; a request is then a few whole chunks.
+    A chunk is a request, so that an aligned request is one run of bytes in the file.  Along
+    unspecified axes it spans the array.  While it has more than 512 KiB, its longest axis is
+    halved, unspecified axes first; a request is then a few whole chunks.
 
     Examples
     --------
@@ -50,11 +50,11 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
 
 
 def io_hints(numfiles: Any, numioprocs: Any) -> dict[str, str]:
-    """Return the hints for MPI-IO by which some processes read for all.
+    """Return hints for MPI-IO that let some processes read for all.
 
-    Numbers below 1 are the default: an array has one file, and each process reads for itself.
-    Each process writes for itself at any rate: one that wrote for others would write back bytes
-    between theirs, which somebody may have changed.
+    Numbers below 1 are the default: one file, and each process reads for itself.  Each process
+    always writes for itself: one that wrote for others would write back bytes between theirs, which
+    others may have changed.
 
     Examples
     --------

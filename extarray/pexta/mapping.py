@@ -1,4 +1,4 @@
-"""Datasets of HDF5 and variables of netCDF, mapped, extended and written back."""
+"""Map, extend and write back HDF5 datasets and netCDF variables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["hdfmap", "hdfwrite", "netcdfmap", "netcdfwrite"]
 
 
 def hdfmap(dathdl: Any) -> MappedArray:
-    """Map a dataset of HDF5 into an array that is extended.
+    """Map an HDF5 dataset into an array that can be extended.
 
     Parameters
     ----------
     dathdl : h5py.Dataset
-        Of a file that is open.  It need not be chunked.
+        In an open file.  It need not be chunked.
 
     Returns
     -------
@@ -48,21 +48,21 @@ def hdfwrite(xta_hdf: MappedArray, dathdl: Any, replace: bool = False) -> Any:
     ----------
     xta_hdf : MappedArray
     dathdl : h5py.Dataset
-        That it was mapped from.
+        The dataset that the array was mapped from.
     replace : bool
-        Make the dataset anew, if it cannot grow, even where hard links and references keep the old
+        If the dataset cannot grow, make a new one, even if hard links and references keep the old
         one.
 
     Returns
     -------
     h5py.Dataset
-        The same, or the one that has taken its place, where it could not grow.
+        The same dataset, or the new one in its place if it could not grow.
 
     Raises
     ------
     ArgumentError
-        A ValueError: another dataset; it has changed its shape since; or it must be made anew, and
-        something keeps the old one.
+        A ValueError: it is another dataset; it has changed its shape since; or it must be replaced,
+        and something keeps the old one.
 
     Examples
     --------
@@ -83,16 +83,16 @@ def hdfwrite(xta_hdf: MappedArray, dathdl: Any, replace: bool = False) -> Any:
 
 
 def netcdfmap(data: Any, ncid: Any, varid: Any) -> MappedArray:
-    """Map a variable of netCDF into an array that is extended.
+    """Map a netCDF variable into an array that can be extended.
 
     Parameters
     ----------
     data : array_like or None
-        What was read of the variable; None: it is read now.
+        Values that were read from the variable; None: they are read now.
     ncid : netCDF4.Dataset or netCDF4.Group
-        Of a file that is open.
+        An open dataset or group.
     varid : int, str or netCDF4.Variable
-        The number of the variable, its name, or itself.
+        The variable, its number or its name.
 
     Returns
     -------
@@ -126,20 +126,20 @@ def netcdfwrite(handle: MappedArray, varid: Any, replace: bool = False) -> Any:
     ----------
     handle : MappedArray
     varid : int, str or netCDF4.Variable
-        Of the variable that it was mapped from.
+        The variable that the array was mapped from.
     replace : bool
-        Make the file anew where a dimension that is limited has grown: the dataset that is open is
-        closed, and another opened.
+        If a fixed dimension has grown, rewrite the file: the open dataset is closed, and another is
+        opened.
 
     Returns
     -------
     netCDF4.Variable
-        The same, or that of the new file, whose dataset ``group()`` gives.
+        The same variable, or that of the new file, whose dataset ``group()`` returns.
 
     Raises
     ------
     ArgumentError
-        A ValueError: another variable; or the file must be made anew, without `replace`.
+        A ValueError: it is another variable; or the file must be rewritten, without `replace`.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def _bound(array: Any) -> Any:
 
 
 def _variable(ncid: Any, varid: Any) -> Any:
-    """Return a variable of netCDF4 by its number or its name."""
+    """Return a netCDF variable by its number or name."""
     if isinstance(varid, str):
         name = varid
     elif isinstance(varid, int):

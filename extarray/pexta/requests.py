@@ -1,6 +1,6 @@
-"""Requests: what all ranks wait for together.
+"""Requests that all ranks wait for together.
 
-Transfers are moves of each rank, made at once, or one after the other.
+A transfer consists of moves of each rank, made at once or one after the other.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = ["Moves", "Request", "Together", "Transfer"]
 class _Move(NamedTuple):
     """A move that one rank makes at once."""
 
-    disk: Box  # of the disk array
-    block: NDArray[Any]  # the elements, with the axes of the disk array
-    # What has to be copied between the global array and parts of the block; none where the block is
-    # memory of the global array.
+    disk: Box  # in the disk array
+    block: NDArray[Any]  # elements, with the axes of the disk array
+    # Copies to make between the global array and parts of the block; none if the block is memory of
+    # the global array.
     parts: list[tuple[Box, NDArray[Any]]]
 
 
 class Moves:
-    """The moves of this rank between two sections of the same number of elements.
+    """The moves of this rank between two sections with the same number of elements.
 
-    All ranks have as many.  Where both sections have one shape, each rank moves what lies in its
-    own zones of the global array, in place.  Otherwise parts of the disk's section are dealt out in
-    turn, and one-sided access has their elements from all over the global array.  A rank buffers
-    `most` elements at most.
+    All ranks make equally many moves.  If both sections have one shape, each rank moves the
+    elements of its own zones of the global array, in place.  Otherwise ranks take turns at parts of
+    the disk's section, and reach their elements in the global array by one-sided access.  A rank
+    buffers at most `most` elements.
     """
 
     def __init__(self, memory: Section, disk: Section, g_a: GlobalArray, most: int) -> None:
@@ -61,7 +61,7 @@ class Moves:
         return self._most_zones if self._is_direct else -(-len(self._slabs) // self._g_a.comm.size)
 
     def __getitem__(self, number: int) -> _Move:
-        """Return a move of this rank; of nothing where others have one more."""
+        """Return a move of this rank; an empty one after its last."""
         return self._in_place(number) if self._is_direct else self._buffered(number)
 
     def _in_place(self, number: int) -> _Move:
@@ -97,13 +97,13 @@ class Moves:
 
 
 class Work(Protocol):
-    """The work of a request: the part of each rank, and what all do where they meet."""
+    """The work of a request: each rank's part, and the part that all do together."""
 
     def advance(self, waits: bool) -> bool:
         """Do this rank's part, all of it or without waiting; tell whether it is done."""
 
     def meet(self) -> bool:
-        """Do what all ranks do together; tell whether the work is over on all of them."""
+        """Do the common part; tell whether the work is over on all ranks."""
 
 
 class Request:
@@ -112,13 +112,13 @@ class Request:
     Parameters
     ----------
     session : Session
-        It knows the request until the work is over.
+        Lists the request until the work is over.
     handle : DiskArray
-        What is transferred to or from, or grows.
+        The array of the transfer or the growth.
     work : Work
-        What is to be done.
+        The work to do.
     g_a : GlobalArray, optional
-        The other side of a transfer; None: a growth.
+        Other side of a transfer; None: a growth.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Request:
         return self.g_a is None
 
     def advance(self) -> bool:
-        """Go on as far as this rank can alone; tell whether it has done its part."""
+        """Go on as far as this rank can alone; tell whether its part is done."""
         return self._is_over or self._work.advance(waits=False)
 
     def wait(self) -> None:
@@ -146,7 +146,7 @@ class Request:
             self._meet()
 
     def probe(self) -> bool:
-        """Tell whether it is over on all ranks."""
+        """Tell whether the work is over on all ranks."""
         if not self._is_over:
             self._work.advance(waits=False)
             self._meet()
@@ -168,23 +168,23 @@ class Request:
 
 
 class Together:
-    """Work that all ranks do in one call where they meet, and none does any of alone."""
+    """Work that all ranks do in one common call, and none alone."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
 
     def advance(self, waits: bool) -> bool:
-        """Leave it to `meet`, however long this rank may wait."""
+        """Leave all work to `meet`."""
         return False
 
     def meet(self) -> bool:
-        """Do it."""
+        """Make the call."""
         self._call()
         return True
 
 
 class Transfer:
-    """A transfer in the moves of each rank, of which one is under way at a time."""
+    """A transfer as moves of each rank, one under way at a time."""
 
     def __init__(
         self, agreement: Agreement, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
@@ -208,7 +208,7 @@ class Transfer:
         self._g_a.sync()
 
     def advance(self, waits: bool) -> bool:
-        """Make moves of this rank, the next where one is over; tell whether all are."""
+        """Make moves of this rank, one after another; tell whether all are done."""
         try:
             while self._error is None:
                 if self._under_way is not None:
@@ -223,7 +223,7 @@ class Transfer:
                     return True
                 self._begin_next()
         except (ExtArrayError, MemoryError) as error:
-            self._error = error  # the others learn of it where all meet
+            self._error = error  # `meet` tells the other ranks
         return True
 
     def _begin_next(self) -> None:

@@ -1,7 +1,7 @@
-"""Sections: boxes whose elements a transfer maps to each other, one after the other.
+"""Sections: boxes whose elements a transfer maps to each other one by one.
 
-A transfer counts the elements of both its sections in C order; where it transposes, those of one of
-them with the axes in reverse.  Pure functions of bounds.
+A transfer counts the elements of both sections in C order; if it transposes, it counts those of one
+section with the axes in reverse.  Pure functions of bounds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Section:
-    """A box of an array, indices low ... high - 1, as a transfer counts its elements.
+    """A box of an array, indices low ... high - 1, in the order of a transfer.
 
-    If `is_reversed`, it counts them with the axes in reverse, as those of the transpose.
+    If `is_reversed`, elements are counted with the axes in reverse, as in the transpose.
 
     Examples
     --------
@@ -46,9 +46,9 @@ class Section:
 
     @classmethod
     def checked(cls, low: Any, high: Any, shape: Index, what: str, is_reversed: bool) -> Section:
-        """Return the section of an array of a shape that the published routines name `low`, `high`.
+        """Return the section from `low` to `high` inclusive, the published convention.
 
-        Both are indices of elements that belong to it.  `what` is the array, for messages.
+        `what` names the array in messages.
         """
         first, last = as_ints(low, "lo"), as_ints(high, "hi")
         if not len(first) == len(last) == len(shape):
@@ -70,16 +70,16 @@ class Section:
 
     @property
     def shape(self) -> Index:
-        """Elements along each axis, as they are counted."""
+        """Elements along each axis, in the order of the transfer."""
         return self._turned(tuple(b - a for a, b in zip(self.low, self.high, strict=True)))
 
     def of_array(self, box: Box) -> Box:
-        """Return where a part of the section, as the elements are counted, is in the array."""
+        """Convert a part of the section to a box of the array."""
         pairs = zip(self._turned(box), self.low, strict=True)
         return tuple(slice(s.start + a, s.stop + a) for s, a in pairs)
 
     def within(self, zone: Box) -> Box:
-        """Return the part of the section in a zone of the array, as the elements are counted."""
+        """Return the part of the section that lies in a zone of the array."""
         box = []
         for s, a, b in zip(zone, self.low, self.high, strict=True):
             start = min(max(s.start, a), b)
@@ -87,7 +87,7 @@ class Section:
         return self._turned(tuple(box))
 
     def turned(self, block: NDArray[Any]) -> NDArray[Any]:
-        """View elements as they are counted with the axes of the array, or the other way."""
+        """Turn the axes of a block from the order of the transfer to the array's, or back."""
         return block.T if self.is_reversed else block
 
     def _turned(self, entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -97,7 +97,7 @@ class Section:
 def runs(shape: Sequence[int], start: int, stop: int) -> Iterator[Box]:
     """Yield boxes that have the elements start ... stop - 1 of a shape, counted in C order.
 
-    They follow each other in C order: at most 2 k - 1 of them for k axes.
+    The boxes follow each other in C order: at most 2 k - 1 of them for k axes.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def runs(shape: Sequence[int], start: int, stop: int) -> Iterator[Box]:
     [((0, 1), (2, 4)), ((1, 2), (0, 4)), ((2, 3), (0, 1))]
     """
     while start < stop:
-        # The largest whole boxes that begin here: `inner` elements of all axes behind `axis`.
+        # The largest whole boxes that begin here: `inner` elements of all axes after `axis`.
         axis, inner = len(shape) - 1, 1
         while axis and start % (wider := inner * shape[axis]) == 0 and start + wider <= stop:
             axis, inner = axis - 1, wider
@@ -120,7 +120,7 @@ def runs(shape: Sequence[int], start: int, stop: int) -> Iterator[Box]:
 
 
 class Slabs:
-    """A shape, cut into boxes of at most `most` elements, each of which is one run in C order.
+    """A shape cut into boxes of at most `most` elements, each one run in C order.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Slabs:
         return math.prod(self._shape[: self._axis]) * self._each if self._inner else 0
 
     def __getitem__(self, number: int) -> tuple[Box, int]:
-        """Return a box, and how many elements are before it."""
+        """Return a box, and the number of elements before it."""
         outer, place = divmod(number, self._each)
         before, extent = self._shape[: self._axis], self._shape[self._axis]
         start = place * self._rows

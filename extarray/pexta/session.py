@@ -1,4 +1,4 @@
-"""The session: what lies between `init` and `terminate`, which all ranks call together."""
+"""The session between `init` and `terminate`, which all ranks call together."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Session", "current", "flick", "init", "set_debug", "set_default_conf
 
 
 class _Handle(Protocol):
-    """An array that is open, as the session knows it."""
+    """An open array, as the session sees it."""
 
     @property
     def array(self) -> ParallelArray: ...
 
 
 class _Pending(Protocol):
-    """A transfer under way or a growth to be made, as the session knows it."""
+    """A transfer under way or a growth to be made, as the session sees it."""
 
     @property
     def handle(self) -> _Handle: ...
@@ -41,7 +41,7 @@ class _Pending(Protocol):
 
 @dataclass(eq=False)
 class Session:
-    """A session, which `init` begins: a communicator, the limits of `init`, and what is open."""
+    """A session: a communicator, the limits of `init`, and open arrays and requests."""
 
     agreement: Agreement
     max_arrays: int
@@ -49,7 +49,7 @@ class Session:
     total_disk_space: int
     max_memory: int
     arrays: list[_Handle] = field(default_factory=list, init=False)
-    # Requests that are not over, on all ranks in the order in which they began.
+    # Requests under way; on all ranks in the order in which they began.
     pending: list[_Pending] = field(default_factory=list, init=False)
     n_requests: int = field(default=0, init=False)
     debug: bool = field(default=False, init=False)
@@ -57,7 +57,7 @@ class Session:
 
     @property
     def comm(self) -> Any:
-        """The communicator of the agreement."""
+        """The agreement's communicator."""
         return self.agreement.comm
 
     @property
@@ -71,7 +71,7 @@ class Session:
         return self.n_requests
 
     def check_handles(self) -> None:
-        """Raise a StorageError with the errno EMFILE where one more array would be too many."""
+        """Raise a StorageError with errno EMFILE if one more array would be too many."""
         n = self.max_arrays
         if n != UNSPECIFIED and len(self._open()) >= n:
             raise StorageError(
@@ -79,9 +79,9 @@ class Session:
             )
 
     def check_room(self, nbytes: int, instead_of: int = 0) -> None:
-        """Raise a StorageError with the errno EFBIG or EDQUOT where an array would be too large.
+        """Raise a StorageError with errno EFBIG or EDQUOT if an array would be too large.
 
-        It would have `nbytes` bytes of elements; if it is open, it has `instead_of` bytes now.
+        The array would have `nbytes` bytes of elements; an open one has `instead_of` bytes now.
         """
         n = self.max_array_size
         if n != UNSPECIFIED and nbytes > n:
@@ -99,7 +99,7 @@ class Session:
             )
 
     def _open(self) -> list[_Handle]:
-        """Return the handles of arrays that nobody has closed by the array's own method."""
+        """Return the handles of arrays that are still open: `array.close` may have closed some."""
         return [handle for handle in self.arrays if not handle.array.closed]
 
     def finish(self, handle: _Handle) -> None:
@@ -108,7 +108,7 @@ class Session:
             request.wait()
 
     def end_growth(self, handle: _Handle) -> None:
-        """Make the growth of an array that has begun; collective, as all know whether one has."""
+        """Carry out an array's pending growths; collective, as all ranks know of them."""
         growths = [
             request for request in self.pending if request.handle is handle and request.grows
         ]
@@ -122,7 +122,7 @@ _session: Session | None = None
 
 
 def current() -> Session:
-    """Return the session; raise a ClosedError where none has begun."""
+    """Return the session; raise a ClosedError if none has begun."""
     if _session is None:
         raise ClosedError("no session has begun; call extarray.pexta.init on all ranks first")
     return _session
@@ -141,13 +141,13 @@ def init(
     Parameters
     ----------
     max_arrays : float
-        Arrays that may be open at the same time.
+        Most arrays open at the same time.
     max_array_size : float
-        Bytes of an array at most.
+        Most bytes of an array.
     total_disk_space : float
-        Bytes of all arrays that are open at most.
+        Most bytes of all open arrays together.
     max_memory : float
-        Bytes that a rank may buffer where a transfer changes the shape of a section.
+        Bytes that a rank may buffer if a transfer changes the shape of a section.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks; None: ``MPI.COMM_WORLD``.
 
@@ -158,7 +158,7 @@ def init(
 
     Notes
     -----
-    -1 means "no limit"; of `max_memory` it means ``config.max_memory``.
+    -1 means "no limit"; for `max_memory` it means ``config.max_memory``.
 
     Examples
     --------
@@ -190,11 +190,11 @@ def _limit(value: float, name: str) -> int:
 
 
 def terminate() -> None:
-    """End the session, and close what is open; collective.
+    """End the session, and close all open arrays; collective.
 
     Notes
     -----
-    Transfers under way come to their end before.
+    Transfers under way end first.
 
     Examples
     --------
@@ -213,12 +213,13 @@ def terminate() -> None:
 
 
 def flick() -> None:
-    """Take transfers that are under way a little further; of this rank alone.
+    """Advance the transfers under way a little; other ranks take no part.
 
     Notes
     -----
-    A transfer that changes no shape goes on by itself.  One that does is made in parts, as large as
-    `init` allows: the next begins where `flick`, `probe` or `wait` finds that one is over.
+    A transfer that keeps the shape advances by itself.  One that changes the shape moves parts, as
+    large as `init` allows: the next part begins when `flick`, `probe` or `wait` finds the last one
+    done.
 
     Examples
     --------
@@ -229,7 +230,7 @@ def flick() -> None:
 
 
 def set_debug(flag: bool) -> None:
-    """Choose whether each rank says what it transfers, on its standard error.
+    """Choose whether each rank reports its transfers on its standard error.
 
     Parameters
     ----------
@@ -248,7 +249,7 @@ def set_default_config(numfiles: SupportsIndex, numioprocs: SupportsIndex) -> No
     Parameters
     ----------
     numfiles, numioprocs : int
-        As for `create_config`, of arrays that are created or opened from now on.
+        As for `create_config`, for arrays created or opened from now on.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Pictures of arrays: growth, planes of elements, the file's layout, zones, and rechunking.
 
-``a.plot`` makes them; the functions here take what they draw as an argument.  They need
-matplotlib, the extra ``[plot]``; `segments`, `stretch` and pictures as text need NumPy alone.
+``a.plot`` draws them; the functions here take the objects that they draw as arguments.  They need
+matplotlib, the extra ``[plot]``; `segments`, `stretch` and pictures as text need only NumPy.
 Figures are made without ``pyplot``, so nothing here changes matplotlib's global state or needs a
 display.
 
@@ -12,17 +12,17 @@ Its modules, from the top down; each uses some of those below it:
 ``text``
     Pictures as text, for terminals.
 ``zones``
-    Zones: which chunks belong to which rank.
+    Zones: which rank has which chunks.
 ``layout``
-    The layout: where in the file the chunks of the grid, and of a selection, lie.
+    The layout: places in the file of all chunks, and of a selection's chunks.
 ``plans``
-    Plans of rechunking: templates, and chunks of both kinds in them.
+    Plans of rechunking: templates, with the source and target chunks in them.
 ``growth``
     The growth map: the grid of chunks, each cell with its address, coloured by segment.
 ``images``
     Elements as images: planes of arrays, and colour composites of scenes.
 ``figures``
-    Figures: new ones, and axes that are given.
+    New figures, and given axes.
 
 May use: array, and the rooms below it.
 """

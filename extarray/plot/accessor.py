@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
+from extarray.common.lazy import Upward
 from extarray.plot.growth import growth_map
 from extarray.plot.images import slice_image
 from extarray.plot.layout import layout
@@ -13,19 +14,19 @@ from extarray.plot.zones import Zone, zones
 
 __all__ = ["Plots"]
 
+_upward = Upward({"extarray.mpi.zones": "Distribution Zones"})
+
 
 @final
 class Plots:
     """Pictures of an array: ``a.plot``.
 
-    Each is a matplotlib figure, made without ``pyplot``; ``path=`` saves it, ``ax=`` draws into
-    axes of yours.
+    Each method returns a matplotlib figure, made without ``pyplot``; ``path=`` saves it, ``ax=``
+    draws into your axes.
 
     Parameters
     ----------
     array : ExtArray
-    zones_of : callable
-        ``zones_of(array, n, kind, block, process_grid)`` gives the boxes of each of n ranks.
 
     Examples
     --------
@@ -37,10 +38,10 @@ class Plots:
     'x'
     """
 
-    __slots__ = ("_array", "_zones_of")
+    __slots__ = ("_array",)
 
-    def __init__(self, array: Any, zones_of: Callable[..., Sequence[Sequence[Zone]]]) -> None:
-        self._array, self._zones_of = array, zones_of
+    def __init__(self, array: Any) -> None:
+        self._array = array
 
     def __call__(self, ax: Any = None, **options: Any) -> Any:
         """Draw the growth map, as `growth` does."""
@@ -75,7 +76,7 @@ class Plots:
         return slice_image(self._array, ax, **options)
 
     def layout(self, selection: Any = None, ax: Any = None, **options: Any) -> Any:
-        """Draw where in the file each chunk lies, and the extents that a selection touches.
+        """Draw the place of each chunk in the file, and the extents that a selection touches.
 
         Parameters
         ----------
@@ -100,12 +101,12 @@ class Plots:
         process_grid: Sequence[int] | None = None,
         **options: Any,
     ) -> Any:
-        """Draw which chunks belong to which of n ranks of MPI.
+        """Draw which of n MPI ranks has which chunks.
 
         Parameters
         ----------
         n : int
-            Ranks.
+            Number of ranks.
         ax : matplotlib Axes or sequence of them, optional
         kind : {"block", "block_cyclic"}
             As for `extarray.mpi.ParallelArray.distribute`.
@@ -140,7 +141,11 @@ class Plots:
         -------
         sequence of sequence of tuple of slice
         """
-        return self._zones_of(self._array, n, kind, block, process_grid)
+        array = self._array
+        chosen = _upward.Distribution.of(kind, block, process_grid, array.ndim, n)
+        low, offset = (0,) * array.ndim, array.info()["offset"]
+        zones = _upward.Zones(chosen, low, array.shape, offset, array.chunks, n)
+        return [zones.of(rank) for rank in range(n)]
 
     def plan(self, plan: Any, ax: Any = None, **options: Any) -> Any:
         """Draw the passes of a plan of `extarray.rechunk_plan`.
@@ -149,8 +154,8 @@ class Plots:
         ----------
         plan : RechunkPlan
         ax, **options
-            As for `extarray.plot.rechunk_passes`; the names of the axes are those of the array,
-            where the new one has them in the same order.
+            As for `extarray.plot.rechunk_passes`; axes have the names of the array's if the new
+            array has them in the same order.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Figures: new ones, and axes that are given."""
+"""New figures, and given axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INK, RED = "#1A1A1A", "#C0392B"
 
 
 def on_axes(ax: Any, size: tuple[float, float], rows: int = 1, **settings: Any) -> tuple[Any, Any]:
-    """Return a figure and its axes: a new one of a size in inches, or that of the given axes."""
+    """Return a figure and its axes: a new one of a size in inches, or those given."""
     figures: Any = require("matplotlib.figure", "plot", "a picture")
     if ax is not None:
         return ax.figure.figure, ax
@@ -22,7 +22,7 @@ def on_axes(ax: Any, size: tuple[float, float], rows: int = 1, **settings: Any) 
 
 
 def finished(figure: Any, ax: Any, title: str | None, path: Any, dpi: float) -> Any:
-    """Give axes a title, save the figure where a path is given, and return it."""
+    """Set the title of axes, save the figure if a path is given, and return it."""
     if title is not None:
         ax.set_title(title, fontsize=10)
     if path is not None:

@@ -31,12 +31,12 @@ __all__ = ["grid_bounds", "growth_map", "map_cells"]
 _INK = "#1A1A1A"
 
 _CELL = 0.36  # side of a cell, inches
-_MAX_PANEL = 11.0  # side of a panel, inches; more chunks make smaller cells
+_MAX_PANEL = 11.0  # side of a panel, inches; with more chunks cells shrink
 _MAX_FIGURE = 16.0  # width of the panels side by side, inches
-_MIN_LINED = 2.0  # points; the thin lines around cells that are smaller could not be seen
-_MIN_FONT = 4.5  # points; addresses that would be smaller are left out
-_MAX_TEXTS = 10_000  # addresses in a panel; text is slow
-_MAX_LEGEND = 10  # segments; more are summed up, one line an axis
+_MIN_LINED = 2.0  # points; smaller cells get no thin lines, which would be invisible
+_MIN_FONT = 4.5  # points; addresses in smaller type are left out
+_MAX_TEXTS = 10_000  # addresses per panel; text is slow
+_MAX_LEGEND = 10  # segments; a longer legend has one line per axis
 
 
 def growth_map(
@@ -53,24 +53,24 @@ def growth_map(
 ) -> Any:
     """Draw the grid of chunks: each cell has its address, coloured by segment.
 
-    The colour tells the axis that grew, its shade tells when: light is early, dark is late.  Heavy
-    lines separate segments.  The first segment is grey.  What lies outside the bounds, in chunks
-    that the bounds cut and in such as were cut off, is hatched.
+    The colour tells which axis grew, its shade when: light is early, dark is late.  Heavy lines
+    separate segments.  The first segment is grey.  Hatching covers elements outside the bounds, in
+    chunks that the bounds cut or that were cut off.
 
     Parameters
     ----------
     a : ExtArray or Axial
         The array, or its ``axial``.
     ax : matplotlib Axes or sequence of them, optional
-        Where to draw; for three axes as many as there are panels.  Default: a new figure, large
-        enough for the addresses to be legible.
+        Axes to draw into; for three axes of the array, one for each panel.  Default: a new figure,
+        large enough for legible addresses.
     axis : int or str
-        For three axes: the axis, or its name, with one panel for each of its chunk indices.
+        For an array of three axes: the axis, or its name, with one panel for each of its chunk
+        indices.
     at : mapping of int or str to int, optional
-        Axes that are held at one chunk index, ``{axis: chunk index}``.  What is left has one to
-        three axes.
+        Axes to hold at one chunk index, ``{axis: chunk index}``.  One to three axes must be left.
     names : sequence of str, optional
-        A name for each axis of the array, default its `dims`, or ``axis 0``, ``axis 1``, ...
+        A name for each axis of the array; default: its `dims`, or ``axis 0``, ``axis 1``, ...
     title : str, optional
         Title of a new figure.
     legend : bool
@@ -78,7 +78,7 @@ def growth_map(
     path : path, optional
         Save the figure there, in the format of the suffix.
     dpi : float
-        Dots an inch of the file.
+        Dots per inch in the file.
 
     Returns
     -------
@@ -91,12 +91,12 @@ def growth_map(
     ArgumentTypeError
         `a` is a view, which has no chunks of its own: give its ``base``.
     ArgumentError
-        The array has no chunk, or no axis, or more than three axes that `at` does not hold, or
-        the panels or their chunks are too many to be seen, or `ax` has too few axes.
+        The array has no chunk, no axis, or more than three axes that `at` does not hold; or there
+        are too many panels or chunks to see; or `ax` has too few axes.
 
     Notes
     -----
-    O(number of chunks drawn).  Addresses are left out where cells are too small for them.
+    Takes O(number of chunks drawn).  Cells too small for addresses have none.
 
     References
     ----------
@@ -147,19 +147,20 @@ def map_cells(
     path: Any = None,
     dpi: float = 110,
 ) -> Any:
-    """Draw the grid of chunks, with a colour for the class of each cell and lines between classes.
+    """Draw the grid of chunks, with a colour for each cell's class and lines between classes.
 
     Parameters
     ----------
     a, ax, axis, at, names, title, path, dpi
         As for `growth_map`.
     classes : callable
-        Gives the number of the class of each of some addresses; negative: none.
+        Returns the class number of each of some addresses; negative: none.
     colours : ndarray, shape (classes, 3)
     legend : (width in inches or None, callable), optional
-        None: below the panels.  Draws the legend of a new figure.
+        Width None: the legend goes below the panels.  The callable draws the legend of a new
+        figure.
     show_classes : bool
-        Whether cells have the number of their class instead of the address.
+        Whether cells show the number of their class instead of the address.
     """
     figure_module = require("matplotlib.figure", "plot", "a map of chunks")
     axial = getattr(a, "axial", a)
@@ -189,11 +190,11 @@ def map_cells(
         axes, across = list(np.ravel(np.asarray(ax, dtype=object))), 1
         if len(axes) < len(panels):
             raise ArgumentError(f"ax has {len(axes)} axes, but there are {len(panels)} panels")
-        figure = axes[0].figure.figure  # of a subfigure: the figure that it lies in
+        figure = axes[0].figure.figure  # a subfigure's: the figure around it
     bounds = grid_bounds(a)
     seen = []
     for number, (panel, owner, one) in enumerate(zip(panels, owners, axes, strict=False)):
-        # The outer panels of a new figure carry the names of the axes for all.
+        # The outer panels of a new figure show the names of the axes for all.
         outer = (number % across == 0, number < across)
         cells = np.where(owner[..., None] < 0, 1.0, colours[owner])
         _draw_cells(one, panel, cells, outer if ax is None else (True, True))
@@ -205,7 +206,7 @@ def map_cells(
         seen.append(inside)
     if legend is not None and ax is None:
         legend[1](figure)
-    # Only the layout tells how large a cell is, and so how large the addresses may be.
+    # Only the layout determines the size of a cell, and so of the addresses.
     figure.draw_without_rendering()
     for owner, value, inside, one in zip(owners, values, seen, axes, strict=False):
         _draw_lines_and_values(one, owner, value, inside, colours, digits)
@@ -215,7 +216,7 @@ def map_cells(
 
 
 def grid_bounds(a: Any) -> list[tuple[float, float]] | None:
-    """Return where the bounds lie in the grid, in chunks along each axis; None: nothing is cut."""
+    """Return the bounds in the grid, in chunks along each axis; None: no chunk is cut."""
     if not hasattr(a, "info"):
         return None
     lows = (n / c for n, c in zip(a.info()["offset"], a.chunks, strict=True))
@@ -233,7 +234,7 @@ def _inside(
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the rows and the columns of a panel between which the bounds lie.
 
-    `places` has the chunk indices of the other axes; where these are outside, so is all.
+    `places` has the chunk indices of the other axes; if one is outside, the whole panel is.
     """
     height, width = extents
     if any(place + 1 <= bounds[j][0] or place >= bounds[j][1] for j, place in places.items()):
@@ -249,7 +250,7 @@ def _inside(
 def _draw_outside(
     ax: Any, extents: tuple[int, int], inside: tuple[tuple[float, float], tuple[float, float]]
 ) -> None:
-    """Hatch what of the cells lies outside the bounds."""
+    """Hatch the parts of the cells outside the bounds."""
     patches = require("matplotlib.patches", "plot", "a map of chunks")
     height, width = extents
     (top, bottom), (left, right) = inside
@@ -276,7 +277,7 @@ def _draw_outside(
 
 
 def _number(axis: int | str, dims: Sequence[str] | None) -> int:
-    """Return an axis, of which the name may be given."""
+    """Return the number of an axis, given by number or name."""
     return axis_named(axis, dims) if isinstance(axis, str) else axis
 
 
@@ -289,14 +290,14 @@ def _new_figure(
 ) -> tuple[Any, list[Any], int]:
     """Make a figure whose cells are large enough for addresses of a number of digits.
 
-    `aside` is the width in inches that a legend at the side needs, None where it lies below.
-    Returns the figure, its axes, and how many panels lie side by side.
+    `aside` is the width in inches of a legend at the side, None for one below.  Return the figure,
+    its axes, and the number of panels side by side.
     """
     height, width = panels[0].addresses.shape
     cell = min(_CELL * max(1.0, digits / 3), _MAX_PANEL / max(height, width))
     across = max(1, min(len(panels), int(_MAX_FIGURE / (width * cell + 0.25))))
     down = -(-len(panels) // across)
-    across = -(-len(panels) // down)  # no shorter last row than need be
+    across = -(-len(panels) // down)  # spread the panels evenly over the rows
     size = (
         max(3.0, across * (width * cell + 0.25) + 0.5) + (0.0 if aside is None else aside),
         down * (height * cell + 0.45) + (0.5 if aside is None else 0.2) + (0.3 if title else 0.0),
@@ -313,7 +314,7 @@ def _new_figure(
 def _draw_cells(
     ax: Any, panel: Panel, cells: NDArray[np.float64], outer: tuple[bool, bool]
 ) -> None:
-    """Draw the coloured cells and what stands around them."""
+    """Draw the coloured cells and the labels around them."""
     height, width = panel.addresses.shape
     ax.imshow(cells, interpolation="nearest", aspect="equal")
     ax.xaxis.tick_top()
@@ -341,7 +342,7 @@ def _draw_lines_and_values(
     colours: NDArray[np.float64],
     digits: int,
 ) -> None:
-    """Draw lines between cells, heavy between classes, and numbers where there is room."""
+    """Draw lines between cells, heavy between classes, and numbers if there is room."""
     collections = require("matplotlib.collections", "plot", "extarray.plot.growth_map")
     height, width = owner.shape
     window = ax.get_window_extent()
@@ -357,7 +358,7 @@ def _draw_lines_and_values(
             ),
             autolim=False,
         )
-    # A digit is about 0.62 of the font's size wide; 0.8 of the cell leaves a margin.
+    # A digit is about 0.62 of the font size wide; 0.8 of the cell leaves a margin.
     size = min(10.0, 0.55 * cell, 0.8 * cell / (0.62 * digits))
     if size < _MIN_FONT or owner.size > _MAX_TEXTS:
         return
@@ -375,16 +376,16 @@ def _draw_lines_and_values(
             ha="center",
             va="center_baseline",
             fontsize=size,
-            # Most of what is outside is white.
+            # White covers cells that are mostly outside.
             color=text_colours[owner[i, j]] if is_high and is_wide else _INK,
             zorder=3,
         )
 
 
 def _middle(cell: int, low: float, high: float) -> tuple[float, bool]:
-    """Return where the number of a cell stands along an axis, and whether inside the bounds.
+    """Return the position of a cell's number along an axis, and whether it is inside the bounds.
 
-    It stands in the middle of what is inside, if that is half of the cell or more.
+    It is the middle of the part inside, if that is half of the cell or more.
     """
     first, last = max(cell, low), min(cell + 1, high)
     if last - first < 0.5:
@@ -399,7 +400,7 @@ def _ticks(count: int) -> range:
 def _draw_legend(
     figure: Any, history: list[Segment], colours: NDArray[np.float64], names: list[str]
 ) -> None:
-    """Draw a line a segment while they are few, else a line an axis with its range of shades."""
+    """Draw a line for each segment while they are few, else one for each axis with its shades."""
     patches = require("matplotlib.patches", "plot", "extarray.plot.growth_map")
     handler = require("matplotlib.legend_handler", "plot", "extarray.plot.growth_map")
 
@@ -434,7 +435,7 @@ def _draw_legend(
 
 
 def _legend_width(history: list[Segment], names: list[str]) -> float | None:
-    """Return the inches that a legend at the side needs; None where it has a line an axis."""
+    """Return the width in inches of a legend at the side; None for a legend below."""
     if len(history) > _MAX_LEGEND:
         return None
     return 0.5 + 0.055 * max(len(label) for label in segment_labels(history, names))

@@ -17,7 +17,7 @@ from extarray.plot.figures import finished, on_axes
 
 __all__ = ["composite", "plane_of", "slice_image", "stretch"]
 
-_MOST_PIXELS = 2000  # along an axis; of more elements, one in several is read
+_MOST_PIXELS = 2000  # along an axis; larger planes are read with a step
 _MOST_LINES = 200  # of chunks along an axis; more would cover the picture
 
 
@@ -29,7 +29,7 @@ def stretch(image: Any, percentiles: tuple[float, float] = (2.0, 98.0)) -> NDArr
     image : array_like, shape (rows, columns, channels)
         Real numbers; NaN is allowed and becomes 0.
     percentiles : (float, float)
-        The percentiles of a channel, in 0...100, that become 0 and 1; what lies beyond is clipped.
+        The percentiles of a channel, in 0...100, that become 0 and 1; values beyond are clipped.
 
     Returns
     -------
@@ -77,9 +77,9 @@ def composite(
     cube : ExtArray or ndarray, shape (rows, columns, bands)
         Only the three bands are read.
     bands : sequence of three int
-        The bands that are shown in red, green and blue, in this order.
+        The bands to show as red, green and blue.
     ax : matplotlib Axes, optional
-        Where to draw; default: a new figure.
+        Axes to draw into; default: a new figure.
     percentiles : (float, float)
         As in `stretch`.
     title : str, optional
@@ -87,7 +87,7 @@ def composite(
     path : path, optional
         Save the figure there, in the format of the suffix.
     dpi : float
-        Dots an inch of the file.
+        Dots per inch in the file.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def composite(
     MissingExtraError
         Matplotlib is not installed.
     ArgumentError
-        `cube` has not three axes, or `bands` are not three.
+        `cube` does not have three axes, or `bands` are not three.
     """
     figure_module = require("matplotlib.figure", "plot", "extarray.plot.composite")
     if len(cube.shape) != 3:
@@ -135,28 +135,28 @@ def slice_image(
     dpi: float = 110,
     **options: Any,
 ) -> Any:
-    """Draw a plane of elements as an image, or a line of an array of one axis.
+    """Draw a plane of elements as an image, or an array of one axis as a line.
 
     Parameters
     ----------
     a : ExtArray
-        Of real or complex numbers, of which the magnitude is shown, or of truth values.
+        Its elements are real numbers, booleans, or complex numbers, shown by magnitude.
     ax : matplotlib Axes, optional
-        Where to draw; default: a new figure, with a scale of colours.
+        Axes to draw into; default: a new figure, with a colour bar.
     axes : sequence of int or str
         The axes of the plane, by number or name: downward, and to the right.
     at : mapping of int or str to int, optional
         Index of each other axis, ``{axis: index}``; default 0.
     chunks : bool
-        Whether thin lines show where chunks end.
+        Whether thin lines show the ends of chunks.
     title : str, optional
         Default: the indices of the other axes.
     path : path, optional
         Save the figure there, in the format of the suffix.
     dpi : float
-        Dots an inch of the file.
+        Dots per inch in the file.
     **options
-        Of ``Axes.imshow``: ``cmap``, ``vmin``, ``vmax``; of a line, of ``Axes.plot``.
+        Options of ``Axes.imshow``: ``cmap``, ``vmin``, ``vmax``; for a line, of ``Axes.plot``.
 
     Returns
     -------
@@ -167,13 +167,13 @@ def slice_image(
     MissingExtraError
         Matplotlib is not installed.
     ArgumentError
-        No such plane, or elements that are no numbers.
+        This is no plane of the array, or its elements are no numbers.
     BoundsError
-        An index of `at` is not in the array.
+        An index in `at` is out of bounds.
 
     Notes
     -----
-    At most some 2000 x 2000 elements are read: of a larger plane, one in several along each axis.
+    Reads at most about 2000 x 2000 elements: along the axes of a larger plane, one in several.
     """
     line = a.ndim == 1
     shown, index = plane_of(a, (0,) if line else axes, at or {})
@@ -237,7 +237,7 @@ def plane_of(
 
 
 def _unit(a: Any) -> str:
-    """Return the name and the unit of the elements, as far as attributes have them."""
+    """Return the name and the unit of the elements, as far as attributes give them."""
     attrs = a.attrs.asdict()
     texts = [attrs.get("long_name", ""), attrs.get("units", attrs.get("unit", ""))]
     name, unit = (text if isinstance(text, str) else "" for text in texts)
@@ -245,7 +245,7 @@ def _unit(a: Any) -> str:
 
 
 def _draw_chunk_ends(a: Any, ax: Any, shown: list[int]) -> None:
-    """Draw a thin line where each chunk ends; chunks that the bounds cut end at these."""
+    """Draw a thin line at the end of each chunk inside the bounds."""
     offset = a.info()["offset"]
     for j, line in zip(reversed(shown), (ax.axvline, ax.axhline), strict=False):
         first = -offset[j] % a.chunks[j] or a.chunks[j]

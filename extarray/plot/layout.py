@@ -1,4 +1,4 @@
-"""The layout: where in the file the chunks of the grid, and of a selection, lie."""
+"""The layout: places in the file of all chunks, and of a selection's chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from extarray.plot.figures import INK, RED, finished, on_axes
 __all__ = ["Layout", "layout", "layout_of"]
 
 _MOST_CHUNKS = 100_000
-_MOST_VECTORS = 5_000  # chunks that a file of vectors holds; more become pixels in it
+# a vector file holds at most so many chunks as vectors; more become pixels in it
+_MOST_VECTORS = 5_000
 
 
 class Layout(NamedTuple):
@@ -27,12 +28,12 @@ class Layout(NamedTuple):
 
     addresses: NDArray[np.int64]
     touched: NDArray[np.bool_]
-    extents: NDArray[np.int64]  # (n, 2): first address, and the one behind the last
+    extents: NDArray[np.int64]  # (n, 2): first address, and the one after the last
     is_selected: bool
 
 
 def layout_of(a: Any, selection: Any = None) -> Layout:
-    """Return where the chunks lie, and which a selection of integers, slices and lists touches."""
+    """Return the chunks' addresses, and which a selection of integers, slices and lists touches."""
     n = math.prod(a.grid)
     if not n:
         raise ArgumentError(
@@ -84,12 +85,11 @@ def layout(
     path: str | os.PathLike[str] | None = None,
     dpi: float = 110,
 ) -> Any:
-    """Draw where in the file each chunk lies, against its place in the grid.
+    """Draw the place of each chunk in the file against its place in the grid.
 
-    A bar is a chunk: as long as it is in the file, in the row of its place in the grid, the last
-    axis counted fastest, with the colour of its segment.  With a selection, the chunks that it
-    touches are as they are, the others pale, and a strip below shows the extents of the file that
-    are touched: each is read by one access.
+    A bar is a chunk: as long as it is in the file, in the row of its place in the grid, last axis
+    fastest, in the colour of its segment.  With a selection, chunks that it does not touch are
+    pale, and a strip below shows the touched extents of the file: one access reads each.
 
     Parameters
     ----------
@@ -97,15 +97,15 @@ def layout(
     selection : index, optional
         Integers, slices, ``...`` and lists of integers; lists are taken axis by axis.
     ax : matplotlib Axes or sequence of two, optional
-        Where to draw, and where the strip; default: a new figure.
+        Axes to draw into, and axes for the strip; default: a new figure.
     names : sequence of str, optional
-        A name for each axis of the array, default its `dims`, or ``axis 0``, ``axis 1``, ...
+        A name for each axis of the array; default: its `dims`, or ``axis 0``, ``axis 1``, ...
     title : str, optional
-        Default, with a selection: how many extents and bytes it touches.
+        Default, with a selection: the numbers of chunks, bytes and extents that it touches.
     path : path, optional
         Save the figure there, in the format of the suffix.
     dpi : float
-        Dots an inch of the file.
+        Dots per inch in the file.
 
     Returns
     -------
@@ -116,9 +116,9 @@ def layout(
     MissingExtraError
         Matplotlib is not installed.
     ArgumentError
-        There is no chunk, or more than 100,000; or another kind of index.
+        There is no chunk, or more than 100,000; or `selection` has another kind of index.
     BoundsError, IndexError
-        The selection is not in the array.
+        The selection is out of bounds.
     """
     collections: Any = require("matplotlib.collections", "plot", "a layout")
     ticker: Any = require("matplotlib.ticker", "plot", "a layout")
@@ -133,8 +133,8 @@ def layout(
         strip = given[1] if found.is_selected and len(given) > 1 else None
     history = segments(a)
     starts = [segment.start_address for segment in history]
-    colours = 0.85 * segment_colours(history)  # on white
-    colours[0] = 0.45  # the pale grey of cells would not be seen as a line
+    colours = 0.85 * segment_colours(history)  # darker, for a white background
+    colours[0] = 0.45  # the pale grey of cells would be invisible as a line
     shade = colours[np.searchsorted(starts, found.addresses, side="right") - 1]
     if found.is_selected:
         shade = np.where(found.touched[:, None], shade, 0.3 * shade + 0.7)
@@ -177,7 +177,7 @@ def layout(
 
 
 def _row_ticks(grid: tuple[int, ...]) -> list[tuple[int, str]]:
-    """Return rows of chunks and their indices: the first of a run along the last axes."""
+    """Return rows of chunks and their indices: the first of each run along the last axes."""
     n = math.prod(grid)
     step = next((s for s in np.cumprod((1, *grid[::-1])).tolist() if n // max(1, s) <= 12), n)
     rows = range(0, n, max(1, step))
@@ -185,7 +185,7 @@ def _row_ticks(grid: tuple[int, ...]) -> list[tuple[int, str]]:
 
 
 def _draw_strip(strip: Any, found: Layout, size: int) -> None:
-    """Draw the file as a bar, and in it the extents that are touched."""
+    """Draw the file as a bar, with the touched extents in it."""
     spans = [(int(a) * size, int(z - a) * size) for a, z in found.extents]
     strip.broken_barh(spans, (0, 1), facecolor=RED, edgecolor=RED, linewidth=0.4)
     strip.set_ylim(0, 1)

@@ -1,4 +1,4 @@
-"""Plans of rechunking: templates, and chunks of both kinds in them."""
+"""Plans of rechunking: templates, with the source and target chunks in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from extarray.plot.figures import INK, RED
 __all__ = ["rechunk_passes"]
 
 _SOURCE = "#9A9A9A"
-_MOST_LINES = 400  # along an axis; more would be one area
+_MOST_LINES = 400  # along an axis; more would merge into an area
 
 
 def rechunk_passes(
@@ -29,19 +29,18 @@ def rechunk_passes(
     path: str | os.PathLike[str] | None = None,
     dpi: float = 110,
 ) -> Any:
-    """Draw the passes of a plan: the templates, and in the first one the chunks of both kinds.
+    """Draw the passes of a plan: their templates, and source and target chunks in the first one.
 
     Each pass has two panels of the last two axes.  The upper one is the array with its templates,
-    each of which is read and written by itself; those at the end of the array are cut off there.
-    The lower one is the first template: grey lines are the chunks that are read, dashed red ones
-    those that are written.
+    each read and written separately; the end of the array cuts them off.  The lower one is the
+    first template: grey lines show chunks to read, dashed red lines chunks to write.
 
     Parameters
     ----------
     plan : RechunkPlan
-        Of `extarray.rechunk_plan`.
+        A plan from `extarray.rechunk_plan`.
     ax : matplotlib Axes or sequence of them, optional
-        Where to draw, two for each pass, first the upper ones; default: a new figure.
+        Axes to draw into, two for each pass, all upper ones first; default: a new figure.
     names : sequence of str, optional
         A name for each axis of the new array.
     title : str, optional
@@ -49,7 +48,7 @@ def rechunk_passes(
     path : path, optional
         Save the figure there, in the format of the suffix.
     dpi : float
-        Dots an inch of the file.
+        Dots per inch in the file.
 
     Returns
     -------
@@ -60,7 +59,7 @@ def rechunk_passes(
     MissingExtraError
         Matplotlib is not installed.
     ArgumentError
-        The plan has no pass, or less than two axes, or `ax` has too few axes.
+        The plan has no pass or fewer than two axes, or `ax` has too few axes.
     """
     figures: Any = require("matplotlib.figure", "plot", "a plan")
     if not plan.passes:
@@ -105,7 +104,7 @@ def _draw_whole(ax: Any, one: Any, number: int, titles: list[str]) -> None:
 
 
 def _draw_template(ax: Any, one: Any, titles: list[str]) -> None:
-    """Draw the chunks of both kinds in the first template of a pass."""
+    """Draw the source and target chunks in the first template of a pass."""
     extents = _first(one)
     _frame(ax, extents, titles)
     ax.set_facecolor("#FCF3DF")
@@ -122,7 +121,7 @@ def _first(one: Any) -> tuple[int, int]:
 
 
 def _frame(ax: Any, extents: tuple[int, int], titles: list[str]) -> None:
-    """Give axes the bounds of a box at the origin, and the names of both axes."""
+    """Set the limits of axes to a box at the origin, and label both axes."""
     height, width = extents
     ax.set_xlim(0, width)
     ax.set_ylim(height, 0)

@@ -33,13 +33,13 @@ def growth_text(
     axis, at
         As for `extarray.plot.growth_map`.
     width : int
-        Characters of a line; where the addresses need more, cells have the number of the segment,
-        or a letter for it, and stand close.
+        Characters per line; if the addresses need more, cells show the segment's digit or letter,
+        without spaces.
 
     Returns
     -------
     str
-        What lies outside the bounds is in parentheses.
+        Chunks outside the bounds are in parentheses.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def zones_text(
     at: Mapping[int | str, int] | None = None,
     width: int = 100,
 ) -> str:
-    """Return the grid of chunks with the rank of each; parameters as of `growth_text`."""
+    """Return the grid of chunks with the rank of each; parameters as for `growth_text`."""
     rank_of = owners(a, ranks)
 
     def rank(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -137,7 +137,7 @@ def _panel(
 ) -> list[str]:
     """Return the lines of a panel."""
     size = len(str(int(values.max())))
-    if owner.shape[1] * (size + 2) > width:  # close by, with a letter for each class
+    if owner.shape[1] * (size + 2) > width:  # without spaces, with a letter for each class
         letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
         step = max(1, -(-owner.shape[1] // width))
         return [
@@ -169,21 +169,21 @@ def slice_text(
     at: Mapping[int | str, int] | None = None,
     width: int = 100,
 ) -> str:
-    """Return a plane of elements in shades of characters, from the least to the greatest.
+    """Return a plane of elements as characters of rising darkness, from the least to the greatest.
 
     Parameters
     ----------
     a : ExtArray
-        Of real or complex numbers, or of truth values.
+        Its elements are real or complex numbers, or booleans.
     axes, at
         As for `extarray.plot.slice_image`.
     width : int
-        Characters of a line at most: of more elements, one in several is read.
+        Most characters per line: of more elements, one in several is read.
 
     Returns
     -------
     str
-        What is not finite is ``?``.
+        Elements that are not finite are ``?``.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def slice_text(
 
 
 def layout_text(a: Any, selection: Any = None, width: int = 100) -> str:
-    """Return the file as a bar, in which the chunks that a selection touches are marked.
+    """Return the file as a bar that marks the chunks that a selection touches.
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def layout_text(a: Any, selection: Any = None, width: int = 100) -> str:
     selection : index, optional
         As for `extarray.plot.layout`.
     width : int
-        Characters of the bar: each is a part of the file, ``#`` where all of it is touched, ``+``
-        where some is.
+        Characters of the bar: each is a part of the file, ``#`` if all of it is touched, ``+`` if
+        some is.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Zones: which chunks belong to which rank."""
+"""Zones: which rank has which chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["owners", "zones"]
 
 Zone = tuple[slice, ...]
 
-# By Okabe and Ito, and tints of them: neighbours stand apart, also for the colour-blind.
+# Colours by Okabe and Ito, and tints of them, that colour-blind readers can tell apart.
 _COLOURS = (
     *((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (213, 94, 0), (86, 180, 233)),
     *((140, 190, 220), (250, 215, 140), (140, 210, 190), (235, 195, 215), (240, 180, 140)),
@@ -25,7 +25,7 @@ _COLOURS = (
 
 
 def owners(a: Any, ranks: Sequence[Sequence[Zone]]) -> NDArray[np.int64]:
-    """Return the rank of each chunk, in the shape of the grid; -1: nobody's."""
+    """Return the rank of each chunk, in the shape of the grid; -1: no rank."""
     found = np.full(a.grid, -1, np.int64)
     offset = a.info()["offset"]
     for rank, boxes in enumerate(ranks):
@@ -52,7 +52,7 @@ def zones(
     path: str | os.PathLike[str] | None = None,
     dpi: float = 110,
 ) -> Any:
-    """Draw which chunks belong to which rank: each cell has the rank's number, and its colour.
+    """Draw which rank has which chunks: each cell has the rank's number, and its colour.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def zones(
     path : path, optional
         Save the figure there, in the format of the suffix.
     dpi : float
-        Dots an inch of the file.
+        Dots per inch in the file.
 
     Returns
     -------

@@ -1,37 +1,35 @@
 """From brackets to queries: an index becomes a plan that the core carries out.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``access_log``
-    Reads of an array: a sample of selections, from which chunk shapes are advised.
+    Recorded reads of an array: a sample of selections, from which chunk shapes are advised.
 ``placement``
-    Placement of a view in its array: a query on the view is one on the array.
+    Placement of a view in its array: turns a query on the view into one on the array.
 ``selections``
-    The ways in which zarr's arrays are read and written, one pair for each kind of index.
+    The selection methods of zarr's arrays, a pair to read and write for each kind of index.
 ``indexable``
-    Arrays and views as every kind of index takes them, and how these are read and written.
+    Reads and writes of arrays and views by an index of any kind.
 ``execution``
-    Queries carried out: in parts that memory has room for, each moved by one call of the compiled
-    core.
+    Execution of queries, in parts that fit into memory, each moved by one call of the core.
 ``axis_factors``
-    Factors of one axis each: what a view has of the axes of its array.
+    Factors of one axis each: a view's selection of each axis of its array.
 ``pointwise``
-    zarr's rules for points (``vindex``): an index for each axis, or a mask of the array's
-    shape.
+    zarr's rules for points (``vindex``): an index for each axis, or a mask of the array's shape.
 ``orthogonal``
-    Orthogonal indices, which act on their axes one by one: of elements, and of chunks.
+    Orthogonal indices, which act on each axis independently: of elements, and of chunks.
 ``brackets``
-    NumPy's rules: a basic or advanced index, or a mixture, becomes a query.
+    NumPy's rules: a basic, advanced or mixed index becomes a query.
 ``fields``
     Names of fields as indices of an array of records.
 ``entries``
-    Entries of an index: their kinds, and the errors for anything else.
+    Entries of an index: their kinds, and errors for anything else.
 ``query``
-    A query: the outer product of factors, and the shape of what they select.
+    A query: the outer product of factors, and the shape of the result.
 ``masks``
-    Masks as factors: an array of booleans that selects along some neighbouring axes.
+    Masks as factors: an array of booleans that selects along neighbouring axes.
 ``factors``
-    Factors: the part of a query along some axes, and how it is split and counted.
+    Factors: the part of a query along some axes, with its splitting and counting.
 
 May use: streaming, grid, _core, common.
 """

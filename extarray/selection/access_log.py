@@ -1,4 +1,4 @@
-"""Reads of an array: a sample of selections, from which chunk shapes are advised."""
+"""Recorded reads of an array: a sample of selections, from which chunk shapes are advised."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _later = LazyImports({"random": "Random"})
 
 
 class Readable(Protocol):
-    """An array that tells a log what is read of it."""
+    """An array that reports its reads to a log."""
 
     def _check(self) -> None: ...
     def _listen(self, log: Any) -> Any: ...
 
 
-#: Selections that are kept.  More would not change an advice.
+#: Selections to keep.  More would not change the advice.
 _SAMPLE = 4096
 
 
 class AccessLog:
-    """A sample of what was read: made by `ExtArray.record_access`.
+    """A sample of reads, made by `ExtArray.record_access`.
 
     Attributes
     ----------
     count : int
-        Selections that were read, also those that are not in the sample.
+        Number of selections read, including those that the sample lacks.
 
     Examples
     --------
@@ -58,15 +58,12 @@ class AccessLog:
         in_children(self, AccessLog._renew_lock)
 
     def _renew_lock(self) -> None:
-        """Take a lock that no other thread holds."""
+        """Make a new lock: a child process could inherit a locked one."""
         self._noting = threading.Lock()
 
     @property
     def access(self) -> list[tuple[tuple[int, ...], int]]:
-        """Extents of requests and how often they were made, the most frequent first.
-
-        An `extarray.advise_chunks` takes them, or the log itself.
-        """
+        """Extents of requests and their numbers, the most frequent first, for `advise_chunks`."""
         total: Counter[tuple[int, ...]] = Counter()
         for extents, weight in self._sample:
             total[extents] += weight
@@ -75,25 +72,22 @@ class AccessLog:
     def __repr__(self) -> str:
         return f"<extarray.AccessLog: {self.count} selections, {len(self.access)} kinds>"
 
-    # Called while reading.
+    # Called by reads.
 
     def note(self, extents: tuple[int, ...], weight: int = 1) -> None:
-        """Note a request by its elements along each axis, from the first to the last.
-
-        Its weight is the number of such requests that it stands for.
-        """
+        """Note a request that spans `extents` elements, for `weight` such requests."""
         with self._noting:
             self.count += 1
             if len(self._sample) < _SAMPLE:
                 self._sample.append((extents, weight))
                 return
-            # Each of all selections stays with the same probability.
+            # Reservoir sampling: every selection stays with the same probability.
             place = self._random.randrange(self.count)
             if place < _SAMPLE:
                 self._sample[place] = (extents, weight)
 
     def note_query(self, query: Any, shape: tuple[int, ...]) -> None:
-        """Note a request by masks or arrays of indices: as many single points."""
+        """Note a request by masks or arrays of indices as that many single points."""
         extents = list(shape)
         weight = 1
         for factor in query.factors:
@@ -108,7 +102,7 @@ class AccessLog:
 
 
 class _Logs(tuple[AccessLog, ...]):
-    """The logs of all blocks that an array is in, of any thread: each is told."""
+    """The logs of all blocks, on any thread, that record an array; passes each read to all."""
 
     __slots__ = ()
 
@@ -121,13 +115,13 @@ class _Logs(tuple[AccessLog, ...]):
             log.note_query(query, shape)
 
 
-#: Blocks of several threads begin and end one at a time.
+#: Blocks on several threads begin and end one at a time.
 _turn = threading.Lock()
 
 
 @contextlib.contextmanager
 def record_access(array: Readable) -> Iterator[AccessLog]:
-    """Sample what is read of an array in a block; see `ExtArray.record_access`."""
+    """Sample the reads of an array in a block; see `ExtArray.record_access`."""
     array._check()
     log = AccessLog()
     with _turn:

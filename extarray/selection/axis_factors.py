@@ -1,7 +1,7 @@
-"""Factors of one axis each: what a view has of the axes of its array.
+"""Factors of one axis each: a view's selection of each axis of its array.
 
 Such a factor is an integer or a slice (`Progression`), or a list of indices (`Points`).  It fills
-one dimension of the view at most.
+at most one dimension of the view.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ AxisFactor: TypeAlias = Progression | Points
 
 
 def shifted(factor: AxisFactor, by: int) -> AxisFactor:
-    """Shift a factor, where the index of each element of its axis is higher (`by`) by now."""
+    """Shift a factor after each element of its axis has moved to an index higher by `by`."""
     if isinstance(factor, Progression):
         return replace(factor, start=factor.start + by)
     return replace(factor, indices=tuple(index + by for index in factor.indices))
 
 
 def composed(factor: AxisFactor, inner: Progression) -> AxisFactor:
-    """Select by an integer or a slice of the dimension that a factor fills.
+    """Select by an integer or a slice from the dimension that a factor fills.
 
-    The result fills the dimension that `inner` fills, if any.
+    The result fills the dimension of `inner`, if any.
 
     Examples
     --------
@@ -66,9 +66,9 @@ def composed(factor: AxisFactor, inner: Progression) -> AxisFactor:
 
 
 def line_of(factor: AxisFactor) -> Line:
-    """Return start, step and number of indices, and the dimension with them in order, if any.
+    """Return start, step and number of indices, and the dimension that has them in order, if any.
 
-    A list of indices counts as all from its least to its greatest.
+    A list of indices counts as the range from its least to its greatest.
     """
     if isinstance(factor, Progression):
         return factor.start, factor.step, factor.count, factor.dim
@@ -80,14 +80,14 @@ def line_of(factor: AxisFactor) -> Line:
 
 
 def are_same(a: AxisFactor, b: AxisFactor) -> bool:
-    """Tell whether two factors select the same, in the same order."""
+    """Tell whether two factors select the same elements in the same order."""
     if isinstance(a, Points) and isinstance(b, Points):
         return a.dims == b.dims and np.array_equal(a.indices[0], b.indices[0])
     return type(a) is type(b) and a == b
 
 
 def fingerprint(factor: AxisFactor, zero: int) -> list[int]:
-    """Describe a factor in few numbers: a list of indices by its checksum.
+    """Describe a factor in few numbers; a list of indices, by its checksum.
 
     Indices count from the origin of the axis (`zero`), so growth at the start changes no number.
     """
@@ -98,10 +98,10 @@ def fingerprint(factor: AxisFactor, zero: int) -> list[int]:
 
 
 def true_points(mask: MaskFactor) -> Points:
-    """Return the true places of a mask, one by one."""
+    """Return the true places of a mask as points."""
     return Points(mask.axes, mask.nonzero(), mask.dims)
 
 
 def is_orthogonal(query: Query) -> bool:
-    """Tell whether each axis is selected from by itself, to one dimension at most, as by a view."""
+    """Tell whether each axis is selected independently, in at most one dimension, as by a view."""
     return all(len(factor.axes) == 1 and len(factor.dims) <= 1 for factor in query.factors)

@@ -1,8 +1,8 @@
-"""NumPy's rules for what stands between the brackets: basic and advanced indices, and both mixed.
+"""NumPy's rules for the index between brackets: basic, advanced, and both mixed.
 
-Integers and slices act on their axes one by one.  Arrays of indices and masks are broadcast
-together to one list of points; its dimensions stand where the arrays stood if these are neighbours,
-and first if something stands between them.
+Integers and slices act on each axis independently.  Arrays of indices and masks broadcast together
+to one list of points.  Its dimensions replace the arrays if these are neighbours; otherwise they
+come first.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
-    # Of indices or booleans; masks may be arrays of ours.
+    # Indices or booleans; masks may be arrays of ours.
     _Array: TypeAlias = Any
 
 __all__ = ["as_query"]
 
 _MAX_NDIM = 64  # NumPy's limit
-_MANY = 60  # so many items may be more arrays than NumPy joins
+_MANY = 60  # from here on, NumPy may refuse to join so many arrays
 
 
 def as_query(key: Any, shape: Shape, dtype: DTypeLike) -> Query:
-    """Make the query of an index of any kind but names of fields, by NumPy's rules.
+    """Make the query of any index but names of fields, by NumPy's rules.
 
-    The errors are NumPy's, in the family of ours; the dtype of the array matters for them alone.
+    Errors are NumPy's, in our family; `dtype`, that of the array, only affects them.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def as_query(key: Any, shape: Shape, dtype: DTypeLike) -> Query:
         items.append(...)
     parts = _Parts(shape)
     advanced = any(map(is_array, items))
-    dims: list[int] = []  # extents of the result's dimensions, but for those of the arrays
+    dims: list[int] = []  # extents of the result's dimensions, without those of the arrays
     place: int | None = None  # where the dimensions of the arrays go
-    apart = False  # whether something stands between two of them
+    apart = False  # whether something stands between two arrays
     for item in items:
         if advanced and (isinstance(item, int) or is_array(item)):
             if place is None:
@@ -79,8 +79,8 @@ def as_query(key: Any, shape: Shape, dtype: DTypeLike) -> Query:
             parts.add_integer(item)
         else:
             parts.add_array(item)
-    # NumPy lets indices beyond the bounds pass where arrays without elements are joined with them,
-    # and joins 62 arrays or a few more.
+    # NumPy accepts out-of-bounds indices if they are joined with empty arrays, and its limit on
+    # joined arrays is 62 or a few more: ask NumPy in these cases.
     is_doubtful = not parts.fit or len(items) > _MANY
     if is_doubtful and (error := numpys_error(key, shape, dtype)) is not None:
         raise error
@@ -95,10 +95,7 @@ def as_query(key: Any, shape: Shape, dtype: DTypeLike) -> Query:
 
 
 class _Parts:
-    """The factors of an index, one axis after the other.
-
-    Arrays are gathered first, and joined to one factor: that is what NumPy's rules come to.
-    """
+    """The factors of an index, axis by axis; arrays are gathered, then joined into factors."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -109,21 +106,21 @@ class _Parts:
         self._arrays: list[tuple[int, _Array]] = []
 
     def add_slice(self, item: slice, dim: int) -> int:
-        """Take an axis by a slice; returns its extent in the result."""
+        """Select an axis by a slice; return its extent in the result."""
         part = Progression.of_slice(self.axis, item, self.shape[self.axis], dim)
         self.progressions.append(part)
         self.axis += 1
         return part.count
 
     def add_integer(self, item: int) -> None:
-        """Take an axis by an integer."""
+        """Select an axis by an integer."""
         n = self.shape[self.axis]
         self.fit = self.fit and -n <= item < n
         self.progressions.append(Progression.of_integer(self.axis, item, n))
         self.axis += 1
 
     def add_array(self, item: _Array) -> None:
-        """Take an axis by an array of indices, or as many as a mask has."""
+        """Select an axis by an array of indices, or as many axes as a mask has."""
         axes = self.shape[self.axis : self.axis + n_axes(item)]
         if item.dtype.kind == "b":
             self.fit = self.fit and tuple(item.shape) == axes
@@ -133,7 +130,7 @@ class _Parts:
         self.axis += len(axes)
 
     def join(self, place: int) -> Shape | None:
-        """Join the arrays to a factor; returns their dimensions, None where they do not fit."""
+        """Join the arrays to factors; return their dimensions, or None if they do not fit."""
         if self.is_masked:
             axis, mask = self._arrays[0]
             if mask.ndim > 0:
@@ -152,7 +149,7 @@ class _Parts:
         shapes += (index.shape for _, index in listed)
         try:
             joined = np.broadcast_shapes(*shapes)
-        except (ValueError, RuntimeError):  # the latter beyond 32 dimensions
+        except (ValueError, RuntimeError):  # RuntimeError: more than 32 dimensions
             return None
         if 0 not in joined:
             self.factors += _independent(listed, joined, place)
@@ -160,11 +157,11 @@ class _Parts:
 
     @property
     def is_masked(self) -> bool:
-        """True where a mask is the only array."""
+        """True if a mask is the only array."""
         return len(self._arrays) == 1 and self._arrays[0][1].dtype.kind == "b"
 
     def query(self, place: int, joined: Shape, shape: Shape, kind: Kind) -> Query:
-        """Make the query, with the dimensions of the arrays put in at `place`."""
+        """Make the query, with the dimensions of the arrays inserted at `place`."""
         for part in self.progressions:
             dim = part.dim + len(joined) if part.dim >= place else part.dim
             self.factors.append(replace(part, dim=dim))
@@ -172,9 +169,9 @@ class _Parts:
 
 
 def _independent(listed: list[tuple[int, Indices]], joined: Shape, place: int) -> Iterator[Points]:
-    """Set arrays that are broadcast to a shape apart where they vary along other dimensions.
+    """Separate arrays, which broadcast to a shape, that vary along different dimensions.
 
-    What ``np.ix_`` makes is one list for each axis then, and not the points of the product.
+    So ``np.ix_`` yields one list for each axis, instead of all points of the product.
     """
     groups: list[tuple[set[int], list[tuple[int, Indices]]]] = []
     for axis, index in listed:

@@ -1,4 +1,4 @@
-"""Entries between the brackets: which kinds there are, and what is none."""
+"""Entries of an index: their kinds, and errors for anything else."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
 
 
 def parse(key: Any) -> list[Any]:
-    """Convert all that stands between the brackets, entry by entry, as `as_item` does."""
+    """Convert all entries between the brackets, as `as_item` does."""
     return [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
 
 
 def as_item(item: Any) -> Any:
-    """Convert an entry between the brackets to one of the kinds that a query is made of.
+    """Convert an entry between the brackets to a kind that queries are made of.
 
-    These are int, slice, None, Ellipsis, and arrays of intp or booleans, ours if they are masks;
-    NotImplemented for what is no index.
+    The kinds are int, slice, None, Ellipsis, and arrays of intp or booleans, ours if they are
+    masks; NotImplemented stands for anything else.
     """
     if item is None or item is ... or isinstance(item, slice):
         return item
@@ -68,17 +68,17 @@ def as_item(item: Any) -> Any:
 
 
 def is_source(item: Any) -> bool:
-    """Tell whether an object is one of our arrays, which is read box by box."""
+    """Tell whether an object is one of our arrays, which are read box by box."""
     return isinstance(item, Source)
 
 
 def is_array(item: Any) -> bool:
-    """Tell whether an entry is an array: one of NumPy's, or a mask that is one of ours."""
+    """Tell whether an entry is an array of NumPy's, or a mask of ours."""
     return isinstance(item, np.ndarray) or is_source(item)
 
 
 def n_axes(item: Any) -> int:
-    """Return how many axes of the array an entry takes; 0 for Ellipsis, which takes those left."""
+    """Return how many axes of the array an entry takes; 0 for Ellipsis, which takes the rest."""
     if item is None or item is ...:
         return 0
     if is_array(item) and item.dtype.kind == "b":
@@ -87,7 +87,7 @@ def n_axes(item: Any) -> int:
 
 
 def numpys_error(key: Any, shape: Shape, dtype: DTypeLike) -> Exception | None:
-    """Return the error that NumPy raises for an index, in the family of ours, if it raises one."""
+    """Return NumPy's error for an index, in our family; None if NumPy accepts the index."""
     empty = np.broadcast_to(np.empty((), dtype), shape)
     try:
         if isinstance(key, tuple):
@@ -104,7 +104,7 @@ def numpys_error(key: Any, shape: Shape, dtype: DTypeLike) -> Exception | None:
 
 
 def refusal(key: Any, shape: Shape, dtype: DTypeLike) -> Exception:
-    """Return the error for an index that is not possible: NumPy's, in the family, if it has one."""
+    """Return the error for an invalid index: NumPy's, in our family, if it has one."""
     return numpys_error(key, shape, dtype) or SelectionError(
         "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
         "boolean arrays are valid indices"
@@ -112,14 +112,14 @@ def refusal(key: Any, shape: Shape, dtype: DTypeLike) -> Exception:
 
 
 def _stand_in(item: Any) -> Any:
-    """Replace a mask of ours, which need not be read to be refused, by one of its shape."""
+    """Replace a mask of ours by one of its shape, as an error does not depend on its elements."""
     if is_source(item) and item.dtype.kind == "b":
         return np.broadcast_to(np.False_, item.shape)
     return item
 
 
 def check_bounds(indices: Indices, axis: int, extent: int) -> None:
-    """Raise where an index lies outside the bounds, in NumPy's words."""
+    """Raise NumPy's error if an index is out of bounds."""
     if not in_bounds(indices, extent):
         wrong = indices[(indices < -extent) | (indices >= extent)].flat[0]
         raise BoundsError(f"index {wrong} is out of bounds for axis {axis} with size {extent}")

@@ -1,6 +1,6 @@
-"""Queries carried out: in parts that memory has room for, each moved by one call of the core.
+"""Execution of queries, in parts that fit into memory, each moved by one call of the core.
 
-A part's tables, and its block where elements are cast, fit in half of ``config.max_memory``.
+The tables of a part, and its block if elements are cast, fit in half of ``config.max_memory``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Target", "check_values", "read_query", "write_query"]
 
-# Tables of a mask on an array that is mapped: they stay in the cache.  Elsewhere, larger ones save
-# system calls, because each chunk is read once for all of its true places.
+# Most bytes of the tables of a mask on a mapped array, so that they stay in the cache.  On others,
+# larger tables save system calls: each chunk is read once for all of its true places.
 _CACHED = 1 << 22
 
 
 class Target(Protocol):
-    """An array, or a view of one, that a query is run on."""
+    """An array or view that queries run on."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
@@ -50,11 +50,11 @@ class Target(Protocol):
 
 @dataclass(slots=True)
 class _Late:
-    """A box of an array of ours, of which nothing is read before all of it is needed."""
+    """A box of one of our arrays, not read until it is needed."""
 
     source: Source
     box: Box
-    dropped: int = 0  # so many leading axes, all of length 1
+    dropped: int = 0  # number of dropped leading axes, all of length 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,14 +91,14 @@ def _elements(values: NDArray[Any] | _Late) -> NDArray[Any]:
 
 
 def _block_bytes(values: NDArray[Any] | _Late, dtype: np.dtype[Any]) -> int:
-    """Return the bytes for an element that is cast, and for the one that is read before."""
+    """Return the bytes per element of the cast block, and of the elements read before the cast."""
     return dtype.itemsize + (values.dtype.itemsize if isinstance(values, _Late) else 0)
 
 
 def read_query(
     array: Target, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
 ) -> NDArray[Any]:
-    """Read what a query selects, to `out` by the rule ``same_kind``, or to a new array."""
+    """Read the selection of a query into a new array, or into `out` by the rule ``same_kind``."""
     dtype = array.dtype if query.field is None else query.field.dtype
     if out is None:
         out = np.empty(query.shape, dtype, order)
@@ -114,7 +114,7 @@ def read_query(
 
 
 def write_query(array: Target, query: Query, value: Any) -> None:
-    """Write to what a query selects, with casts and broadcasting as in NumPy's assignment."""
+    """Write to the selection of a query, with the casts and broadcasting of NumPy's assignment."""
     dtype = array.dtype if query.field is None else query.field.dtype
     inner = dtype.shape
     shape = (*query.shape, *inner)
@@ -126,7 +126,7 @@ def write_query(array: Target, query: Query, value: Any) -> None:
         check_depth(value, values.shape, len(shape))
     check_values(query, values.shape, shape)
     while values.ndim > len(shape):
-        values = values[0]  # NumPy, too, lets leading axes of length 1 go
+        values = values[0]  # as NumPy does, drop leading axes of length 1
     if query.size == 0:
         return
     factors = tuple(factor.apart(array) for factor in query.factors)
@@ -146,7 +146,7 @@ def write_query(array: Target, query: Query, value: Any) -> None:
 
 
 def _run(array: Target, query: Query, values: Any, write: bool, direct: bool) -> None:
-    """Move a query, in parts that memory has room for; through blocks where not `direct`."""
+    """Move a query in parts that fit into memory; through blocks unless `direct`."""
     if query.size == 0:
         return
     dtype = array.dtype if query.field is None else query.field.dtype
@@ -187,7 +187,7 @@ def _part_of(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -
 
 
 def _is_contiguous(array: NDArray[Any], n_inner: int) -> bool:
-    """Tell whether the last axes, those of one element, lie in memory without gaps."""
+    """Tell whether the last `n_inner` axes, those of one element, lie in memory without gaps."""
     expected = array.itemsize
     for n, stride in zip(array.shape[: -n_inner - 1 : -1], array.strides[::-1], strict=False):
         if n > 1 and stride != expected:
@@ -197,10 +197,10 @@ def _is_contiguous(array: NDArray[Any], n_inner: int) -> bool:
 
 
 def check_values(query: Query, given: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Raise where values of a given shape cannot be assigned, in NumPy's words.
+    """Raise NumPy's error if values of the shape `given` cannot be assigned.
 
-    `shape` is the query's, and behind it that of an element.  The error is a ShapeError, or an
-    ArgumentTypeError for values of several axes where a mask is the index.
+    `shape` is the query's, followed by that of an element.  The error is a ShapeError, or an
+    ArgumentTypeError if the index is a mask and the values have several axes.
     """
     if query.kind == "mask":
         if len(given) > 1:

@@ -1,13 +1,13 @@
-"""Factors: what an index selects on some axes of an array, and how it is split and counted.
+"""Factors: the part of a query along some axes, with its splitting and counting.
 
 - `Progression`: an integer or a slice, on one axis;
-- `Points`: arrays of indices, one for each of some axes, whose i-th elements are a point;
-- of ``masks``, `Mask` and `Places`: the true places of an array of booleans.
+- `Points`: arrays of indices, one for each of some axes; their i-th elements form a point;
+- `Mask` and `Places` of ``masks``: the true places of an array of booleans.
 
-`Factor` is the protocol of all of them.
+`Factor` is their common protocol.
 
-Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, or what
-was found in it; indices it checks itself.
+Another thread may change a mask, or indices, while they are used.  Of a mask, the core gets a copy
+or the places found in it; the core checks indices itself.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ __all__ = [
     "split_extent",
 ]
 
-#: Bytes of the tables of a query: for a point on its way into order, at most, and for a chunk.
+#: Most bytes of a query's tables: for a point while points are sorted, and for a chunk.
 POINT_BYTES = 40
 PART_BYTES = 64
 
 
 class Factor(Protocol):
-    """A part of an index, that selects on some axes: plain data, which the core reads.
+    """A part of an index that selects on some axes: plain data, which the core reads.
 
     Attributes
     ----------
     kind : str
-        By which the core knows what else there is to read.
+        Tells the core which other attributes to read.
     """
 
     kind: ClassVar[str]
@@ -69,32 +69,33 @@ class Factor(Protocol):
 
     @property
     def count(self) -> int:
-        """The number of elements that are selected."""
+        """The number of elements selected."""
 
     @property
     def can_be_split(self) -> bool:
-        """True where there is more than one element to select from."""
+        """True if it covers more than one element."""
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes once it is ready."""
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        """Return which share of the factor the core can list at once; 1 or more: all."""
 
     def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Yield factors that follow each other along a dimension, and the extent of each."""
+        """Yield consecutive factors along a dimension, with the extent of each."""
 
     def apart(self, target: Any) -> Factor:
-        """Return the factor, with copies of what a write to an array would change."""
+        """Return the factor, with copies of anything that a write to `target` would change."""
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Mark those of its elements that lie outside a box, by its dimensions."""
+        """Mark its elements that lie outside a box; the result has the factor's dimensions."""
 
 
 def share_of_list(count: int, chunks: Shape) -> float:
-    """Return how much of a list of elements the core can sort at once; 1 or more: all of it.
+    """Return which share of a list of elements the core can sort at once; 1 or more: all.
 
-    Words of the core hold it all, unless chunks have 2**40 elements or lists 2**24.
+    A word of the core holds an element's place in its chunk and its number in the list, unless
+    chunks have 2**40 elements or lists 2**24.
     """
     bits = limits.element_bits - (math.prod(chunks) - 1).bit_length()
     return float(2.0**bits / max(count, 1))
@@ -107,11 +108,11 @@ class Progression:
     Attributes
     ----------
     axis : int
-        Of the array.
+        Axis of the array.
     start, step, count : int
-        Which indices; `start` is not negative.
+        The indices; `start` is not negative.
     dim : int
-        Dimension of the result; -1 for an integer, which leaves none.
+        Dimension of the result; -1 for an integer, which has none.
     """
 
     kind: ClassVar[str] = "progression"
@@ -123,16 +124,16 @@ class Progression:
 
     @classmethod
     def of_slice(cls, axis: int, item: slice, extent: int, dim: int) -> Progression:
-        """Return the progression that a slice selects of an axis, for a dimension of the result."""
+        """Return the progression that a slice selects from an axis, for dimension `dim`."""
         indices = range(*item.indices(extent))
         if len(indices) > 1:
             return cls(axis, indices.start, indices.step, len(indices), dim)
-        # The step of a lone index may be larger than any number of the core.
+        # The step of a single index may exceed the core's integers.
         return cls(axis, max(indices.start, 0), 1, len(indices), dim)
 
     @classmethod
     def of_integer(cls, axis: int, item: int, extent: int) -> Progression:
-        """Return the progression that an integer selects of an axis."""
+        """Return the progression that an integer selects from an axis."""
         return cls(axis, item + extent if item < 0 else item, 1, 1, -1)
 
     @property
@@ -147,28 +148,28 @@ class Progression:
 
     @property
     def can_be_split(self) -> bool:
-        """True where there is more than one element to select from."""
+        """True if it covers more than one element."""
         return self.count > 1
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes once it is ready."""
         return PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
 
     def share(self, chunks: Shape) -> float:
-        """Return infinity: all of it can be listed at once."""
+        """Return infinity: the core can list all of it at once."""
         return math.inf
 
     def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Yield factors that follow each other along a dimension, and the extent of each."""
+        """Yield consecutive factors along a dimension, with the extent of each."""
         for first, n in split_extent(self.count, share, 1):
             yield replace(self, start=self.start + first * self.step, count=n), n
 
     def apart(self, target: Any) -> Progression:
-        """Return the factor, which no write changes."""
+        """Return the factor: no write changes it."""
         return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Mark those of its elements that lie outside a box, by its dimensions."""
+        """Mark its elements that lie outside a box; the result has the factor's dimensions."""
         indices = self.start + self.step * np.arange(self.count)
         low, high = inner[self.axis]
         found: NDArray[np.bool_] = (indices < low) | (indices >= high)
@@ -182,11 +183,11 @@ class Points:
     Attributes
     ----------
     axes : tuple of int
-        Of the array.
+        Axes of the array.
     indices : tuple of ndarray of intp
-        One for each of the axes, all of one shape.
+        One array for each axis, all of one shape.
     dims : tuple of int
-        Dimensions of the result that the dimensions of the arrays become.
+        Dimensions of the result, one for each dimension of the arrays.
     """
 
     kind: ClassVar[str] = "points"
@@ -201,32 +202,32 @@ class Points:
 
     @property
     def can_be_split(self) -> bool:
-        """True where there is more than one element to select from."""
+        """True if it covers more than one element."""
         return self.count > 1
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes once it is ready."""
         return POINT_BYTES * self.count
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        """Return which share of the factor the core can list at once; 1 or more: all."""
         return share_of_list(self.count, chunks)
 
     def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Yield factors that follow each other along a dimension, and the extent of each."""
+        """Yield consecutive factors along a dimension, with the extent of each."""
         along = self.dims.index(dim)
         for first, n in split_extent(self.indices[0].shape[along], share, 1):
             part = (*(slice(None),) * along, slice(first, first + n))
             yield replace(self, indices=tuple(index[part] for index in self.indices)), n
 
     def apart(self, target: Any) -> Points:
-        """Return the factor, with copies of indices that share elements with an array."""
+        """Return the factor, with copies of indices that share elements with `target`."""
         indices = tuple(apart(index, [target]) for index in self.indices)
         is_same = all(map(operator.is_, indices, self.indices))
         return self if is_same else replace(self, indices=indices)
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Mark those of its elements that lie outside a box, by its dimensions."""
+        """Mark its elements that lie outside a box; the result has the factor's dimensions."""
         found = np.zeros(self.indices[0].shape, bool)
         for axis, indices in zip(self.axes, self.indices, strict=True):
             low, high = inner[axis]
@@ -236,15 +237,15 @@ class Points:
 
 
 def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
-    """Return the factors in the order of their first axes, which is that of the loops over them."""
+    """Sort factors by their first axes, the order of the loops over them."""
     return tuple(sorted(factors, key=lambda factor: factor.axes[0]))
 
 
 def split_extent(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
-    """Yield the pieces of an extent, each a share of it, of whole units if that has any.
+    """Yield the pieces of an extent, each a share of it, in whole units if it has any.
 
-    A piece gets half of the extent at most: all that matters may lie at one end, and is to be
-    reached in few steps.
+    A piece has at most half of the extent: all true places may lie at one end, which few steps
+    must reach.
     """
     n = max(1, int(extent * min(share, 0.5)))
     if n > unit:

@@ -12,14 +12,14 @@ from extarray.selection.query import Field
 
 __all__ = ["Fields", "dtype_of_fields", "field_of", "has_gaps", "split_names"]
 
-#: A name gives the field alone, names give records of these fields; none: whole elements.
+#: One name selects the field alone, several names records of these fields, None whole elements.
 Fields: TypeAlias = str | Sequence[str] | None
 
 
 def split_names(key: Any, dtype: np.dtype[Any]) -> tuple[Any, Fields]:
-    """Return an index without names of fields, and the names in it.
+    """Split an index into the index without names of fields, and the names.
 
-    They stand alone, as in NumPy, or anywhere among the other parts of the index, as in h5py.
+    Names stand alone, as in NumPy, or anywhere among other entries, as in h5py.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def split_names(key: Any, dtype: np.dtype[Any]) -> tuple[Any, Fields]:
         return key, None
     if _is_names(key):
         return ..., key
-    if type(key) is not tuple or len(key) < 2:  # a name in a tuple of its own is refused by NumPy
+    if type(key) is not tuple or len(key) < 2:  # NumPy refuses a tuple of one name
         return key, None
     found = [item for item in key if _is_names(item)]
     if not found:
@@ -43,7 +43,7 @@ def split_names(key: Any, dtype: np.dtype[Any]) -> tuple[Any, Fields]:
 
 
 def _is_names(item: Any) -> bool:
-    """Tell whether a part of an index is the name of a field, or a list of names."""
+    """Tell whether an entry of an index is the name of a field, or a list of names."""
     return isinstance(item, str) or (
         isinstance(item, list) and bool(item) and all(isinstance(name, str) for name in item)
     )
@@ -58,7 +58,7 @@ def field_of(dtype: np.dtype[Any], name: str) -> Field:
 
 
 def dtype_of_fields(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
-    """Return the dtype that NumPy gives to some fields, where they are in the whole element."""
+    """Return the dtype of some fields as NumPy makes it, with their offsets in the element."""
     for name in names:
         field_of(dtype, name)
     try:
@@ -68,7 +68,7 @@ def dtype_of_fields(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]
 
 
 def has_gaps(dtype: np.dtype[Any]) -> bool:
-    """Tell whether there are bytes between the fields of a record, or behind the last."""
+    """Tell whether a record has bytes between its fields, or behind the last."""
     if dtype.fields is None:
         return False
     return dtype.itemsize > sum(inner.itemsize for inner, *_ in dtype.fields.values())

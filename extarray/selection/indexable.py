@@ -1,4 +1,4 @@
-"""Arrays and views as every kind of index takes them, and how these are read and written."""
+"""Reads and writes of arrays and views by an index of any kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Indexable", "query_on", "read_fields", "read_index", "write_fields",
 
 
 class Indexable(Protocol):
-    """An array, or a view of one: it says what it is, and carries out queries."""
+    """An array, or a view of one, that carries out queries."""
 
     @property
     def _frame(self) -> Any: ...  # Frame, or Bounds of a view
@@ -46,10 +46,10 @@ class Indexable(Protocol):
 def query_on(
     array: Indexable, make: Callable[..., Query], key: Any, *args: Any, frame: Any = None
 ) -> Query:
-    """Make a query on what an array is now, whatever it has become when the query is run.
+    """Make a query on the present state of an array, however it changes before the query runs.
 
-    The index was given for `frame`, if not for what the array is now; ``make(key, shape, *args)``
-    makes the query.
+    ``make(key, shape, *args)`` makes the query.  `frame` is the state that the index was given for,
+    by default the present one.
     """
     frame = array._frame if frame is None else frame
     return make(key, frame.shape, *args).on(frame)
@@ -62,21 +62,21 @@ def read_index(
     order: Literal["C", "F"] = "C",
     frame: Any = None,
 ) -> NDArray[Any]:
-    """Read by an index of any kind, given for `frame`, or for what the array is now."""
+    """Read by an index of any kind, given for `frame`, by default the present state."""
     query, fields = _query_of(array, key, frame)
     result = read_fields(array, query, fields, out, order)
-    # Of one record, a field: brackets give it as a scalar, as those without a name do.
+    # A field of one record is a scalar, if brackets without the name give one.
     is_scalar = fields is not None and out is None and not result.ndim
     return result[()] if is_scalar and isinstance(key, tuple) and ... not in key else result
 
 
 def write_index(array: Indexable, key: Any, value: Any, frame: Any = None) -> None:
-    """Write by an index of any kind, given for `frame`, or for what the array is now."""
+    """Write by an index of any kind, given for `frame`, by default the present state."""
     write_fields(array, *_query_of(array, key, frame), value)
 
 
 def _query_of(array: Indexable, key: Any, frame: Any) -> tuple[Query, Fields]:
-    """Make the query of an index, and tell which fields it names."""
+    """Make the query of an index, and return the fields that it names."""
     rest, fields = split_names(key, array.dtype)
     return query_on(array, as_query, rest, array.dtype, frame=frame), fields
 
@@ -88,7 +88,7 @@ def read_fields(
     out: NDArray[Any] | None = None,
     order: Literal["C", "F"] = "C",
 ) -> NDArray[Any]:
-    """Read what a query selects of some fields; None: of whole elements."""
+    """Read some fields of a query's selection; None: whole elements."""
     if isinstance(fields, str):
         query = replace(query, field=field_of(array.dtype, fields))
     elif fields:
@@ -104,7 +104,7 @@ def read_fields(
 
 
 def write_fields(array: Indexable, query: Query, fields: Fields, value: Any) -> None:
-    """Write some fields of what a query selects, and no other byte; None: whole elements."""
+    """Write some fields of a query's selection and no other byte; None: whole elements."""
     if not fields:
         array._write_selected(query, value)
         return

@@ -1,7 +1,7 @@
-"""Factors of an array of booleans that lies on some neighbouring axes.
+"""Masks as factors: an array of booleans that selects along neighbouring axes.
 
-Where nearly all of it is false, what is true is found once, and listed: `Places`.  Else the mask is
-copied, and the core lists it chunk by chunk: `Mask`.
+If nearly all of it is false, its true places are found once and listed: `Places`.  Otherwise the
+mask is copied, and the core lists it chunk by chunk: `Mask`.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Mask", "MaskFactor", "Places", "of_mask"]
 
-# Bytes of the tables of a query: for a true place of a mask, and a row of it in a chunk.
+# Bytes of a query's tables: for a true place of a mask, and for a row of it in a chunk.
 _TRUE_BYTES = 8
 _ROW_BYTES = 8
-# One true place in so many: to find them takes no longer than to copy the mask.
+# At one true place in this many, finding them takes no longer than copying the mask.
 _RARE = 16
 
 
 @dataclass(slots=True, eq=False)
 class _InBox:
-    """Elements in a box of the array, in C order: one dimension of the result.
+    """Elements in a box of the array, in C order, which fill one dimension of the result.
 
     Attributes
     ----------
     axis : int
-        The first of the axes that the box lies on.
+        First axis of the box.
     start : tuple of int
-        Index of the first element of the box, on each of these axes.
+        Index of the first element of the box, on each axis.
     dim : int
         Dimension of the result.
     """
@@ -70,7 +70,7 @@ class _InBox:
 
 
 def _outside(axes: Shape, places: tuple[NDArray[np.intp], ...], inner: Limits) -> NDArray[np.bool_]:
-    """Mark those of some places that lie outside a box."""
+    """Mark the places that lie outside a box."""
     outside = np.zeros((), bool)
     for axis, indices in zip(axes, places, strict=True):
         low, high = inner[axis]
@@ -86,11 +86,11 @@ class Mask(_InBox):
     ----------
     mask : ndarray of bool or Source
     box : tuple of slice
-        The part of it that counts, with start and stop.
+        The part of it that is used, with start and stop.
     count : int
-        How many elements of the box are true.
+        Number of true elements in the box.
     is_copy : bool
-        Whether `mask` is a copy, which nobody changes.
+        Whether `mask` is a copy, which nobody else changes.
     """
 
     kind: ClassVar[str] = "mask"
@@ -101,11 +101,11 @@ class Mask(_InBox):
 
     @property
     def can_be_split(self) -> bool:
-        """True where there is more than one element to select from."""
+        """True if it covers more than one element."""
         return any(part.stop - part.start > 1 for part in self.box)
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes once it is ready."""
         extents: list[int] = [part.stop - part.start for part in self.box]
         grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
         rows = math.prod(extents[:-1]) * grid[-1]
@@ -113,12 +113,12 @@ class Mask(_InBox):
         return tables if self.is_copy else tables + _size(self.box)
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        """Return which share of the factor the core can list at once; 1 or more: all."""
         return share_of_list(self.count, chunks)
 
     def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Yield factors that follow each other along a dimension, and the extent of each."""
-        # In C order: along the first axis that there is.
+        """Yield consecutive factors along a dimension, with the extent of each."""
+        # To keep C order, split the first axis longer than 1.
         along = next((j for j, part in enumerate(self.box) if part.stop - part.start > 1), 0)
         before, part, behind = self.box[:along], self.box[along], self.box[along + 1 :]
         found = 0
@@ -135,24 +135,24 @@ class Mask(_InBox):
         self._check_count(found)
 
     def apart(self, target: Any) -> Mask:
-        """Return the factor, with a copy of a mask that shares elements with an array."""
+        """Return the factor, with a copy of a mask that shares elements with `target`."""
         mask = self.mask if self.is_copy else apart(self.mask, [target])
         return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
 
     def ready(self) -> Mask:
-        """Return the factor with a copy of the mask, all of which counts."""
+        """Return the factor with a copy of the part of the mask that is used."""
         if self.is_copy and self.mask.shape == _shape(self.box):
             return self
         part = self._own() if self.is_copy else self.part()
         return replace(self, mask=part, box=_from_zero(self.box), is_copy=True)
 
     def _own(self) -> NDArray[np.bool_]:
-        """Return the elements of a mask that is a copy."""
+        """Return the used elements of a mask that is already a copy."""
         part: NDArray[np.bool_] = self.mask[self.box]  # type: ignore[index]
         return part
 
     def part(self) -> NDArray[np.bool_]:
-        """Copy the elements of the mask, as many true as were counted."""
+        """Copy the used elements of the mask; raise if the number of true ones has changed."""
         part = self._own() if self.is_copy else _copy(self.mask, self.box)
         self._check_count(int(np.count_nonzero(part)))
         return part
@@ -165,25 +165,25 @@ class Mask(_InBox):
             )
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Mark those of its elements that lie outside a box, by its dimensions."""
+        """Mark its elements that lie outside a box; the result has the factor's dimensions."""
         return _outside(self.axes, self.nonzero(), inner)
 
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
-        """Return the indices of the true places, on each of the axes."""
+        """Return the indices of the true places, on each axis."""
         found = np.nonzero(self.part())
         return tuple(first + place for first, place in zip(self.start, found, strict=True))
 
 
 @dataclass(slots=True, eq=False)
 class Places(_InBox):
-    """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
+    """The true places of a mask that has few, numbered in the C order of a box.
 
     Attributes
     ----------
     extents : tuple of int
-        Of the box.
+        Extents of the box.
     places : (n,) array of int64
-        Rising, and nobody else's.
+        Increasing; owned by this factor.
     """
 
     kind: ClassVar[str] = "places"
@@ -192,42 +192,42 @@ class Places(_InBox):
 
     @property
     def count(self) -> int:
-        """The number of elements that are selected."""
+        """The number of elements selected."""
         return len(self.places)
 
     @property
     def can_be_split(self) -> bool:
-        """True where there is more than one element to select from."""
+        """True if it covers more than one element."""
         return self.count > 1
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes once it is ready."""
         return POINT_BYTES * self.count
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        """Return which share of the factor the core can list at once; 1 or more: all."""
         return share_of_list(self.count, chunks)
 
     def split(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Yield factors that follow each other along a dimension, and the extent of each."""
+        """Yield consecutive factors along a dimension, with the extent of each."""
         for first, n in split_extent(self.count, share, 1):
             yield replace(self, places=self.places[first : first + n]), n
 
     def apart(self, target: Any) -> Places:
-        """Return the factor, which no write changes."""
+        """Return the factor: no write changes it."""
         return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Mark those of its elements that lie outside a box, by its dimensions."""
+        """Mark its elements that lie outside a box; the result has the factor's dimensions."""
         return _outside(self.axes, self.nonzero(), inner)
 
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
-        """Return the indices of the places, on each of the axes."""
+        """Return the indices of the places, on each axis."""
         found = np.unravel_index(self.places, self.extents)
         return tuple(first + place for first, place in zip(self.start, found, strict=True))
 
 
-#: The factor that a mask becomes: listed, or copied.
+#: The factor of a mask: copied, or listed.
 MaskFactor: TypeAlias = Mask | Places
 
 
@@ -248,7 +248,7 @@ def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
 
 
 def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> MaskFactor:
-    """Make the factor of a whole mask, from an axis on, for a dimension of the result."""
+    """Make the factor of a whole mask, from `axis` on, for dimension `dim` of the result."""
     if not isinstance(mask, np.ndarray):
         mask = hold(mask)
     box = tuple(slice(0, n) for n in mask.shape)
@@ -263,7 +263,7 @@ def _selected(
     dim: int,
     is_copy: bool,
 ) -> MaskFactor:
-    """Make the factor of a box of a mask: what is counted is what is used, if memory allows it."""
+    """Make the factor of a box of a mask; if memory allows, count and use the same copy."""
     size = _size(box)
     if size <= config.max_memory // 2:
         if not isinstance(mask, np.ndarray):

@@ -1,4 +1,4 @@
-"""Orthogonal indices, which act on their axes one by one: of elements, and of chunks."""
+"""Orthogonal indices, which act on each axis independently: of elements, and of chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["block_query", "orthogonal_query"]
 
 
 def orthogonal_query(key: Any, shape: Shape) -> Query:
-    """Make the query of an index whose arrays, of one axis each, act on their axes one by one.
+    """Make the query of an index whose 1-d arrays act on each axis independently.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
 
 
 def _factor(axis: int, item: Any, extent: int, dim: int, key: Any) -> Factor:
-    """Make the factor of an entry of a key: for one axis, and at most one dimension."""
+    """Make the factor of an entry: one axis, at most one dimension."""
     if isinstance(item, int):
-        index: Any = np.asarray([item])  # of objects, if it is too large for any integer type
+        index: Any = np.asarray([item])  # of objects, if it exceeds all integer types
         check_bounds(index, axis, extent)
         return Progression.of_integer(axis, item, extent)
     if isinstance(item, slice):
@@ -75,9 +75,9 @@ def _factor(axis: int, item: Any, extent: int, dim: int, key: Any) -> Factor:
 
 
 def block_query(key: Any, shape: Shape, chunks: Shape, lead: Shape) -> Query:
-    """Make the query of an index that counts chunks; an integer keeps its axis, that of one chunk.
+    """Make the query of an index that counts chunks; an integer keeps its axis, with one chunk.
 
-    `lead` tells how many elements of the first chunk of each axis lie before the bounds.
+    `lead` is the number of elements of each axis's first chunk that lie before the bounds.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""Placement of a view in its array: a query on the view is one on the array.
+"""Placement of a view in its array: turns a query on the view into one on the array.
 
-The factors that a view has of the array's axes tell where it is.  The core alone reads and writes
-elements.
+A view has a factor for each axis of the array.  Only the core reads and writes elements.
 """
 
 from __future__ import annotations
@@ -32,30 +31,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Placement", "index_of_element"]
 
-# Memory that a true place of a mask takes as a point, besides the tables: for each axis as an index
-# into the view and as one into the array.
+# Bytes that a true place of a mask takes as a point, besides the tables, for each axis: one index
+# into the view and one into the array.
 _INDEX_BYTES = 16
 
 
 class Placement(NamedTuple):
-    """The placement of a view's elements in its array.
-
-    Made by `Placement.of`.
+    """The placement of a view's elements in its array, made by `Placement.of`.
 
     Attributes
     ----------
     factors : tuple
-        What is selected along each axis of the array, in order.
+        The selection on each axis of the array, in order.
     zero : tuple of int
-        The array's origin, from which they count.
+        Origin of the array from which indices count.
     uuid : bytes
-        Of the array.
+        UUID of the array.
     shape : tuple of int
-        Of the view.
+        Shape of the view.
     shown : dict
         The factors by axis of the view.
     needed : tuple of (int, int)
-        Bounds that the array must have.
+        Least bounds that the array must have.
     """
 
     factors: tuple[AxisFactor, ...]
@@ -73,7 +70,7 @@ class Placement(NamedTuple):
         uuid: bytes,
         shape: tuple[int, ...],
     ) -> Placement:
-        """Place a view of some factors."""
+        """Place a view, given its factors."""
         lines = [line_of(factor) for factor in factors]
         ends = [(_ends(line), line[2]) for line in lines]
         return cls(
@@ -86,12 +83,12 @@ class Placement(NamedTuple):
         )
 
     def moved(self, zero: tuple[int, ...]) -> Placement:
-        """Place the same elements in an array that has another origin by now."""
+        """Return the placement of the same elements after the array's origin has moved."""
         factors = map(shifted, self.factors, map(operator.sub, zero, self.zero))
         return self.of(tuple(factors), zero, self.uuid, self.shape)
 
     def chunks(self, chunks: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the extents of the parts in which the view is best read, from those of chunks."""
+        """Return the extents of the parts in which to read the view, given those of chunks."""
         return tuple(self._chunk(d, n, chunks) for d, n in enumerate(self.shape))
 
     def _chunk(self, dim: int, extent: int, chunks: tuple[int, ...]) -> int:
@@ -102,10 +99,7 @@ class Placement(NamedTuple):
         return max(1, chunk // abs(factor.step)) if isinstance(factor, Progression) else chunk
 
     def lead(self, chunks: tuple[int, ...], lead: tuple[int, ...]) -> tuple[int, ...]:
-        """Return how much of the first chunk of each axis lies before the view's first element.
-
-        `chunks` and `lead` are those of the array.
-        """
+        """Return how many elements of each axis's first chunk precede the view's first element."""
         return tuple(self._first(d, chunks, lead) for d in range(len(self.shape)))
 
     def _first(self, dim: int, chunks: tuple[int, ...], lead: tuple[int, ...]) -> int:
@@ -117,7 +111,7 @@ class Placement(NamedTuple):
         return place if factor.step == 1 else chunk - 1 - place
 
     def repeats(self) -> bool:
-        """Tell whether an element of the array occurs more than once."""
+        """Tell whether the view shows an element of the array more than once."""
         return any(n > 1 for d, n in enumerate(self.shape) if d not in self.shown) or any(
             len(np.unique(factor.indices[0])) < factor.count
             for factor in self.factors
@@ -125,24 +119,24 @@ class Placement(NamedTuple):
         )
 
     def arranged(self, dims: Sequence[int | None]) -> tuple[AxisFactor, ...]:
-        """Return the factors of a view whose axes show the given ones of this view; None: new."""
+        """Return the factors of a view whose axes are these axes of this view; None: a new axis."""
         place = {old: new for new, old in enumerate(dims) if old is not None}
         arranged: list[AxisFactor] = []
         for factor in self.factors:
             dim = place.get(factor.dims[0], -1) if factor.dims else -1
             if isinstance(factor, Progression):
                 arranged.append(replace(factor, dim=dim))
-            elif dim < 0:  # an axis of length 1 that goes
+            elif dim < 0:  # an axis of length 1 is dropped
                 arranged.append(_lone(factor))
             else:
                 arranged.append(replace(factor, dims=(dim,)))
         return tuple(arranged)
 
     def selected(self, query: Query) -> tuple[AxisFactor, ...]:
-        """Return the factors of the view of what a query selects, which `is_orthogonal`."""
+        """Return the factors of the view that a query, which `is_orthogonal`, selects."""
         factors = [true_points(f) if isinstance(f, MaskFactor) else f for f in query.factors]
         found = self.on_array(replace(query, factors=tuple(factors)))
-        # A query that selects nothing may say nothing of an axis.
+        # An empty query may have no factor for some axis.
         selected: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self.factors))]
         for factor in found.factors:
             if isinstance(factor, Points) and not factor.dims:
@@ -151,7 +145,7 @@ class Placement(NamedTuple):
         return tuple(selected)
 
     def element(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """Return the index in the array of an element of the view, by indices of at least 0."""
+        """Return the array's index of an element of the view; `indices` must not be negative."""
         place: list[int] = []
         for factor in self.factors:
             i = indices[factor.dims[0]] if factor.dims else 0
@@ -162,20 +156,20 @@ class Placement(NamedTuple):
         return tuple(place)
 
     def box(self, box: Box) -> tuple[Box, tuple[Any, ...], list[int]] | None:
-        """Find the box of the array that has those elements which a box of the view has.
+        """Find the box of the array that covers a box of the view.
 
         Returns
         -------
         own : tuple of slice
             The box of the array.
         items : tuple of (int or slice)
-            What the view shows of it.
+            The view's index into that box.
         dims : list of int
-            The view's axes in the order in which they are then.
+            The view's axes, in the order that the index gives.
 
         Notes
         -----
-        None where there is no such box: of lists of indices, or without elements.
+        None if there is no such box: for lists of indices, or without elements.
         """
         own: list[slice] = []
         items: list[Any] = []
@@ -198,9 +192,9 @@ class Placement(NamedTuple):
         return tuple(own), tuple(items), dims
 
     def peek(self, array: Source, box: Box, writable: bool) -> NDArray[Any] | None:
-        """Show a box of elements that lies in one chunk, or nothing.
+        """Return a view of a box of elements that lies in one chunk, else None.
 
-        Axes that are new, or along which elements are repeated, have length 1.
+        New axes, and axes along which elements repeat, have length 1.
         """
         found = self.box(box)
         if found is None:
@@ -214,7 +208,7 @@ class Placement(NamedTuple):
         return block[(*new, ...)]
 
     def move(self, array: ArrayCore, query: Query, values: NDArray[Any], write: bool) -> None:
-        """Move what a query on the view selects from or (write) to memory of its shape."""
+        """Move the selection of a query on the view from or (`write`) to the array."""
         if query.size == 0:
             return
         masks = [f for f in query.factors if isinstance(f, MaskFactor) and self.lifted(f) is None]
@@ -229,7 +223,7 @@ class Placement(NamedTuple):
                 return
         found = self.on_array(query)
         filled = {dim for factor in found.factors for dim in factor.dims}
-        # Of elements that are repeated, the last is written; the first is read, and copied.
+        # Of repeated elements, write the last; read the first, and copy it.
         once = slice(-1, None) if write else slice(0, 1)
         place = [slice(None) if dim in filled else once for dim in range(len(query.shape))]
         block = values[(*place, ...)]
@@ -239,7 +233,7 @@ class Placement(NamedTuple):
             values[...] = block
 
     def on_array(self, query: Query) -> Query:
-        """Return the query on the array that a query on the view is."""
+        """Turn a query on the view into one on the array."""
         factors: list[Factor] = [factor for factor in self.factors if not factor.dims]
         for factor in query.factors:
             if isinstance(factor, MaskFactor):
@@ -260,7 +254,7 @@ class Placement(NamedTuple):
         )
 
     def lifted(self, mask: MaskFactor) -> MaskFactor | None:
-        """Return a mask on the array, where it lies there in one piece and in the same order."""
+        """Return a mask on the array, if it lies there in one piece and in the same order."""
         factors = [self.shown.get(axis) for axis in mask.axes]
         first, start = factors[0], []
         for i, (factor, low) in enumerate(zip(factors, mask.start, strict=True)):
@@ -273,7 +267,7 @@ class Placement(NamedTuple):
         return replace(mask, axis=first.axes[0], start=tuple(start))
 
     def _points(self, points: Points) -> Iterator[Points]:
-        """Yield points of the view as points of the array: none where all its axes are new."""
+        """Yield points of the view as points of the array; nothing if all their axes are new."""
         found: list[tuple[int, NDArray[np.intp]]] = []
         for axis, indices in zip(points.axes, points.indices, strict=True):
             factor = self.shown.get(axis)
@@ -284,7 +278,7 @@ class Placement(NamedTuple):
                 indices = factor.start + factor.step * indices
             else:
                 indices = factor.indices[0][indices]
-            found.append((factor.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
+            found.append((factor.axes[0], np.asarray(indices)))  # NumPy returns scalars for 0-d
         if found:
             found.sort(key=operator.itemgetter(0))
             axes, mapped = zip(*found, strict=True)
@@ -292,7 +286,7 @@ class Placement(NamedTuple):
 
 
 def _lone(point: Points) -> Progression:
-    """Return the one index of a factor as an integer, which leaves no dimension."""
+    """Return the only index of a factor as an integer, which has no dimension."""
     return Progression(point.axes[0], int(point.indices[0].item()), 1, 1, -1)
 
 
@@ -304,7 +298,7 @@ def _ends(line: Line) -> tuple[int, int]:
 
 
 def index_of_element(key: Any, shape: tuple[int, ...]) -> list[int] | None:
-    """Return the index of one element, each at least 0; None where `key` is not that of one."""
+    """Return the nonnegative index of an element; None if `key` does not select one element."""
     items = key if isinstance(key, tuple) else (key,)
     if len(items) != len(shape):
         return None
@@ -313,7 +307,7 @@ def index_of_element(key: Any, shape: tuple[int, ...]) -> list[int] | None:
 
 
 def _index(item: Any, extent: int) -> int | None:
-    """Return an index of an axis, at least 0; None if it is not an integer, or out of bounds."""
+    """Return the nonnegative index on an axis; None if it is no integer or out of bounds."""
     if isinstance(item, (bool, np.bool)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Indices that select points: by an index for each axis, or by a mask of the array's shape."""
+"""zarr's rules for points (``vindex``): an index for each axis, or a mask of the array's shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["coordinate_query", "mask_query", "pointwise_query"]
 
 
 def pointwise_query(key: Any, shape: Shape) -> Query:
-    """Make the query of an index for `coordinate_query`, or for `mask_query`.
+    """Make the query of an index that `coordinate_query` or `mask_query` takes.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def pointwise_query(key: Any, shape: Shape) -> Query:
 
 
 def mask_query(mask: Any, shape: Shape) -> Query:
-    """Make the query of the true places of a mask, which has the array's shape."""
+    """Make the query of the true places of a mask of the array's shape."""
     if isinstance(mask, tuple) and len(mask) == 1:
         mask = mask[0]
     item = as_item(mask)
@@ -46,15 +46,12 @@ def mask_query(mask: Any, shape: Shape) -> Query:
 
 
 def coordinate_query(key: Any, shape: Shape) -> Query:
-    """Make the query of points, by an integer or an array of indices for each axis.
-
-    These are broadcast together.
-    """
+    """Make the query of points: an integer or indices for each axis, broadcast together."""
     return _points_query(key, parse(key), shape)
 
 
 def _points_query(key: Any, items: list[Any], shape: Shape) -> Query:
-    """Make the query of points, by the entries of the key."""
+    """Make the query of points from the entries of the key."""
     points = [np.asarray(item) for item in items if isinstance(item, (int, np.ndarray))]
     if len(points) != len(items) or any(point.dtype.kind == "b" for point in points):
         raise SelectionError(

@@ -1,6 +1,6 @@
-"""A query: the outer product of factors, and the shape of what they select.
+"""A query: the outer product of factors, and the shape of the result.
 
-Nothing is read or written here but masks that are arrays of ours, which are counted box by box.
+The module reads no elements, except to count masks that are arrays of ours, box by box.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Kind: TypeAlias = Literal["basic", "mask", "advanced"]
 
 
 class Bounds(NamedTuple):
-    """The bounds of a view, in which indices do not shift.
+    """The bounds of a view, whose indices do not shift.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Bounds(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field of a structured dtype: what is moved of each element.
+    """A field of a structured dtype, the part of each element that moves.
 
     Attributes
     ----------
     dtype : dtype
-        Of the field.
+        Dtype of the field.
     offset : int
-        Bytes of an element before it.
+        Byte offset in an element.
     """
 
     dtype: np.dtype[Any]
@@ -68,14 +68,14 @@ class Query:
     factors : tuple
         One or more for each axis of the array, in the order of their first axes.
     field : Field, optional
-        What is selected of each element; None: all of it.
+        Selected part of each element; None: all of it.
     kind : {"basic", "mask", "advanced"}
-        What NumPy calls the index; "mask" is one of the array's shape and nothing else.
+        NumPy's name for the index; "mask" is one mask of the array's shape alone.
     origin : tuple of int, optional
-        That of the array when it had these extents: its indices may have shifted since.  None: they
+        Origin of the array when it had these extents: indices may have shifted since.  None: they
         have not.
     frame : Frame, optional
-        The array as it was then.  None: a query on what the array is when it is run.
+        State of the array at that time.  None: the query takes the state when it runs.
     """
 
     extents: Shape
@@ -87,9 +87,9 @@ class Query:
     frame: Frame | None = None
 
     def on(self, frame: Frame | Bounds) -> Query:
-        """Return the query as one on what an array, or a view, was when its indices were given.
+        """Bind the query to the state of an array or view when its indices were given.
 
-        The query keeps the frame of an array as it is: it is to be run at once.
+        The query keeps an array's frame as it is, so run it at once.
         """
         whole = frame if isinstance(frame, Frame) else None
         # Several times faster than `replace`.
@@ -98,7 +98,7 @@ class Query:
         )
 
     def ready(self) -> Query:
-        """Return the query with copies of its masks: all that the core needs to carry it out."""
+        """Return the query with copies of its masks, as the core needs it."""
         for i, factor in enumerate(self.factors):
             if isinstance(factor, Mask) and (ready := factor.ready()) is not factor:
                 factors = (*self.factors[:i], ready, *self.factors[i + 1 :])
@@ -112,25 +112,25 @@ class Query:
 
     @property
     def is_box(self) -> bool:
-        """True where every axis has an integer or a slice."""
+        """True if every axis has an integer or a slice."""
         return all(isinstance(factor, Progression) for factor in self.factors)
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factors take when they are made ready."""
+        """Return the memory that the factors take once they are ready."""
         return sum(factor.table_bytes(chunks) for factor in self.factors)
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the query the core can list at once; 1 or more: all of it."""
+        """Return which share of the query the core can list at once; 1 or more: all."""
         return min((factor.share(chunks) for factor in self.factors), default=math.inf)
 
     def split(
         self, share: float, chunks: Shape, by_tables: bool
     ) -> Iterator[tuple[tuple[slice, ...], Query]]:
-        """Yield queries that follow each other, each with the part of the result that it selects.
+        """Yield consecutive queries, each with the part of the result that it selects.
 
-        Each is a share of this one, in (0, 1); it may have to be more.  The parts meet between
-        chunks where that is possible: in the factor whose tables are largest (`by_tables`), else
-        in the first dimension of the result.  Nothing comes out where the query cannot be split.
+        Each is a share in (0, 1) of this query, or the next larger possible.  Where possible, parts
+        meet between chunks.  The cut goes through the factor with the largest tables (`by_tables`),
+        else the first dimension of the result.  A query that cannot be split yields nothing.
         """
         number: int | None
         if by_tables:
@@ -138,7 +138,7 @@ class Query:
             number = sizes.index(max(sizes))
             if not self.factors[number].can_be_split:
                 return
-            # The first one, so that of values for one element the last is written last.
+            # The first one, so that of several values for one element the last is written last.
             dims = self.factors[number].dims
             dim = next((d for d in dims if self.shape[d] > 1), dims[0])
         else:
@@ -151,7 +151,7 @@ class Query:
         factors = list(self.factors)
         before, start = (slice(None),) * dim, 0
         pieces: Iterator[tuple[Factor | None, int]]
-        if number is None:  # a dimension that repeats what is there
+        if number is None:  # a dimension that repeats elements
             pieces = ((None, n) for _, n in split_extent(self.shape[dim], share, 1))
         else:
             pieces = self.factors[number].split(dim, share, chunks)
@@ -168,10 +168,10 @@ class Query:
     def fill_outside(
         self, inner: Sequence[tuple[int, int]], values: NDArray[Any], fill: NDArray[Any]
     ) -> None:
-        """Give a value, one element of the array, to what is selected outside a box.
+        """Give a value, one element of the array, to selected elements outside a box.
 
-        `inner` has the low and high index of the box on each axis of the array.  The result may
-        have dimensions of one element behind its own.
+        `inner` has the low and high index of the box on each axis of the array.  Dimensions of an
+        element may follow those of the result.
         """
         value = fill
         if self.field is not None:
@@ -181,7 +181,7 @@ class Query:
             outside = factor.outside(inner, self.extents)
             if not outside.any():
                 continue
-            # The dimensions of a factor, in the order of the result, and 1 for all others.
+            # Put the factor's dimensions in the result's order, with 1 for all others.
             turned = outside.transpose(sorted(range(outside.ndim), key=factor.dims.__getitem__))
             shape = [1] * len(self.shape)
             for dim, n in zip(sorted(factor.dims), turned.shape, strict=True):

@@ -1,6 +1,6 @@
-"""The ways in which zarr's arrays are read and written, one pair for each kind of index.
+"""The selection methods of zarr's arrays, a pair to read and write for each kind of index.
 
-Each function is the body of the method of its name, of an array and of a view.
+Each function is the body of the method of its name, in arrays and views.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Accessor:
     Parameters
     ----------
     get, set : callable
-        What reading and assignment call, with the key (and the value).
+        Called by reading and assignment, with the key (and the value).
     """
 
     __slots__ = ("_get", "_set")
@@ -69,7 +69,7 @@ class Accessor:
 
 
 class Viewable(Protocol):
-    """An array of which views are taken."""
+    """An array that views can be taken of."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...  # noqa: D102
@@ -80,12 +80,12 @@ class Viewable(Protocol):
 
 
 class Lazy:
-    """Brackets that give a view, and read nothing: ``a.lazy``; iteration gives views of rows.
+    """Brackets that return a view without reading: ``a.lazy``; iteration gives views of rows.
 
     Parameters
     ----------
     view : LazyView
-        Of which they give views.
+        The view to index.
     """
 
     __slots__ = ("_view",)
@@ -114,7 +114,7 @@ class Lazy:
 
     @property
     def oindex(self) -> Accessor:
-        """Views by an index for each axis: arrays and masks act on their axes one by one.
+        """Views by an index for each axis; arrays and masks act on each axis independently.
 
         Examples
         --------
@@ -164,14 +164,14 @@ def set_basic_selection(
 def get_orthogonal_selection(
     array: Indexable, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
 ) -> Any:
-    """Read by an index for each axis, that acts on this axis alone: ``oindex``."""
+    """Read by an index for each axis, which acts on that axis alone: ``oindex``."""
     return _get(array, query_on(array, orthogonal_query, selection), out, fields)
 
 
 def set_orthogonal_selection(
     array: Indexable, selection: Any, value: Any, *, fields: Fields = None
 ) -> None:
-    """Write by an index for each axis, that acts on this axis alone: ``oindex``."""
+    """Write by an index for each axis, which acts on that axis alone: ``oindex``."""
     write_fields(array, query_on(array, orthogonal_query, selection), fields, value)
 
 
@@ -216,7 +216,7 @@ def set_block_selection(
 
 
 def oindex(array: Indexable) -> Accessor:
-    """Return brackets for orthogonal indexing: arrays and masks act on their axes one by one."""
+    """Return brackets for orthogonal indexing: arrays and masks act on each axis independently."""
     return Accessor(
         partial(get_orthogonal_selection, array), partial(set_orthogonal_selection, array)
     )
@@ -240,7 +240,7 @@ def blocks(array: Indexable) -> Accessor:
 
 
 def _get(array: Indexable, query: Query, out: NDArray[Any] | None, fields: Fields) -> Any:
-    """Read a query; a scalar where it is one element."""
+    """Read a query; a single element becomes a scalar."""
     result = read_fields(array, query, fields, out)
     return result if out is not None else result[()]
 

@@ -20,9 +20,11 @@ from extarray._core._history import record_at
 from extarray._core._mapping import Users
 from extarray._core._state import Trust
 from extarray.common.arguments import check_choice
-from extarray.common.config import VERIFICATIONS, config
+from extarray.common.choices import VERIFICATIONS
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
+    ClosedError,
     CorruptError,
     ExistsError,
     FormatError,
@@ -34,6 +36,7 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
+from extarray.common.system import boot_id, disk_bytes, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
@@ -44,7 +47,6 @@ from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.filesystem import (
     File,
     absolute_names,
-    boot_id,
     choose_engine,
     create_beside,
     family,
@@ -226,7 +228,7 @@ class FileStore:
     def disk_bytes(self) -> int:
         """Bytes that ``.xta`` takes on the disk."""
         data = self.now.data
-        blocks = 512 * data.stat().st_blocks
+        blocks = disk_bytes(data.stat())
         return min(blocks, data.length) if self.now.packed_as else blocks
 
     # -- creation --------------------------------------------------------------------------------
@@ -329,6 +331,11 @@ class FileStore:
     def take_names(self) -> None:
         """Give the files of a new pair their names.  On an error they are gone."""
         pair = self.now
+        if self.making is None:  # closed, as `close_all` does
+            raise ClosedError(
+                f"'{pair.path}' was closed while it was made, and nothing is left of it; call "
+                "close_all before, or afterwards"
+            )
         with OnError(self._withdraw), family("cannot create '{}'", pair.path):
             self._lock_present()  # another pair may have come meanwhile
             making = self.making
@@ -672,7 +679,7 @@ class FileStore:
             making.release(alone=True)
         # A thread of the parent may just have given the name to other metadata.
         with contextlib.suppress(OSError), before as fd:
-            name = pair.names[0] if before.is_at(pair.names[0]) else f"/dev/fd/{fd}"
+            name = pair.names[0] if before.is_at(pair.names[0]) else name_of_descriptor(fd)
             pair.metadata = File.open(name, os.O_RDONLY | OPEN_FLAGS)
             pair.watch_cuts()
         with contextlib.suppress(OSError):

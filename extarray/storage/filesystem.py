@@ -9,21 +9,18 @@ from __future__ import annotations
 import bisect
 import contextlib
 import errno
-import functools
 import os
 import re
 import stat
-import struct
 import sys
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from extarray._core._file import FileCore, file_system_of
+from extarray.common import system
 from extarray.common.arguments import check_choice
-from extarray.common.config import ENGINES, config
+from extarray.common.choices import ENGINES
+from extarray.common.config import config
 from extarray.common.errors import (
     AccessError,
     ArgumentError,
@@ -40,14 +37,11 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = [
-    "CAN_RESERVE",
     "File",
     "absolute_names",
-    "boot_id",
     "choose_engine",
     "close_all",
     "create_beside",
-    "exchange",
     "family",
     "file_names",
     "followed_name",
@@ -107,32 +101,8 @@ _HIDES_DATA = {_FUSE, 0x2FC12FC1}
 # The same holds there for blocks that a file shares with its copies, and for no others.
 _XFS = 0x58465342
 
-# ioctl_fiemap(2): the request, an extent, how many are asked for at once, and flags of one.
-_FIEMAP = 0xC020660B
-_REQUEST = struct.Struct("=QQIIII")
-_EXTENT = np.dtype(
-    {
-        "names": ["start", "length", "flags"],
-        "formats": ["=u8", "=u8", "=u4"],
-        "offsets": [0, 16, 40],
-        "itemsize": 56,
-    }
-)
-_EXTENTS = 256
-_IS_LAST, _IS_SHARED = 0x1, 0x2000
-
-# renameat2(2): flags, which macOS has in another form.
-_AT_FDCWD, _NO_REPLACE, _EXCHANGE = -100, 1, 2
-_MACOS_FLAGS = {_NO_REPLACE: 4, _EXCHANGE: 2}
-_HAS_NO_SUCH_CALL = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
-
-_LONG = 2**64 - 1
-
 # As many symbolic links as Linux follows.
 _MOST_LINKS = 40
-_ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")
-# Others of the system's own would be wrong for other bytes, such as signatures.
-_SYSTEM_ATTRIBUTES = (*_ACCESS_LISTS, "security.selinux")
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -144,7 +114,7 @@ _KINDS = {
 # Pages of memory are the space there: a load from a hole takes one.
 _IN_MEMORY = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
 
-CAN_RESERVE = hasattr(os, "posix_fallocate")
+_LONG = 2**64 - 1
 
 
 class File(FileCore):
@@ -155,7 +125,7 @@ class File(FileCore):
     @classmethod
     def open(cls, name: str, flags: int, mode: int = 0o666, start: int = 0, size: int = -1) -> Self:
         """Open a file, as `os.open` does; for reading also a part of it (`size` -1: all behind)."""
-        return cls(os.open(name, flags | os.O_CLOEXEC, mode), name, start, size)
+        return cls(os.open(name, flags | system.ALONE, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
         """Return the facts that the system knows of the file."""
@@ -210,8 +180,8 @@ class File(FileCore):
             return
         with self as fd:
             at = 0
-            while (start := _seek(fd, self.start + at, os.SEEK_DATA) - self.start) < stop:
-                hole = _seek(fd, self.start + start, os.SEEK_HOLE) - self.start
+            while (start := _data(fd, self.start + at) - self.start) < stop:
+                hole = _hole(fd, self.start + start) - self.start
                 at = min(stop, max(start + 1, hole))
                 yield start, at
 
@@ -223,14 +193,14 @@ class File(FileCore):
     def has_holes(self) -> bool:
         """Tell whether the file may have holes that `all_holes` finds."""
         about = self.stat()
-        return 512 * about.st_blocks < about.st_size and self.tells_holes
+        return system.disk_bytes(about) < about.st_size and self.tells_holes
 
     def all_holes(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
         """Tell whether runs of bytes, in rising order, are holes, of a file that `has_holes`."""
         with self as fd:
             i = 0
             while i < len(starts):
-                at = _seek(fd, self.start + starts[i], os.SEEK_DATA) - self.start
+                at = _data(fd, self.start + starts[i]) - self.start
                 i = bisect.bisect_right(stops, at, i)
                 if i < len(starts) and starts[i] <= at:
                     return False
@@ -239,27 +209,29 @@ class File(FileCore):
     def first_hole(self) -> int:
         """Return where the first hole begins, or the file ends."""
         with self as fd:
-            return _seek(fd, 0, os.SEEK_HOLE)
+            return _hole(fd, 0)
 
     def erase(self, start: int, stop: int) -> None:
         """Write zeros to the bytes start ... stop - 1, but to holes and where there are zeros."""
         with self as fd:
-            while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
-                end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
+            while (start := _data(fd, start)) < stop:
+                end = min(stop, start + _FILL_BYTES, max(start + 1, _hole(fd, start)))
                 piece = self.read(end - start, start)
                 if piece.count(0) != len(piece):
                     self.write(bytes(len(piece)), start)
                 start = end
 
 
-def _seek(fd: int, offset: int, whence: int) -> int:
-    """Find the next data, or the next hole, from a place on."""
-    try:
-        return os.lseek(fd, offset, whence)
-    except OSError as error:
-        if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:
-            return sys.maxsize
-        return offset  # nobody knows
+def _data(fd: int, offset: int) -> int:
+    """Return where the next data lie, from an offset on, or an offset beyond any file."""
+    found = system.next_data(fd, offset)
+    return sys.maxsize if found is None else found
+
+
+def _hole(fd: int, offset: int) -> int:
+    """Return where the next hole lies, or an offset beyond any file."""
+    found = system.next_hole(fd, offset)
+    return sys.maxsize if found is None else found
 
 
 def close_all(*files: FileCore) -> None:
@@ -393,9 +365,7 @@ def followed_name(name: str) -> str:
         if not stat.S_ISLNK(about.st_mode):
             break
         folder = os.path.dirname(name) or os.curdir
-        around = os.stat(folder)
-        is_shared = around.st_mode & stat.S_ISVTX and around.st_mode & stat.S_IWOTH
-        if is_shared and about.st_uid not in (os.geteuid(), around.st_uid):
+        if system.is_foreign_link(about, os.stat(folder)):
             what = "it is a link of another user in a world-writable folder"
             raise AccessError(errno.EACCES, f"{what}, and is not followed; remove the link", asked)
         name = os.path.join(os.path.realpath(folder), os.readlink(name))
@@ -454,40 +424,11 @@ def create_beside(fresh: str, name: str, like: str | None = None) -> File:
 def take_after(file: File, name: str) -> None:
     """Give a file or folder the mode, owner, group and extended attributes of another, if any.
 
-    Access lists are extended attributes.  Where the system keeps the group from being the same, the
-    group of the file may do no more than everybody.
+    See `extarray.common.system.take_permissions`.
     """
-    try:
-        old = os.stat(name)
-    except OSError:
-        return
-    mode = stat.S_IMODE(old.st_mode)
-    with file as fd:
-        new = os.fstat(fd)
-        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-            with contextlib.suppress(OSError):
-                os.fchown(fd, -1, old.st_gid)
-            with contextlib.suppress(OSError):
-                os.fchown(fd, old.st_uid, -1)
-            if os.fstat(fd).st_gid != old.st_gid:
-                mode &= ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
-        _take_attributes(fd, name)
-        os.fchmod(fd, mode)
-
-
-def _take_attributes(fd: int, name: str) -> None:
-    """Copy the extended attributes that may be copied, where the system has such."""
-    if not hasattr(os, "listxattr"):
-        return
-    kept: list[str] = []
-    with contextlib.suppress(OSError):
-        kept = [k for k in os.listxattr(name) if k.startswith("user.") or k in _SYSTEM_ATTRIBUTES]
-    for key in kept:
-        with contextlib.suppress(OSError):
-            os.setxattr(fd, key, os.getxattr(name, key))
-    for key in {*_ACCESS_LISTS} - {*kept}:  # a new file may have one from its folder
-        with contextlib.suppress(OSError):
-            os.removexattr(fd, key)
+    if os.path.exists(name):
+        with file as fd:
+            system.take_permissions(fd, name)
 
 
 class family:  # noqa: N801 -- as a function, of which it takes the place in with statements
@@ -517,7 +458,7 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
     if overwrite:
         os.replace(temporary, name)
         return
-    if _rename(temporary, name, _NO_REPLACE):
+    if system.rename_exclusively(temporary, name):
         return
     try:
         link(temporary, name)
@@ -525,7 +466,7 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no hard links here, or none that help
         # One alone can make the name: of an empty file, for the moment until the other has it.
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.ALONE))
         try:
             os.rename(temporary, name)
         except BaseException:
@@ -543,78 +484,19 @@ def link(name: str, other: str) -> None:
     With FUSE the two may be two files to the system, each with a cache and locks of its own:
     whoever opens one would neither see what is written through the other, nor be kept from writing.
     """
-    fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = system.open_place(name, follow=False)
     try:
         if is_fuse(fd):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
     finally:
         os.close(fd)
-    os.link(name, other, follow_symlinks=False)
-
-
-def exchange(one: str, other: str) -> bool:
-    """Exchange the names of two files or folders, in one step; False where the system cannot."""
-    return _rename(one, other, _EXCHANGE)
-
-
-def _rename(name: str, other: str, how: int) -> bool:
-    """Rename a file or folder as a flag says; False where the system cannot."""
-    call = _rename_call()
-    if call is None:
-        return False
-    number = call(os.fsencode(name), os.fsencode(other), how)
-    if number in _HAS_NO_SUCH_CALL:
-        return False
-    if number:
-        raise OSError(number, os.strerror(number), other)
-    return True
-
-
-@cache
-def _rename_call() -> Callable[[bytes, bytes, int], int] | None:
-    """Return the system's call that renames as a flag says, which gives an errno; None: no call."""
-    import ctypes  # NumPy has loaded it
-
-    library = ctypes.CDLL(None, use_errno=True)
-    linux, macos = (getattr(library, call, None) for call in ("renameat2", "renamex_np"))
-    if linux is not None:
-        return lambda name, other, how: (
-            ctypes.get_errno() if linux(_AT_FDCWD, name, _AT_FDCWD, other, how) else 0
-        )
-    if macos is not None:
-        return lambda name, other, how: (
-            ctypes.get_errno() if macos(name, other, _MACOS_FLAGS[how]) else 0
-        )
-    return None
+    system.link(name, other)
 
 
 def sync_folders(names: Iterable[str]) -> None:
     """Bring the names of files to the disk, where the file system can be asked to."""
     for folder in {os.path.dirname(real_name(name)) for name in names}:
-        try:
-            fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        except PermissionError:  # writable, and not readable
-            os.sync()
-            continue
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-        finally:
-            os.close(fd)
-
-
-@functools.cache
-def boot_id() -> bytes:
-    """Return 16 bytes that tell this run of the system from all others; zeros: it tells none."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return bytes.fromhex(file.read().decode().strip().replace("-", ""))[:16].ljust(
-                16, b"\0"
-            )
-    except (OSError, ValueError):
-        return bytes(16)
+        system.sync_folder(folder)
 
 
 # -- the engine, by the type of the file system --------------------------------------------------
@@ -632,7 +514,7 @@ def leaves_holes(path: Path) -> bool:
     """
     folder = os.path.dirname(real_name(file_names(path)[1])) or os.curdir
     try:
-        fd = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+        fd = system.open_place(folder)
     except OSError:  # whoever makes the files says why that is impossible
         return False
     try:
@@ -653,24 +535,8 @@ def is_fuse(fd: int) -> bool:
 
 def shares_blocks(file: FileCore) -> bool:
     """Tell whether a file shares blocks with another; False where its file system does not say."""
-    import fcntl  # not on every system
-
-    start = 0
-    while True:
-        request = bytearray(_REQUEST.size + _EXTENTS * _EXTENT.itemsize)
-        _REQUEST.pack_into(request, 0, start, 2**64 - 1 - start, 0, 0, _EXTENTS, 0)
-        try:
-            with file as fd:
-                fcntl.ioctl(fd, _FIEMAP, request)
-        except OSError:
-            return False
-        found = _REQUEST.unpack_from(request)[3]
-        extents = np.frombuffer(request, _EXTENT, found, _REQUEST.size)
-        if np.any(extents["flags"] & _IS_SHARED):
-            return True
-        if not found or extents["flags"][-1] & _IS_LAST:
-            return False
-        start = int(extents["start"][-1] + extents["length"][-1])
+    with file as fd:
+        return system.shares_blocks(fd)
 
 
 def choose_engine(asked: str, file: FileCore, writable: bool) -> str:

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import math
 import os
-import struct
 import time
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -32,6 +30,15 @@ from extarray.common.errors import (
 from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
+from extarray.common.system import (
+    EXCLUSIVE,
+    FREE,
+    SHARED,
+    is_running,
+    lock_range,
+    lock_whole,
+    obstacle,
+)
 from extarray.format.blocks import (
     DIRECTORY_BYTES,
     WRITER_SLOTS,
@@ -75,12 +82,6 @@ __all__ = [
 
 _later = LazyImports({"socket": "gethostname"})
 
-_FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
-_FLOCK_KINDS = {
-    fcntl.F_UNLCK: fcntl.LOCK_UN,
-    fcntl.F_RDLCK: fcntl.LOCK_SH | fcntl.LOCK_NB,
-    fcntl.F_WRLCK: fcntl.LOCK_EX | fcntl.LOCK_NB,
-}
 # The file system has no locks.
 _NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 _LONGEST_NAP = 0.05
@@ -101,39 +102,38 @@ _CHUNKS = 1 << 62
 def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
     """Set a lock on a range of bytes (of length 0: all from `start` on), if it is free."""
     try:
-        if limits.has_range_locks:
-            _call(file, fcntl.F_OFD_SETLK, kind, start, length)
-        else:
-            # BSD and macOS: flock has the same meaning there.
-            with file as fd:
-                fcntl.flock(fd, _FLOCK_KINDS[kind])
+        with file as fd:
+            if limits.has_range_locks:
+                lock_range(fd, kind, start, length)
+            else:
+                # BSD and macOS: a lock on the whole file has the same meaning there.
+                lock_whole(fd, kind)
     except (BlockingIOError, PermissionError):
         return False
     return True
 
 
-def _call(file: FileCore, command: int, kind: int, start: int, length: int) -> int:
-    """Call fcntl; return the kind of lock that it tells of."""
+def _wait(file: FileCore, kind: int, start: int, length: int) -> None:
+    """Set a lock on a range of bytes as soon as it is free."""
     with file as fd:
-        told = fcntl.fcntl(fd, command, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
-    found: int = struct.unpack(_FLOCK, told)[0]
-    return found
+        lock_range(fd, kind, start, length, wait=True)
 
 
 def _drop(file: FileCore, start: int, length: int = 1) -> None:
     """Drop the lock on a range of bytes, come what may: others wait for it."""
     try:
-        _try(file, fcntl.F_UNLCK, start, length)
+        _try(file, FREE, start, length)
     except OSError:
-        _try(file, fcntl.F_UNLCK, start, length)
+        _try(file, FREE, start, length)
     except BaseException:  # an interrupt
-        _try(file, fcntl.F_UNLCK, start, length)
+        _try(file, FREE, start, length)
         raise
 
 
 def _obstacle(file: FileCore, kind: int, start: int, length: int = 1) -> int:
     """Return the kind of lock that keeps this file from locking bytes; F_UNLCK: none does."""
-    return _call(file, fcntl.F_OFD_GETLK, kind, start, length)
+    with file as fd:
+        return obstacle(fd, kind, start, length)
 
 
 def check_timeout(timeout: Any) -> float | None:
@@ -166,7 +166,7 @@ def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
 
     Raise LockedError where it is still held after `timeout` seconds; None: wait for ever.
     """
-    _take(file, path, fcntl.F_WRLCK, 0, 0, _end(timeout))
+    _take(file, path, EXCLUSIVE, 0, 0, _end(timeout))
 
 
 def claim(file: FileCore, is_made: bool = False) -> bool:
@@ -177,7 +177,7 @@ def claim(file: FileCore, is_made: bool = False) -> bool:
     got its name.
     """
     try:
-        return _try(file, fcntl.F_WRLCK, 0, _COMMIT if is_made else 0)
+        return _try(file, EXCLUSIVE, 0, _COMMIT if is_made else 0)
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return True
@@ -205,11 +205,11 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
             str(path),
         )
     end = _end(timeout)
-    _take(file, path, fcntl.F_RDLCK, _MEMBER, 1, end)
+    _take(file, path, SHARED, _MEMBER, 1, end)
     patience = None if end is None else max(end, time.monotonic() + limits.commit_patience)
     for _ in _attempts(end):
         for _ in _attempts(patience):
-            if _try(file, fcntl.F_WRLCK, _COMMIT, 1):
+            if _try(file, EXCLUSIVE, _COMMIT, 1):
                 break
         else:
             raise LockedError(
@@ -219,7 +219,7 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
                 str(path),
             )
         for slot in range(WRITER_SLOTS):
-            if _try(file, fcntl.F_WRLCK, _SLOTS + slot, 1):
+            if _try(file, EXCLUSIVE, _SLOTS + slot, 1):
                 return slot
         end_commit(file)  # whoever is about to leave must commit
     raise LockedError(
@@ -271,7 +271,7 @@ def begin_replacing(file: FileCore) -> bool:
     if not limits.has_range_locks:
         return True
     try:
-        return _try(file, fcntl.F_WRLCK, _COMMIT, 1)
+        return _try(file, EXCLUSIVE, _COMMIT, 1)
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return True
@@ -280,7 +280,7 @@ def begin_replacing(file: FileCore) -> bool:
 
 def release(file: FileCore) -> None:
     """Drop a writer's locks, for every duplicate of the descriptor (also a forked child's)."""
-    _try(file, fcntl.F_UNLCK)
+    _try(file, FREE)
 
 
 # -- writers that share --------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def release(file: FileCore) -> None:
 
 def begin_commit(file: FileCore) -> None:
     """Wait until no other of the writers commits, and keep them from it."""
-    _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _COMMIT, 1)
+    _wait(file, EXCLUSIVE, _COMMIT, 1)
 
 
 def end_commit(file: FileCore) -> None:
@@ -298,17 +298,17 @@ def end_commit(file: FileCore) -> None:
 
 def is_alive(file: FileCore, slot: int) -> bool:
     """Tell whether a slot is that of another writer, which is alive."""
-    return _obstacle(file, fcntl.F_RDLCK, _SLOTS + slot) != fcntl.F_UNLCK
+    return _obstacle(file, SHARED, _SLOTS + slot) != FREE
 
 
 def anyone_is_alive(file: FileCore) -> bool:
     """Tell whether another writer is alive."""
-    return _obstacle(file, fcntl.F_RDLCK, _SLOTS, WRITER_SLOTS) != fcntl.F_UNLCK
+    return _obstacle(file, SHARED, _SLOTS, WRITER_SLOTS) != FREE
 
 
 def begin_turn(file: FileCore, ticket: int) -> None:
     """Make those that come after a ticket wait; nobody else was given this one."""
-    _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _TURNS + ticket, 1)
+    _wait(file, EXCLUSIVE, _TURNS + ticket, 1)
 
 
 def end_turn(file: FileCore, ticket: int) -> None:
@@ -318,14 +318,14 @@ def end_turn(file: FileCore, ticket: int) -> None:
 
 def has_turn(file: FileCore, ticket: int) -> bool:
     """Tell whether the holder of a ticket, another writer, is alive and has not ended its turn."""
-    return _obstacle(file, fcntl.F_RDLCK, _TURNS + ticket) != fcntl.F_UNLCK
+    return _obstacle(file, SHARED, _TURNS + ticket) != FREE
 
 
 def wait_turn(file: FileCore, ticket: int) -> None:
     """Wait until the holder of a ticket has ended its turn, or died."""
     # Those that wait do not exclude each other, and nobody will want to write here again; so it
     # does not matter either if an interrupt leaves the lock.
-    _call(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
+    _wait(file, SHARED, _TURNS + ticket, 1)
     _drop(file, _TURNS + ticket)
 
 
@@ -344,13 +344,13 @@ def begin_elements(file: FileCore, path: Path) -> None:
         It is still writing after some seconds.
     """
     try:
-        is_shared = _try(file, fcntl.F_RDLCK, SIEVE_BYTE + 1, 1)
+        is_shared = _try(file, SHARED, SIEVE_BYTE + 1, 1)
         for _ in _attempts(_end(limits.commit_patience)):
             if not limits.has_range_locks:
-                is_shared = is_shared or _try(file, fcntl.F_RDLCK)
+                is_shared = is_shared or _try(file, SHARED)
                 if is_shared:
                     return
-            elif _obstacle(file, fcntl.F_RDLCK, SIEVE_BYTE) == fcntl.F_UNLCK:
+            elif _obstacle(file, SHARED, SIEVE_BYTE) == FREE:
                 return
     except OSError as error:
         if error.errno in _NO_LOCKS:
@@ -366,7 +366,7 @@ def begin_elements(file: FileCore, path: Path) -> None:
 def end_elements(file: FileCore) -> None:
     """Drop the lock that `begin_elements` took; also for views, which keep the file open."""
     with contextlib.suppress(OSError):
-        _try(file, fcntl.F_UNLCK, SIEVE_BYTE + 1, 1)
+        _try(file, FREE, SIEVE_BYTE + 1, 1)
 
 
 @contextlib.contextmanager
@@ -375,10 +375,10 @@ def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
     start = _CHUNKS + address
     with OnError(_drop, file, start, count):  # also if interrupted as it is taken, or dropped
         if limits.has_range_locks:
-            _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, count)
+            _wait(file, EXCLUSIVE, start, count)
         else:
             with file as fd:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                lock_whole(fd, EXCLUSIVE, wait=True)
         yield
         _drop(file, start, count)
 
@@ -432,7 +432,7 @@ def _refusal(file: FileCore, kind: int) -> str:
     else:
         subject = f"another writer{name} has it open"
         there, close = "there", "close it there first"
-    if kind == fcntl.F_RDLCK:
+    if kind == SHARED:
         return (
             f"{subject}, without sharing it; wait with timeout=, open it {there} with share=True "
             "too, or open with mode='r'"
@@ -446,23 +446,12 @@ def _is_noted(file: FileCore) -> bool:
     if _is_shared(file):
         return bool(_sharers(file))
     holder = _parse_note(_note(file))
-    return holder is not None and (holder[1] != own_host() or _is_running(holder[0]))
-
-
-def _is_running(pid: int) -> bool:
-    """Tell whether this host has a process of a number, as far as this process can see."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's
-        pass
-    return True
+    return holder is not None and (holder[1] != own_host() or is_running(holder[0]))
 
 
 def _is_shared(file: FileCore) -> bool:
     """Tell whether those that have it open are writers that share it."""
-    return limits.has_range_locks and _obstacle(file, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK
+    return limits.has_range_locks and _obstacle(file, EXCLUSIVE, _MEMBER) == SHARED
 
 
 def _note(file: FileCore) -> bytes:
@@ -513,4 +502,4 @@ def can_tell() -> bool:
 
 def is_held(file: FileCore) -> bool:
     """Tell whether a writer holds the lock, without taking it; False if the system cannot tell."""
-    return limits.has_range_locks and _obstacle(file, fcntl.F_WRLCK, 0, 0) != fcntl.F_UNLCK
+    return limits.has_range_locks and _obstacle(file, EXCLUSIVE, 0, 0) != FREE

@@ -32,6 +32,7 @@ from extarray.common.errors import (
     PartnerError,
     StorageError,
 )
+from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.storage import lock
 from extarray.storage.filesystem import (
@@ -414,8 +415,8 @@ def what_is_there(path: Path) -> str:
     names = sorted(file.stem for file in path.glob("*.xmd"))
     if not names:
         return (
-            "it exists, but is not an array, which has two files with the suffixes .xmd and "
-            ".xta; use extarray.from_array to copy other arrays"
+            "it exists, but is not an array, which has two files with the suffixes .xmd "
+            "and .xta; use extarray.from_array to copy other arrays"
         )
     some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
     return (
@@ -638,7 +639,7 @@ def _is_unlocked(file: File, age: float, is_told: bool = True) -> bool:
 def _opened(name: str, flags: int) -> Iterator[File | None]:
     """Open a file for the length of a block; None where there is none."""
     try:
-        file = File.open(name, flags | os.O_NONBLOCK)
+        file = File.open(name, flags | NO_WAIT)
     except FileNotFoundError:
         yield None
         return
@@ -721,7 +722,7 @@ class Packed:
             place = place.parent
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if stat.S_ISREG(os.stat(place).st_mode):
-                file = File.open(os.fspath(place), os.O_RDONLY | os.O_NONBLOCK)
+                file = File.open(os.fspath(place), os.O_RDONLY | NO_WAIT)
         try:
             is_packed = file is not None and file.read(len(MAGIC), 0) == MAGIC
             yield cls(place, file) if file is not None and is_packed else None

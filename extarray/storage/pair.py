@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import FormatError, MissingError, TruncatedError
 from extarray.common.on_error import OnError
+from extarray.common.system import ALONE, NO_WAIT, boot_id
 from extarray.format.blocks import (
     DIRECTORY_BYTES,
     BlockKind,
@@ -26,7 +27,6 @@ from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import (
     File,
     absolute_names,
-    boot_id,
     close_all,
     family,
     sync_folders,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["OPEN_FLAGS", "PASSED_ON", "Pair", "header_at"]
 
 # A pipe must not hold up whoever opens it; for files the second flag means nothing.
-OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+OPEN_FLAGS = ALONE | NO_WAIT
 # Set in the number of cuts of an ``.xmd`` that another has replaced, which goes on with the number.
 PASSED_ON = 1 << 63
 

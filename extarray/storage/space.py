@@ -9,8 +9,9 @@ from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import StorageError, storage_error
+from extarray.common.system import CAN_RESERVE
 from extarray.format.constants import BLOCK, SEAL_BYTES
-from extarray.storage.filesystem import CAN_RESERVE, family
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,6 +23,7 @@ from extarray.common.errors import (
     PartnerError,
     TruncatedError,
 )
+from extarray.common.system import boot_id
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
 from extarray.format.blocks import (
@@ -61,7 +62,7 @@ from extarray.format.superblock import (
 )
 from extarray.grid.address_runs import segment_boxes
 from extarray.grid.bounds import outside
-from extarray.storage.filesystem import File, boot_id, family, file_names
+from extarray.storage.filesystem import File, family, file_names
 from extarray.storage.pair import Pair
 
 if TYPE_CHECKING:

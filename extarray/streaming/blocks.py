@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from extarray.grid.tiles import Box
 
     class ElementAccess(Protocol):
-        """The elements of a source, which each class of sources reaches in its own way."""
+        """The elements of a source; each class of sources reaches them in its own way."""
 
         @property
         def shape(self) -> tuple[int, ...]:
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
         @property
         def _identity(self) -> bytes:
-            """The uuid, which tells the stored elements from those of other arrays."""
+            """The uuid of the array whose stored elements these are."""
 
         def read(self, selection: Any = ...) -> NDArray[Any]:
-            """Copy of a selection."""
+            """Copy a selection."""
 
         def write(self, selection: Any, values: Any) -> None:
             """Write to a selection."""
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
-            """View of a box that lies in one mapped chunk; else None."""
+            """Return a view of a box that lies in one mapped chunk; else None."""
 
 else:
-    # For type checkers alone: at runtime it would be two classes more below every array.
+    # For type checkers only: at runtime, it would add two classes below every array.
     ElementAccess = object
 
 __all__ = [
@@ -75,8 +75,9 @@ __all__ = [
     "write_exactly",
 ]
 
-#: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
-#: shows them in this order; None: in another one, -1: no axis, but one index.
+#: Part of an axis of a stored array that a source shows: start, step and number of indices, and the
+#: axis of the source that shows them in this order.  Instead of the axis, None means another order,
+#: and -1 a single index without an axis.
 Line = tuple[int, int, int, "int | None"]
 
 
@@ -84,17 +85,15 @@ _later = LazyImports({"extarray.common.progress": "Progress"})
 
 
 class Source(ElementAccess):
-    """An operand of streamed operations; the base of all that can be one.
-
-    An `ExtArray` is one, and a view of one.
-    """
+    """An operand of streamed operations: the base class of arrays, views and computed operands."""
 
     __slots__ = ()
 
-    # What streaming calls is of this process alone, also where `read` and `write` are of several.
+    # Streaming calls these.  They act for this process only, even where `read` and `write` are
+    # collective.
 
     def _fetch(self, selection: Any = ..., **options: Any) -> NDArray[Any]:
-        """Copy of a selection."""
+        """Copy a selection."""
         return self.read(selection, **options)
 
     def _put(self, selection: Any, values: Any) -> None:
@@ -102,35 +101,35 @@ class Source(ElementAccess):
         self.write(selection, values)
 
     def _held(self) -> Any:
-        """Return the array as it is now, whatever becomes of its bounds, to go through it."""
+        """Return the array with its present bounds, whatever happens to them while it is read."""
         return self
 
     def _verified(self) -> Any:
-        """Return the same, of which chunks are verified before they are read: for copies."""
+        """Return `_held`, but with chunks verified before they are read: for copies."""
         return self._held()
 
     def _released(self) -> Any:
-        """Return what may outlive a call, of what was made of arrays as they were."""
+        """Return a held array, or a result made of it, in a form that may outlive the call."""
         return self
 
-    # What nobody has written takes no space in some arrays, and need not be read.
+    # In some arrays, unwritten elements take no space, and need not be read.
 
     def _holes(self) -> Callable[[Box], bool] | None:
-        """Return what tells whether a box has zero bytes alone, without reading; None: nothing."""
+        """Return a function that tells, without reading, if a box is all zero bytes, or None."""
         return None
 
     @property
     def _leaves_holes(self) -> bool:
-        """True if zeros take no space as long as nobody writes them."""
+        """True if zeros take no space until somebody writes them."""
         return False
 
-    # And who goes through an array part by part selects on each axis that it had when this began.
+    # A selection made part by part has an entry for each axis that the array had at the start.
 
     def _check_axes(self, ndim: int) -> None:
-        """Raise where there are other axes than `ndim` by now: arrays gain axes, and only they."""
+        """Raise if the source has gained axes beyond `ndim`, as only arrays can."""
 
     def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]:
-        """Copy of a selection that has an entry for each axis, as there were when it was made."""
+        """Copy a selection that has an entry for each axis, as of when it was made."""
         return self._fetch(key)
 
     def _write_exact(self, key: tuple[Any, ...], values: Any) -> None:
@@ -139,17 +138,17 @@ class Source(ElementAccess):
 
     @property
     def _lines(self) -> tuple[Line, ...] | None:
-        """The places of the elements in the stored array, axis by axis; None: not known."""
+        """The places of the elements in the stored array, axis by axis; None if unknown."""
         return None
 
     @property
     def _lead(self) -> tuple[int, ...]:
-        """Elements of the first chunk of each axis that lie before index 0."""
+        """Elements of each axis's first chunk that lie before index 0."""
         return (0,) * len(self.shape)
 
     @property
     def _axis_names(self) -> tuple[str, ...] | None:
-        """The names of the axes, to be found by them."""
+        """Names of the axes, or None."""
         names: tuple[str, ...] | None = getattr(self, "dims", None)
         return names
 
@@ -165,23 +164,23 @@ class Source(ElementAccess):
 
 
 def box_bytes(kept: int = 0) -> int:
-    """Return the most bytes of a box for which ``config.max_memory`` holds what is needed.
+    """Return the most bytes a box may have, to keep the work within ``config.max_memory``.
 
     Parameters
     ----------
     kept : int
-        Arrays of the size of a box that are kept for longer, by all threads together.  Beside
-        them each thread has a box, and up to three temporary arrays of its size.
+        Arrays of the size of a box that all threads together keep for longer.  In addition, each
+        thread has a box and up to three temporary arrays of its size.
     """
     share: int = config.max_memory // (4 * config.threads + kept)
     return max(1, min(BLOCK_BYTES, share))
 
 
-# The operations on operands, for the functions of NumPy and for selections.
+# The operations on operands, for NumPy's functions and for selections.
 
 
 def axis_names(source: Source) -> tuple[str, ...] | None:
-    """Return the names of the axes, also of what is read in another dtype; None: it has none."""
+    """Return the names of the axes, also for a source read in another dtype; None if unnamed."""
     return source._axis_names
 
 
@@ -196,7 +195,7 @@ def write_elements(source: Source, selection: Any, values: Any) -> None:
 
 
 def read_exactly(source: Source, key: tuple[Any, ...]) -> NDArray[Any]:
-    """Copy a selection with an entry for each axis that there was when it was made."""
+    """Copy a selection with an entry for each axis that existed when it was made."""
     return source._read_exact(key)
 
 
@@ -206,50 +205,49 @@ def write_exactly(source: Source, key: tuple[Any, ...], values: Any) -> None:
 
 
 def hold(source: Source, verified: bool = False) -> Any:
-    """Return an array as it is now, to go through it; `verified`: chunks are verified if read."""
+    """Return an array with its present bounds; if `verified`, chunks are verified when read."""
     return source._verified() if verified else source._held()
 
 
 def lead_of(source: Source) -> tuple[int, ...]:
-    """Return the elements of the first chunk of each axis that lie before index 0."""
+    """Return how many elements of each axis's first chunk lie before index 0."""
     return source._lead
 
 
 def holes_of(source: ElementAccess) -> Callable[[Box], bool] | None:
-    """Return what tells whether a box of an array has zero bytes alone, without reading it.
+    """Return a function that tells, without reading, if a box is all zero bytes, or None.
 
-    It may be wrong in saying that there is more.  None: there are no such boxes, or nobody knows.
+    The function may miss such a box, but never reports another.
     """
     return source._holes() if isinstance(source, Source) else None
 
 
 def leaves_holes(target: ElementAccess) -> bool:
-    """Tell whether zeros take no space in an array as long as nobody writes them."""
+    """Tell whether zeros take no space in an array until somebody writes them."""
     return isinstance(target, Source) and target._leaves_holes
 
 
 def release(source: Source) -> Any:
-    """Return what may outlive a call, of what was made of arrays as they were."""
+    """Return a held array, or a result made of it, in a form that may outlive the call."""
     return source._released()
 
 
 def view_of(source: Source, box: Box, writable: bool = False) -> NDArray[Any] | None:
-    """Return a view of a box of elements that lies in one mapped chunk; else None."""
+    """Return a view of a box that lies in one mapped chunk; else None."""
     return source._peek(box, writable)
 
 
 def load(source: Source, box: Box) -> NDArray[Any]:
-    """Read a box, not to be written to: without a copy where it lies in one mapped chunk."""
+    """Read a box, without a copy if it lies in one mapped chunk; do not write to it."""
     view = source._peek(box)
     return source._read_exact(box) if view is None else view
 
 
 def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:
-    """Call ``work(i, box)`` for every box, on as many threads as the bytes of all boxes are worth.
+    """Call ``work(i, box)`` for every box, on as many threads as `nbytes`, all bytes, justify.
 
-    The calls come on any thread, in no certain order.  The threads see the settings and the
-    ``np.errstate`` of the caller; what NumPy warns of is said once.  The first exception ends the
-    work and is raised here.
+    Calls come on any thread, in any order.  Threads see the caller's settings and ``np.errstate``;
+    each warning of NumPy is given once.  The first exception ends the work and is raised here.
     """
     n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
     with SaidOnce():
@@ -261,7 +259,7 @@ def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -
 
 
 def _run(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
-    """Call ``work(i, box)`` for every box on so many threads."""
+    """Call ``work(i, box)`` for every box on `n_threads` threads."""
     if n_threads > 1:
         _share(work, boxes, n_threads)
         return
@@ -272,7 +270,7 @@ def _run(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: in
 
 
 def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
-    """Call ``work(i, box)`` for every box on several threads; this one is one of them."""
+    """Call ``work(i, box)`` for every box on several threads, this one included."""
     numbered = enumerate(boxes)
     lock = threading.Lock()
     stopped = threading.Event()
@@ -291,7 +289,7 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
 
 
 def _reported(boxes: Iterable[Box], nbytes: int) -> Generator[Box, None, None]:
-    """Yield the boxes, and tell of their share of all bytes once the next one is asked for."""
+    """Yield the boxes; report each one's share of all bytes when the next is asked for."""
     every = list(boxes)
     with _later.Progress(nbytes, "compute", config.progress) as progress:
         for number, box in enumerate(every, start=1):
@@ -300,6 +298,6 @@ def _reported(boxes: Iterable[Box], nbytes: int) -> Generator[Box, None, None]:
 
 
 def _about_bytes(box: Box) -> int:
-    """Return about how many bytes of arrays the work on a box has gone through."""
+    """Estimate the bytes of arrays that the work on a box has gone through."""
     elements: int = math.prod(part.stop - part.start for part in box)
     return max(BLOCK_BYTES, 8 * elements)

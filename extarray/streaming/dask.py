@@ -1,8 +1,7 @@
-"""dask: arrays of tasks that read an array late, and operations on them and arrays of ours.
+"""dask: task graphs that read an array late, and operations that mix dask's arrays with ours.
 
-Dask's arrays refuse arrays that they do not know; of tasks, they know all.  So where dask's arrays
-are among the operands, those of ours become tasks too.  Results are then late, unless they go to an
-array of ours.
+Dask's arrays refuse unknown arrays, but accept any tasks.  So if an operand is dask's, ours become
+tasks, too.  Results are then late, unless they go to an array of ours.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ __all__ = ["builds_graph", "call_late", "computed", "has_late", "is_known", "lat
 
 
 def to_dask(array: Any, chunks: Any = None) -> Any:
-    """Make a dask array of an array, whose elements the tasks read.
+    """Make a dask array whose tasks read the elements of an array.
 
-    Chunks are as for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
-    dask's setting ``array.chunk-size`` says, by default 128 MiB.
+    `chunks` is as for `dask.array.from_array`.  None makes groups of whole chunks, of about the
+    bytes in dask's setting ``array.chunk-size``, by default 128 MiB.
     """
     dask_array = require("dask.array", "dask", "to_dask")
     return dask_array.from_array(
         array,
         chunks="auto" if chunks is None else chunks,
-        # The path goes with each task, so that none waits for one that has the array alone;
-        # elements in memory go to other processes once.
+        # Each task carries the path of a file, so that no task waits for another that holds the
+        # array.  Elements in memory go to other processes only once.
         inline_array=getattr(getattr(array, "base", None), "path", None) is not None,
         meta=np.empty((0,) * array.ndim, array.dtype),
     )
@@ -45,32 +44,31 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
 def builds_graph() -> bool:
     """Tell whether the caller's caller is dask, which asks for a copy while it builds a graph.
 
-    ``dask.array.from_array`` copies arrays that have NumPy's protocols, lest they change.  A
-    graph has to hold an array of ours itself, which may be larger than memory, as it holds
-    datasets of h5py and zarr.
+    ``dask.array.from_array`` copies arrays with NumPy's protocols.  But the graph must hold our
+    array itself, which may be larger than memory, as it holds datasets of h5py and zarr.
     """
     caller = sys._getframe(2)
     module = str(caller.f_globals.get("__name__"))
     return caller.f_code.co_name == "from_array" and module.startswith("dask.array.")
 
 
-# -- operands of a mix ---------------------------------------------------------------------------
+# -- mixed operands ------------------------------------------------------------------------------
 
 
 def late_type() -> type | tuple[()]:
-    """Return dask's type of arrays, for `isinstance`; () where nobody has imported dask."""
+    """Return dask's type of arrays, for `isinstance`; () unless dask has been imported."""
     kind: type | tuple[()] = getattr(sys.modules.get("dask.array"), "Array", ())
     return kind
 
 
 def has_late(values: Iterable[Any]) -> bool:
-    """Tell whether dask's arrays are among arguments."""
+    """Tell whether an argument is one of dask's arrays."""
     kind = late_type()
     return kind != () and any(isinstance(value, kind) for value in values)
 
 
 def is_known(function: Callable[..., Any]) -> bool:
-    """Tell whether dask has a function of its own for one of NumPy's."""
+    """Tell whether dask has its own version of a function of NumPy."""
     found: Any = require("dask.array", "dask")
     for name in (*function.__module__.split(".")[1:], function.__name__):
         found = getattr(found, name, function)
@@ -78,7 +76,7 @@ def is_known(function: Callable[..., Any]) -> bool:
 
 
 def computed(name: str, value: Any) -> Any:
-    """Return arguments with NumPy arrays in place of dask's, if the limits allow it."""
+    """Return the arguments with NumPy arrays in place of dask's, if the limits allow it."""
 
     def compute(array: Any) -> Any:
         check_result(
@@ -94,9 +92,9 @@ def call_late(
 ) -> Any:
     """Call a function with dask arrays in place of ours; ``out=`` of ours is filled and returned.
 
-    The function is one of NumPy, or a method of a ufunc; ``out`` is of ours throughout, or not at
-    all.  A result is computed for it task by task, each of which writes its part, where `where`
-    holds.  As always, what shares elements with it, and has them elsewhere, is copied before.
+    The function is NumPy's, or a method of a ufunc; all or none of ``out`` is ours.  Each task
+    computes and writes its part of the result, where `where` holds.  Operands that share elements
+    with ``out`` at other places are copied first, as always.
     """
     out = kwargs.get("out")
     outs = out if isinstance(out, tuple) else (out,)
@@ -119,7 +117,7 @@ def call_late(
 
 
 def _fitted(result: Any, target: Any, rule: Any, where: Any) -> Any:
-    """Return a result, in the dtype and the shape of the array that it goes to."""
+    """Return a result with the dtype and shape of the array that it goes to."""
     if not np.can_cast(result.dtype, target.dtype, rule):
         raise CastingError(
             f"Cannot cast output from {result.dtype!r} to {target.dtype!r} with casting rule "
@@ -135,6 +133,6 @@ def _late(value: Any) -> Any:
 
 
 def _graph_of(source: Any) -> Any:
-    source = source._released()  # tasks outlive the call, and say so if the array gains an axis
+    source = source._released()  # tasks outlive the call, and raise if the array gains an axis
     own = getattr(source, "to_dask", None)
     return to_dask(source) if own is None else own()

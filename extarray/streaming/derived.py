@@ -1,6 +1,6 @@
-"""Operands that are computed as they are read: no element of theirs is stored.
+"""Operands computed as they are read; their elements are stored nowhere.
 
-Streaming takes them where it takes arrays.
+Streaming accepts them like arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Computed", "Flat", "Joined", "Widened", "flat", "widened"]
 
 
 class _Derived(Source):
-    """The base of derived operands: they are read by boxes, and have no memory."""
+    """Base of derived operands, which are read by boxes and own no memory."""
 
     __slots__ = ("chunks", "dtype", "shape")
     shape: tuple[int, ...]
@@ -38,23 +38,23 @@ class _Derived(Source):
 
     @property
     def _identity(self) -> Any:
-        return self  # the elements are those of no other array
+        return self  # shares elements with no other array
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
         return None if writable else self._compute(box)
 
     def read(self, selection: Any = ...) -> NDArray[Any]:
-        """Copy of the elements of a box; of all where none is given."""
+        """Copy the elements of a box, by default of the whole operand."""
         box = tuple(slice(0, n) for n in self.shape) if selection is ... else selection
         result = self._compute(box)
         return result if result.flags.owndata else result.copy()
 
     def write(self, selection: Any, values: Any) -> None:
-        """Refuse to write: a `ReadOnlyError`."""
+        """Refuse to write, by a `ReadOnlyError`."""
         raise ReadOnlyError("an operand that is computed on reading is read-only")
 
     def _compute(self, box: Box) -> NDArray[Any]:
-        """Compute a box, not to be written to: a new array, or a view of some operand."""
+        """Compute a box, as a new array or a view of an operand; do not write to it."""
         raise NotImplementedError
 
 
@@ -64,11 +64,11 @@ class Computed(_Derived):
     Parameters
     ----------
     function : callable
-        Takes the part of each operand in a box, and returns the result there.
+        Takes the part of each operand in a box, and returns the result for the box.
     *operands : array_like or Source
-        Broadcast against each other; scalars are handed on as they are.
+        Broadcast against each other; scalars are passed as they are.
     dtype : dtype_like
-        Of the result.
+        Dtype of the result.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Flat(_Derived):
 
     def __init__(self, base: Any) -> None:
         self.base = base
-        # A layer of chunks: what lies in one is read together.
+        # A layer of chunks is read together.
         layer = max(1, math.prod((*chunks_of(base)[:1], *base.shape[1:])))
         super().__init__((math.prod(base.shape),), (layer,), base.dtype)
 
@@ -140,10 +140,10 @@ class Flat(_Derived):
 
 
 def _boxes(shape: tuple[int, ...], low: int, high: int) -> Iterator[tuple[int, Box]]:
-    """Yield boxes that hold the elements low ... high - 1 of a shape, counted in C order.
+    """Yield boxes that together hold elements low ... high - 1 of a shape, counted in C order.
 
-    Each comes with the number of its first element, and all of them in order: at most two for
-    each axis but the first, and one between.
+    Boxes come in order, each with the number of its first element: at most two for each axis but
+    the first, and one between.
     """
     if high <= low:
         return
@@ -164,7 +164,7 @@ def _boxes(shape: tuple[int, ...], low: int, high: int) -> Iterator[tuple[int, B
 
 
 def _inside(shape: tuple[int, ...], i: int, low: int, high: int) -> Iterator[tuple[int, Box]]:
-    """Yield boxes of a range that lies inside row `i`."""
+    """Yield the boxes of a range that lies inside row `i`."""
     start = i * math.prod(shape[1:])
     for at, box in _boxes(shape[1:], low - start, high - start):
         yield at + start, (slice(i, i + 1), *box)
@@ -176,11 +176,11 @@ class Joined(_Derived):
     Parameters
     ----------
     parts : sequence of Source or ndarray
-        Of one shape but along the axis.
+        Their shapes differ only along the axis.
     axis : int
         At least 0.
     dtype : dtype_like
-        Of the result.
+        Dtype of the result.
 
     Examples
     --------
@@ -210,13 +210,13 @@ class Joined(_Derived):
 
 
 class Widened(_Derived):
-    """An array with axes of length 1 put in.
+    """An array with inserted axes of length 1.
 
     Parameters
     ----------
     base : Source
     axes : tuple of int
-        Of the result; at least 0, and increasing.
+        Axes of the result; increasing, each at least 0.
     """
 
     __slots__ = ("_axes", "_base")
@@ -239,7 +239,7 @@ class Widened(_Derived):
 
 
 def widened(x: Any, axes: tuple[int, ...]) -> Any:
-    """Put axes of length 1 into an array: a view of a NumPy array, `Widened` of ours."""
+    """Insert axes of length 1: a view of a NumPy array, `Widened` of ours."""
     if not axes:
         return x
     return Widened(x, axes) if isinstance(x, Source) else np.expand_dims(x, axes)

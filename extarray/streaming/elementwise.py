@@ -1,6 +1,6 @@
-"""Elementwise operations: box by box over operands of any mix, into NumPy arrays or arrays of ours.
+"""Elementwise operations, box by box, on operands of any mix, into arrays of NumPy or ours.
 
-One way for all of them: ufuncs, and functions that act as ufuncs do (``np.clip``, ``np.where``).
+Ufuncs and functions that behave like ufuncs (``np.clip``, ``np.where``) all take this way.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ def elementwise(
 ) -> Any:
     """Apply a function elementwise, into `out`, or into a new array of `dtype`.
 
-    The function is called with the part of each operand in a box, and with ``out=``, the array to
-    fill; `assigning` makes one of a function that returns its result.  Scalars are handed on as
-    they are.  Where no operand has axes, a scalar comes out.  Messages have the function's name, or
-    `name`.
+    The function gets the part of each operand in a box, and ``out=``, the array to fill;
+    `assigning` adapts a function that returns its result.  Scalars are passed as they are.  If no
+    operand has axes, the result is a scalar.  Messages use `name`, or the function's name.
 
     Examples
     --------
@@ -76,18 +75,18 @@ def elementwise(
 
 
 def _common_shape(operands: list[Any]) -> tuple[int, ...]:
-    """Return the shape that operands are broadcast to."""
+    """Return the shape to which the operands broadcast."""
     shapes = [shape_of(x) for x in operands]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        # In the words of what NumPy calls, down to the last space.
+        # NumPy's message, down to the trailing space.
         texts = "".join(f"{shape_text(shape)} " for shape in shapes)
         raise ShapeError(f"operands could not be broadcast together with shapes {texts}") from None
 
 
 def assigning(function: Callable[..., Any]) -> Callable[..., None]:
-    """Make a function that fills ``out=`` of one that returns its result, under the same name.
+    """Make a function that fills ``out=`` from one that returns its result; keep the name.
 
     Examples
     --------
@@ -112,15 +111,15 @@ def stream(
 ) -> None:
     """Fill arrays of one shape, box by box, from the parts of operands that broadcast to it.
 
-    ``fill(*parts, out=blocks)`` is called on several threads at a time, with a tuple of an array
-    for each of `outs`; also with ``where=part`` unless `where` is True.  Only elements for which it
-    holds are written: all others stay, and in files are not touched.
+    ``fill(*parts, out=blocks)`` runs on several threads; `blocks` has an array for each of `outs`.
+    It also gets ``where=part`` unless `where` is True.  Only elements where `where` holds are
+    written: all others stay, and are not touched in files.
 
-    An operand may be one of `outs`, or share elements with it: the result is as if all was read
-    before anything was written.
+    An operand may be one of `outs`, or share elements with it: the result is as if everything was
+    read before anything was written.
     """
     shape = outs[0].shape
-    if any(isinstance(out, Source) for out in outs):  # damage must not get into files
+    if any(isinstance(out, Source) for out in outs):  # damage must not spread to files
         operands = [x._verified() if isinstance(x, Source) else x for x in operands]
     operands = [apart(x, outs) for x in operands]
     selected = where is not True
@@ -144,7 +143,7 @@ def stream(
             else:
                 out._write_exact(box, target)
 
-    # The places of elements, in `_write_some`, take memory too.
+    # `_write_some` needs memory for the places of elements, too.
     places = 8 * len(shape) if selected else 0
     run_over(work, shape, (*outs, *operands, where), places)
 
@@ -155,10 +154,9 @@ def run_over(
     operands: Sequence[Any],
     more: int = 0,
 ) -> None:
-    """Call ``work(i, box)`` for boxes of a shape to which operands are broadcast, as `run` does.
+    """Call ``work(i, box)`` for boxes of a shape to which operands broadcast, as `run` does.
 
-    Outputs come first among the operands.  A box takes the memory of its part of each of them, and
-    so many bytes `more` for each element.
+    Outputs come first.  For each element, a box takes memory in all operands, and `more` bytes.
     """
     arrays = [x for x in operands if isinstance(x, (Source, np.ndarray))]
     itemsize = more + sum(x.dtype.itemsize for x in arrays)
@@ -167,7 +165,7 @@ def run_over(
 
 
 def _writable(out: Any, box: Box) -> NDArray[Any] | None:
-    """Return a view of a box, where stores go straight to memory."""
+    """Return a view of a box through which stores go straight to memory, if possible."""
     if isinstance(out, Source):
         return out._peek(box, True)
     view: NDArray[Any] = out[(*box, ...)]
@@ -186,19 +184,16 @@ def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
 
 
 def as_operand(x: Any) -> Any:
-    """Return an operand of elementwise operations: an array, or a scalar as it is.
-
-    Python's numbers stay Python's: they adapt to the types of the arrays (NEP 50).
-    """
+    """Return an array, or a scalar as it is: Python's numbers adapt to dtypes (NEP 50)."""
     if isinstance(x, (Source, np.ndarray, np.generic, bool, int, float, complex)):
         return x
     return np.asarray(x)
 
 
 def as_mask(where: Any) -> Any:
-    """Return a mask as NumPy takes it for ``where=``: an array as it is, else the truth.
+    """Return a mask that NumPy accepts for ``where=``: an array as it is, else truth values.
 
-    Of arrays, NumPy refuses those that are not of truth values.
+    NumPy itself refuses arrays of other dtypes.
 
     Examples
     --------
@@ -217,7 +212,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Tell whether a shape can be broadcast to another one."""
+    """Tell whether a shape broadcasts to another."""
     try:
         return np.broadcast_shapes(shape, into) == into
     except ValueError:
@@ -225,9 +220,9 @@ def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
 
 
 def part_of(x: Any, box: Box) -> Any:
-    """Read the part of an operand that meets a box of the shape to which it is broadcast.
+    """Read the part of an operand that broadcasting puts into a box of the result.
 
-    It is to be read only; a scalar is its own part.
+    Do not write to it.  A scalar is its own part.
 
     Examples
     --------
@@ -248,25 +243,21 @@ def part_of(x: Any, box: Box) -> Any:
 def new_result(
     shape: tuple[int, ...], dtype: DTypeLike | None, name: str, order: str = "C"
 ) -> NDArray[Any]:
-    """Create the array in memory for a function's result, not initialised, if the limits allow it.
-
-    "F" makes one in Fortran order; any other `order` gives C order.
-    """
+    """Create an uninitialised result in memory, if limits allow; `order` is "F", or else C."""
     kind = np.dtype(dtype)
     check_result(math.prod(shape) * kind.itemsize, f"the result of {name}", other_way(name))
     return np.empty(shape, kind, "F" if order == "F" else "C")
 
 
 def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]:
-    """Return the chunks along which to cut: the first output's of ours, or the largest operand's.
+    """Return the chunks along which to cut: those of the largest of our arrays, or any (the shape).
 
-    Outputs come first among `arrays`, which are broadcast to the shape.  Where none is of ours, the
-    shape comes back: it may be cut anywhere.
+    All broadcast to the shape; outputs come first, and win among equally large arrays.
     """
     sources = [x for x in arrays if isinstance(x, Source)]
     if not sources:
         return shape
-    # Where several are as large, max takes the first: outputs come first.
+    # max returns the first of equals.
     guide = max(sources, key=lambda x: math.prod(x.shape))
     missing = len(shape) - len(guide.shape)
     own = [
@@ -281,7 +272,7 @@ def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]
 
 
 def apart(x: Any, outs: Sequence[Any]) -> Any:
-    """Return an operand, or a copy where filling one box would change what others read."""
+    """Return an operand, or a copy if filling one box would change what other boxes read."""
     if not isinstance(x, (Source, np.ndarray)):
         return x
     if not any(meet(x, out) and not _coincide(x, out) for out in outs):
@@ -290,7 +281,7 @@ def apart(x: Any, outs: Sequence[Any]) -> Any:
 
 
 def copy_of(x: Any) -> NDArray[Any]:
-    """Copy an operand that shares elements with an output to memory, if the limits allow it."""
+    """Copy to memory an operand that shares elements with an output, if the limits allow it."""
     if isinstance(x, np.ndarray):
         return x.copy()
     check_result(
@@ -308,19 +299,19 @@ def meet(x: Any, out: Any) -> bool:
         return x._identity == out._identity and _lines_meet(x._lines, out._lines)
     if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):
         return np.may_share_memory(x, out)
-    # Of which array is not asked: chunks are small.
+    # An ndarray and one of ours meet if the ndarray is a chunk, of any array: chunks are small.
     return is_of_a_chunk(x if isinstance(x, np.ndarray) else out)
 
 
 def _lines_meet(a: tuple[Line, ...] | None, b: tuple[Line, ...] | None) -> bool:
-    """Tell whether two layouts in one stored array may have an element in common."""
+    """Tell whether two layouts in one stored array may share an element."""
     if a is None or b is None:
         return True
     return all(_have_common(one, other) for one, other in zip(a, b, strict=True))
 
 
 def _have_common(a: Line, b: Line) -> bool:
-    """Tell whether two progressions may share an index: their ranges meet, as do residues."""
+    """Tell whether two progressions may share an index: their ranges and residues meet."""
     ranges = []
     for start, step, count, _ in (a, b):
         if count == 0:
@@ -329,13 +320,13 @@ def _have_common(a: Line, b: Line) -> bool:
         ranges.append((min(start, last), max(start, last)))
     if max(low for low, _ in ranges) > min(high for _, high in ranges):
         return False
-    # A lone index has no step.
+    # A single index has no step.
     common = math.gcd(*(step if count > 1 else 0 for _, step, count, _ in (a, b)))
     return common == 0 or (a[0] - b[0]) % common == 0
 
 
 def _coincide(x: Any, out: Any) -> bool:
-    """Tell whether arrays that share elements have each of them at the same place."""
+    """Tell whether arrays that share elements have each one at the same place."""
     if x is out:
         return True
     if x.shape != out.shape:

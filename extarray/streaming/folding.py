@@ -1,8 +1,8 @@
-"""Folding: what boxes give is combined to a result, two by two.
+"""Folding: the states of boxes are combined pairwise into a result.
 
-The order in which parts are combined depends on the cut alone, not on which thread is faster, so a
-result is the same in every run.  Two by two, so that rounding errors grow with the logarithm of the
-number of boxes, as in NumPy's own sums.
+The order depends only on how the array is cut, not on which thread is faster, so every run has the
+same result.  Pairwise, rounding errors grow with the logarithm of the number of boxes, as in
+NumPy's own sums.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
     from extarray.grid.tiles import Box
 
-    #: What is known of some elements; each entry keeps the reduced axes, with length 1, or is an
-    #: int for all.
+    #: Facts about some elements; each entry keeps the reduced axes, with length 1, or is an int
+    #: for all.
     State = tuple[Any, ...]
 
 __all__ = ["Fold", "fold"]
 
 
 class Fold(Protocol):
-    """The steps of a reduction: what a box gives, and how two parts become one."""
+    """The steps of a reduction: make the state of a box, and combine two states."""
 
     @property
     def notes(self) -> Collection[str]:
-        """Warnings to give at the end, each once."""
+        """Warnings to give once each, at the end."""
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
-        """Return what is known from a box alone: of those elements for which `where` holds.
+        """Return the state of a box, from the elements for which `where` holds.
 
-        `axes` are those that are reduced; the part is to be read only.
+        `axes` are reduced; do not write to `part`.
         """
 
     def combine(self, left: State, right: State) -> State:
-        """Return what is known from two parts; `left` comes first, and may be overwritten."""
+        """Return the state of two parts; `left` comes first, and may be overwritten."""
 
     def finish(self, state: State) -> NDArray[Any]:
         """Return the values of the result, with the reduced axes of length 1."""
@@ -65,13 +65,12 @@ def fold(
     dtype: np.dtype[Any],
     refuse: Callable[..., Any],
 ) -> Any:
-    """Reduce an array that has elements along axes, in [0, ndim); a scalar where no axis is left.
+    """Reduce an array along axes in [0, ndim), on which it has elements; perhaps to a scalar.
 
-    The elements count for which `where` holds, which is broadcast to the array.  `dtype` is that of
-    a new result.  `refuse` is called with stand-ins for an array, ``out`` and ``where`` that do not
-    fit together: it raises NumPy's error.
+    Elements where `where`, which broadcasts to the array, holds count.  `dtype` is that of a new
+    result.  `refuse` gets stand-ins for arguments that do not fit, and raises NumPy's error.
     """
-    extents = x.shape  # of now: another thread may let the array grow
+    extents = x.shape  # read once: another thread may let the array grow
     shape = tuple(1 if j in axes else n for j, n in enumerate(extents) if keepdims or j not in axes)
     if (out is not None and out.shape != shape) or not fits(shape_of(where), extents):
         fixed = {} if where is True else {"where": shadow(where)}
@@ -110,10 +109,10 @@ def _fold_boxes(
     where: Any,
     put: Callable[[Box, NDArray[Any]], None],
 ) -> None:
-    """Cut an array into boxes, and put each part of the result once all its boxes are folded."""
+    """Fold an array box by box, and put each part of the result once all its boxes are folded."""
     itemsize = x.dtype.itemsize + (where is not True)
     nbytes = math.prod(extents) * itemsize
-    # A thread keeps a part of each level of a tree at most, as many as the boxes have digits.
+    # A thread keeps at most one state per level of a tree: the logarithm of the number of boxes.
     depth = (nbytes // BLOCK_BYTES).bit_length()
     pieces = axis_pieces(extents, chunks_of(x), itemsize, limit=box_bytes(depth))
     kept = [j for j in range(len(pieces)) if j not in axes]
@@ -122,7 +121,7 @@ def _fold_boxes(
     lock = threading.Lock()
 
     def boxes() -> Iterator[Box]:
-        """Yield all boxes of a part of the result, then those of the next one."""
+        """Yield all boxes of one part of the result, then those of the next."""
         order = [*kept, *axes]
         places = np.argsort(order).tolist()
         for entries in product(*(pieces[j] for j in order)):
@@ -146,7 +145,7 @@ def _fold_boxes(
 
 
 class _Tree:
-    """A tree in which states are combined in a fixed order, each pair as soon as both are there."""
+    """Combines states in a fixed order, each pair as soon as both are there."""
 
     def __init__(self, n: int, combine: Callable[[State, State], State]) -> None:
         self._n = n
@@ -155,7 +154,7 @@ class _Tree:
         self._lock = threading.Lock()
 
     def add(self, place: int, state: State) -> State | None:
-        """Add the state of a place; returns the last state once all are combined."""
+        """Add the state of a place; return the last state once all are combined."""
         n = self._n
         level = 0
         while n > 1:

@@ -1,7 +1,7 @@
-"""Elements that nobody has written: zeros that take no space, neither read nor written.
+"""Unwritten elements: zeros that take no space, neither read nor written.
 
-Some file systems and libraries say where a file has none but such elements (`holes_of`).  Chunks of
-zeros stay holes in a fresh sparse array (`write_fresh`), wherever they come from.
+Some file systems and libraries tell where a file has only such elements (`holes_of`).  In a fresh
+sparse array, chunks of zeros stay holes, whatever their source (`write_fresh`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["clear", "keeps_zeros", "write_fresh"]
 
-# Where to look first whether a chunk has more than zeros: elements, by their place along each axis,
-# and bytes at its beginning.
+# Samples to inspect first for bytes other than zero: places along each axis of a chunk, as
+# fractions, and bytes at its beginning.
 _SAMPLES = (0, 0.5, 0.25, 0.75)
 _FIRST_BYTES = 1 << 10
 
 
 def keeps_zeros(source: np.dtype[Any], target: Source) -> bool:
-    """Tell whether elements of zero bytes, cast to the target, are what it has afresh.
-
-    A text of zero is not, for example, nor is a fill value of one.
-    """
+    """Tell whether zero bytes, cast to the target's dtype, give its fill value."""
     with np.errstate(all="ignore"):
         cast = np.zeros(1, source).astype(target.dtype)
     fresh: Any = getattr(target, "fill_value", None)
@@ -41,16 +38,13 @@ def keeps_zeros(source: np.dtype[Any], target: Source) -> bool:
 
 
 def clear(values: NDArray[Any]) -> None:
-    """Write zero to every byte of elements, also between the fields of records."""
+    """Zero every byte of elements, also between the fields of records."""
     raw = np.dtype((np.void, values.dtype.itemsize))
     values.view(raw)[...] = np.zeros((), raw)
 
 
 def write_fresh(target: Source, box: Box, values: NDArray[Any]) -> None:
-    """Write a box of elements to an array in which nobody has written it.
-
-    Where the array leaves holes, chunks that get nothing but zeros stay holes.
-    """
+    """Write a fresh box; if the array leaves holes, chunks that get only zeros stay holes."""
     if not values.size or not leaves_holes(target) or not keeps_zeros(values.dtype, target):
         write_elements(target, box, values)
         return
@@ -63,28 +57,28 @@ def write_fresh(target: Source, box: Box, values: NDArray[Any]) -> None:
 
 
 def _edges(start: int, stop: int, extent: int) -> list[int]:
-    """Return where the chunks that a range meets begin and end, counted from its start."""
+    """Return the offsets in a range at which the chunks that it meets begin and end."""
     return [0, *range(extent - start % extent, stop - start, extent), stop - start]
 
 
 def _part(values: NDArray[Any], box: Box) -> NDArray[Any]:
-    """Return part of an array, which stays one also without axes."""
+    """Return a part of an array; without axes, too, it is an array."""
     place: tuple[Any, ...] = (*box, ...)
     part: NDArray[Any] = values[place]
     return part
 
 
 def _not_zero(values: NDArray[Any], edges: list[list[int]]) -> Iterator[Box]:
-    """Yield boxes that have all chunks with a byte other than zero, and no others.
+    """Yield boxes that cover exactly the chunks with a byte other than zero.
 
-    `edges` tells where chunks begin along each axis, and where the last of them ends.
+    `edges` has, for each axis, where chunks begin and where the last one ends.
     """
     if not edges:
         if _has_bytes(values):
             yield ()
         return
     found: NDArray[np.bool_] = np.zeros([len(e) - 1 for e in edges], bool)
-    for place in _SAMPLES:  # these tell it of most chunks
+    for place in _SAMPLES:  # these settle most chunks
         sample = [[a + int(place * (z - a)) for a, z in itertools.pairwise(e)] for e in edges]
         some = np.ascontiguousarray(values[np.ix_(*sample)])
         found |= some.view(np.uint8).reshape(*some.shape, -1).any(axis=-1)
@@ -104,7 +98,7 @@ def _not_zero(values: NDArray[Any], edges: list[list[int]]) -> Iterator[Box]:
 
 
 def _has_bytes(values: NDArray[Any]) -> bool:
-    """Tell whether any byte of elements is not zero."""
+    """Tell whether any byte of the elements is not zero."""
     raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     if raw[:_FIRST_BYTES].any():
         return True

@@ -1,6 +1,6 @@
-"""Functions along an axis: box by box, with this axis whole in each box.
+"""Functions along an axis, box by box; each box has the axis whole.
 
-A box holds as many lanes (the 1-D slices along the axis) as the memory allows, one at least.
+A box holds as many lanes (1-D slices along the axis) as memory allows, at least one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["lane_bytes", "lanes", "map_lanes"]
 
 
 def lane_bytes(x: Any, axes: Collection[int]) -> int:
-    """Return the bytes of a part that is whole along some axes, and one element along others."""
+    """Return the bytes of a part that has some axes whole and one index of each other."""
     size: int = math.prod(x.shape[j] for j in axes) * x.dtype.itemsize
     return size
 
@@ -34,8 +34,7 @@ def lane_bytes(x: Any, axes: Collection[int]) -> int:
 def lanes(x: Any, axes: Collection[int], name: str, parts: int = 4) -> Iterator[Box]:
     """Yield boxes in which some axes are whole, if the limits allow a single lane in memory.
 
-    The function for which they are, and whose name a message has, needs memory for so many `parts`
-    of the size of a box.
+    The function `name` holds `parts` arrays of the size of a box.
     """
     if parts * lane_bytes(x, axes) > config.max_memory:
         what = "the array" if len(axes) == len(x.shape) else "each lane along the axis"
@@ -50,9 +49,8 @@ def map_lanes(
 ) -> None:
     """Fill an array with a function of the lanes of another.
 
-    The function is called with boxes of whole lanes, on several threads; it returns lanes in place
-    of lanes, of the length that the target has along the axis.  The target may be `x` itself, but
-    must not share elements with it otherwise.
+    The function gets boxes of whole lanes, on several threads, and returns lanes of the target's
+    length.  The target may be `x`, but must not share elements with it otherwise.
     """
     whole = slice(0, target.shape[axis])
 
@@ -60,7 +58,7 @@ def map_lanes(
         result = function(part_of(x, box))
         store(target, (*box[:axis], whole, *box[axis + 1 :]), result)
 
-    # The result of a box, and what NumPy needs for it, may be larger than the box.
+    # The result of a box, and the memory NumPy needs for it, may exceed the box.
     bigger = max(math.prod(target.shape) * target.dtype.itemsize, 1)
     own = max(math.prod(x.shape) * x.dtype.itemsize, 1)
     run(work, lanes(x, (axis,), name, 4 * max(1, -(-bigger // own))), own + bigger)

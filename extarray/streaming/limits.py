@@ -1,4 +1,4 @@
-"""Limits of what a function may bring into memory without being asked."""
+"""Limits on how much a function may bring into memory unasked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ __all__ = ["check_result", "other_way"]
 
 
 def check_result(nbytes: int, what: str, streamed_way: str) -> None:
-    """Warn of a result in memory that is large, and refuse one that is too large.
+    """Warn of a large result in memory, and refuse one that is too large.
 
-    The bytes are those that will be in memory, without what an operation needs for a moment.
-    `what` has the first words of the message ("the result of add"), `streamed_way` those that
-    follow "use".
+    `nbytes` stay in memory; temporary arrays of an operation do not count.  `what` begins the
+    message ("the result of add"), and `streamed_way` follows "use".
 
     Examples
     --------
@@ -46,7 +45,7 @@ config.max_result allows; use out= with an ExtArray
 
 @cache
 def other_way(name: str) -> str:
-    """Say what to use in place of a function that gives its result in memory.
+    """Return the text that tells what to use if a function's result does not fit into memory.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Mapped pages of files that long operations have passed, and need no more."""
+"""Mapped pages of files that long operations have passed and no longer need."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["Passing"]
 
 
 class Passing:
-    """The count of bytes that an operation goes through, as ``config.mapped_memory`` bounds them.
+    """Counts the bytes that an operation goes through, to stay within ``config.mapped_memory``.
 
     Parameters
     ----------
     share : int
-        Threads that count for themselves.
+        Number of threads, each of which counts for itself.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Passing:
         self._bytes = 0
 
     def add(self, nbytes: int) -> None:
-        """Count bytes; at the bound, take what is mapped of files out of the resident set."""
+        """Count bytes; at the bound, take mapped pages of files out of the resident set."""
         if self._limit is None:
             return
         self._bytes += nbytes

@@ -1,6 +1,6 @@
-"""Arrays that stand for others where NumPy is to decide something without looking at elements.
+"""Stand-ins for arrays, from which NumPy takes decisions without looking at elements.
 
-So dtypes, axes and errors are NumPy's own, and nothing is decided twice.
+So dtypes, axes and errors are NumPy's own, and no decision is made twice.
 """
 
 from __future__ import annotations
@@ -15,30 +15,26 @@ __all__ = ["empty", "shadow", "single"]
 
 
 def empty(x: Any) -> Any:
-    """Make an array of the dtype of `x`, without elements: for the dtype of a ufunc's result.
+    """Return an array of the dtype of `x` without elements, to learn the dtype of a ufunc's result.
 
-    Objects other than arrays and NumPy's scalars come back as they are; among them Python's
-    numbers, which adapt to others.
+    Pass objects without a dtype through, so that Python's numbers still adapt to other dtypes.
     """
     return np.empty(0, x.dtype) if isinstance(x, (Source, np.ndarray, np.generic)) else x
 
 
 def single(x: Any) -> Any:
-    """Make an array of one element, of the dtype and number of axes of another.
-
-    What is no array comes back as it is.
-    """
+    """Return a one-element array with the dtype and ndim of `x`; pass other objects through."""
     if not isinstance(x, (Source, np.ndarray)):
         return x
-    # A mask has to let the element through; texts, records and dates have no one.
+    # Ones, as a mask must let the element through; text, records and dates have no 1.
     make = np.ones if x.dtype.kind in "?biufc" else np.zeros
     return make((1,) * len(x.shape), x.dtype)
 
 
 def shadow(x: Any) -> Any:
-    """Make an array of the dtype and shape of another that takes the memory of one element.
+    """Return an array with the dtype and shape of `x` in the memory of one element.
 
-    What is no array comes back as it is.
+    Pass other objects through.
     """
     if not isinstance(x, (Source, np.ndarray)):
         return x

@@ -1,4 +1,4 @@
-"""Arguments and results of NumPy's functions: of ours, of NumPy's, or made of array_likes."""
+"""Arguments and results of NumPy's functions, whether ours, NumPy's or array_likes."""
 
 from __future__ import annotations
 
@@ -37,22 +37,19 @@ __all__ = [
 
 
 def as_array(x: Any) -> Any:
-    """Return an argument as an array: of ours as it is, anything else of NumPy's."""
+    """Return one of our arrays as it is, and anything else as a NumPy array."""
     return x if isinstance(x, Source) else np.asarray(x)
 
 
 def chunks_of(x: Any) -> tuple[int, ...]:
-    """Return the extents of the parts in which an array is best read.
-
-    An array of NumPy may be cut anywhere: they are its shape.
-    """
+    """Return the extents of the parts in which to read an array; of NumPy's, its whole shape."""
     return Grain(x.chunks, x._lead) if isinstance(x, Source) else x.shape
 
 
 def converted(x: Any, dtype: DTypeLike) -> Any:
-    """Convert values that are assigned to an array of a dtype; an array is cast when written.
+    """Convert values to assign to an array of a dtype; arrays are left to be cast when written.
 
-    A number is refused where it is too large for the dtype, and a tuple may be a record of it.
+    A number too large for the dtype is refused; a tuple may be a record.
 
     Examples
     --------
@@ -63,9 +60,9 @@ def converted(x: Any, dtype: DTypeLike) -> Any:
 
 
 def exchange(value: Any, kind: type | tuple[()], change: Callable[[Any], Any]) -> Any:
-    """Return arguments with others in the place of those of a type; lists, tuples, dicts too.
+    """Return arguments with `change` applied to those of a type, also in lists, tuples and dicts.
 
-    A list or a tuple in which nothing changes stays, of any subclass: a named tuple, say.
+    A list or tuple in which nothing changes is returned itself, so a named tuple stays one.
     """
     if isinstance(value, kind):
         return change(value)
@@ -80,16 +77,15 @@ def exchange(value: Any, kind: type | tuple[()], change: Callable[[Any], Any]) -
 
 
 def hollow(x: Any) -> NDArray[Any]:
-    """Make an array of the dtype and number of axes of another, without elements.
+    """Return an empty array with the dtype and ndim of another.
 
-    What NumPy's function does with it tells the dtype of the result, and which error to raise,
-    before anything is read.
+    With it, NumPy's function tells the dtype of the result, or raises, before anything is read.
     """
     return np.empty((0,) * len(x.shape), x.dtype)
 
 
 def in_memory(x: Any, name: str) -> Any:
-    """Read an argument that a function needs whole, if the limits allow it; others stay."""
+    """Read an argument that a function needs whole, if the limits allow it; keep any other."""
     if not isinstance(x, Source):
         return x
     nbytes = math.prod(x.shape) * x.dtype.itemsize
@@ -98,24 +94,18 @@ def in_memory(x: Any, name: str) -> Any:
 
 
 def step_bytes(parts: int = 4) -> int:
-    """Return the bytes of a box where each thread has so many parts of its size in memory.
-
-    All of them together stay below ``config.max_memory``.
-    """
+    """Return the bytes of a box, if each thread holds `parts` of them within ``max_memory``."""
     share: int = config.max_memory // (parts * config.threads)
     return max(1, share)
 
 
 def separate(x: Any, *outs: Any) -> Any:
-    """Return an operand, or a copy where it may share elements with an output.
-
-    For operations that read at other places than they write.
-    """
+    """Return an operand, or a copy if it may share elements with an output, at any places."""
     return copy_of(x) if any(out is not None and meet(x, out) for out in outs) else x
 
 
 def store(target: Any, box: Box, values: Any) -> None:
-    """Assign to a box, with broadcasting and casts as in NumPy's assignment."""
+    """Assign to a box; broadcast and cast as NumPy's assignment does."""
     if isinstance(target, Source):
         target._write_exact(box, values)
     else:
@@ -125,7 +115,7 @@ def store(target: Any, box: Box, values: Any) -> None:
 def target_for(
     out: Any, shape: Sequence[int], dtype: DTypeLike, name: str, casting: Any = "same_kind"
 ) -> Any:
-    """Return the array that a result goes to: the one given, if it fits, or a new one."""
+    """Return the array for a result: `out` if it fits, or a new one."""
     extents = tuple(shape)
     if out is None:
         return new_result(extents, dtype, name)

@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user, and say a thing once."""
+"""Warnings that point at the user's line, each given once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SaidOnce", "warn"]
 
-#: What NumPy's messages begin with, for each kind of error that `numpy.errstate` knows.
+#: Beginning of NumPy's message for each kind of error that `numpy.errstate` knows.
 _WORDS = {
     "divide": "divide by zero",
     "over": "overflow",
@@ -21,12 +21,12 @@ _WORDS = {
     "invalid": "invalid value",
 }
 
-#: Packages whose frames stand between a user's line and what gives the warning.
+#: Packages whose frames stand between the user's line and the warning.
 _WITHIN = ("extarray", "numpy")
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn, and name the line outside of this package and NumPy that led here."""
+    """Warn, and name the first line outside of this package and NumPy that led here."""
     level = 1
     frame = sys._getframe()
     while frame.f_back is not None:
@@ -38,10 +38,10 @@ def warn(text: str, category: type[Warning]) -> None:
 
 
 class SaidOnce:
-    """Context in which each warning of NumPy's floating-point errors is given once, at the end.
+    """Context that gives each warning of NumPy's floating-point errors once, at its end.
 
-    NumPy warns once for a whole array; an operation on many boxes, on any threads, has to as well.
-    What `numpy.errstate` asks for beside warnings stays as it is.
+    NumPy warns once for a whole array; so must an operation on many boxes, on any threads.  Other
+    actions of `numpy.errstate` are unchanged.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class SaidOnce:
         self._kept = tuple([_WORDS[kind] for kind in kinds])
         self._texts: set[str] = set()
         self._users: Any = np.geterrcall()
-        # Of all that errstate offers, a log alone is told the whole message.
+        # Of errstate's actions, only "log" gets the whole message.
         self._state = np.errstate(call=self, **dict.fromkeys(kinds, "log"))  # type: ignore[arg-type]
         self._state.__enter__()
 
@@ -73,7 +73,7 @@ class SaidOnce:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        state, self._state = self._state, None  # they hold each other
+        state, self._state = self._state, None  # break the cycle between the two
         if state is None:
             return
         state.__exit__(kind, error, trace)
@@ -82,7 +82,7 @@ class SaidOnce:
                 warn(text, RuntimeWarning)
 
     def write(self, message: str) -> None:
-        """Keep a message that is to be a warning; all others are for the user's own log."""
+        """Keep a message that becomes a warning; pass all others to the user's own log."""
         text = message.removeprefix("Warning: ").rstrip()
         if text.startswith(self._kept):
             self._texts.add(text)
@@ -90,5 +90,5 @@ class SaidOnce:
             self._users.write(message)
 
     def __call__(self, kind: str, flags: int) -> None:
-        """Hand on what the user's own function is to be told."""
+        """Pass the error on to the user's own function."""
         self._users(kind, flags)

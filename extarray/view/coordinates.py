@@ -1,7 +1,7 @@
 """Coordinates of elements along an axis, as texts.
 
-They come from where xarray's do: the attribute ``"coords"`` of the array, or, in a folder, the
-array of one axis that has the name of the axis.
+The sources are xarray's: the array's attribute ``"coords"``, or, in a folder, the array of one axis
+with the name of the axis.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Coordinate(NamedTuple):
     ----------
     name : str
     units : str
-        Empty: none are known.
+        Empty if unknown.
     first : int
-        The place of the label of index 0; it may be negative.
+        Place of the label of index 0; may be negative.
     labels : ndarray or ExtArray, shape (n,)
     """
 
@@ -45,7 +45,7 @@ class Coordinate(NamedTuple):
     labels: Any
 
     def texts(self, indices: Sequence[int]) -> list[str]:
-        """Return the labels of some elements; empty where there is none."""
+        """Return the labels of some elements; empty for elements without a label."""
         places = [i + self.first for i in indices[:_MOST]]
         known = [p for p in places if 0 <= p < self.labels.shape[0]]
         if not known:
@@ -62,7 +62,7 @@ class Coordinate(NamedTuple):
 
 
 def _as_short_as_possible(values: NDArray[Any]) -> list[str]:
-    """Return texts of values; of dates without the parts of the day that all have at zero."""
+    """Return texts of values; dates leave out parts of the day that are zero in all of them."""
     if values.dtype.kind == "M":
         for unit in ("D", "m", "s", "ms"):
             if (values == values.astype(f"M8[{unit}]")).all():
@@ -87,19 +87,19 @@ def coordinate_of(
     ----------
     axis : int
     names : sequence of str
-        Of the axes.
+        Names of the axes.
     origin : sequence of int
-        Of the array.
+        Origin of the array.
     attrs : mapping
-        Its attributes.
+        Attributes of the array.
     sibling : callable
-        Gives another array of the folder by its name, or None.
+        Returns another array of the folder by its name, or None.
     """
     name = names[axis]
     forms = attrs.get("coords")
     if isinstance(forms, dict):
         now = dict(zip(names, origin, strict=True))
-        # First of all that of the axis itself, then any other with one label an element.
+        # Prefer the axis' own coordinate, then take any other with one label per element.
         for key in sorted(forms, key=lambda key: key != name):
             form = coordinate_form(key, forms[key])
             if form["dims"] == [name]:
@@ -117,7 +117,7 @@ def coordinate_of(
 
 
 def _labels(form: Mapping[str, Any]) -> NDArray[Any] | None:
-    """Return the values of a coordinate; None where they are none that could be shown."""
+    """Return the values of a coordinate; None if they cannot be shown."""
     try:
         labels = coordinate_values(form)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""Elements of any data type as numbers that the page can colour, and as texts.
+"""Encode elements of any data type as numbers that the page can colour, and as texts.
 
-Small integers and booleans go as they are.  All others go as float32 differences from a base, which
-is chosen for each picture: two dates of a day, or two integers near 2**60, stay apart.
+Small integers and booleans go unchanged.  All others go as float32 differences from a base that is
+chosen for each picture, so that two dates of a day, or two integers near 2**60, stay distinct.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from extarray.common.errors import ArgumentError
 
 __all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "pack", "text_of"]
 
-#: What of a complex number is shown.
+#: The parts of a complex number that can be shown.
 PARTS = ("magnitude", "phase", "real", "imaginary")
 
-#: NaN with a payload of its own, in float32: an element that holds the fill value.
+#: NaN with its own payload, in float32: marks elements with the fill value.
 _FILL_BITS = 0x7FC0F111
 _LEAST = np.iinfo(np.int64).min
 _MOST_CHOICES = 256
 _MOST_TEXT = 200  # characters
 _AS_THEY_ARE = {"|b1": "u1", "|u1": "u1", "|i1": "i1", "<u2": "u2", "<i2": "i2"}
-_UNITS_OF_DAYS = ("Y", "M", "W")  # units of dates that are no fixed number of seconds, and weeks
+_UNITS_OF_DAYS = ("Y", "M", "W")  # units of dates without a fixed number of seconds, and weeks
 
 
 class Choice(NamedTuple):
-    """A part of an element that is shown: all of it, or a field.
+    """A part of an element to show: the whole element, or a field.
 
     Attributes
     ----------
     steps : tuple
-        From the element to the value: names of fields, and indices into sub-arrays.
+        Path from the element to the value: names of fields, and indices into sub-arrays.
     dtype : dtype
-        Of the value.
+        Data type of the value.
     """
 
     steps: tuple[str | tuple[int, ...], ...]
@@ -56,16 +56,16 @@ class Choice(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of the values: it tells the page how to treat them."""
+        """The kind of the values, which tells the page how to treat them."""
         kinds = {"b": "bool", "c": "complex", "M": "datetime", "m": "timedelta"}
         kinds |= dict.fromkeys("SUV", "text")
-        if self.dtype.isbuiltin == 2:  # a number of another package
+        if self.dtype.isbuiltin == 2:  # a number type of another package
             return "number"
         return kinds.get(self.dtype.kind, "number")
 
     @property
     def unit(self) -> str:
-        """The unit of dates and durations as they are encoded; else empty."""
+        """The unit of encoded dates and durations; else empty."""
         if self.dtype.kind not in "mM":
             return ""
         unit = np.datetime_data(_timed(self.dtype))
@@ -84,14 +84,14 @@ class Choice(NamedTuple):
 
 
 def _inside(values: Any, steps: tuple[str | tuple[int, ...], ...]) -> NDArray[Any]:
-    """Return what lies inside elements."""
+    """Return a part of each element."""
     for step in steps:
         values = values[step] if isinstance(step, str) else values[(..., *step)]
     return np.asarray(values)
 
 
 def choices_of(dtype: np.dtype[Any]) -> list[Choice]:
-    """Return what can be shown of elements of a data type, up to a bound.
+    """Return the choices for elements of a data type, up to a limit.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Encoded(NamedTuple):
         ``"u1"``, ``"i1"``, ``"u2"``, ``"i2"`` or ``"f4"``.
     base, scale : float
     fill : float or None
-        The fill value, encoded; None: none that could be told from others.
+        The encoded fill value; None: no value can be told from others.
     data : ndarray
     """
 
@@ -143,7 +143,7 @@ class Encoded(NamedTuple):
     data: NDArray[Any]
 
     def facts(self) -> dict[str, Any]:
-        """Return what the page has to know to decode."""
+        """Return the facts that the page needs to decode."""
         return {"code": self.code, "base": self.base, "scale": self.scale, "fill": self.fill}
 
 
@@ -153,11 +153,11 @@ def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Enco
     Parameters
     ----------
     values : ndarray
-        Numbers, booleans, dates, durations, or texts, which become numbers in their order.
+        Numbers, booleans, dates, durations, or texts, which become numbers in the same order.
     part : str
-        What of complex numbers is shown, one of `PARTS`.
+        The part of complex numbers to show, one of `PARTS`.
     fill : scalar, optional
-        The fill value; in float32 elements that have it become a NaN with a payload.
+        The fill value; in float32, elements that equal it become a NaN with a payload.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Enco
         low, high = _bounds(numbers if is_fill is None else numbers[~is_fill])
         largest = max(abs(low), abs(high))
         base, scale = type(low)(0), 1.0
-        # Near zero float32 tells numbers apart; far from it, the difference from the least does.
+        # Near zero float32 tells numbers apart; far from it, their differences from the least do.
         if high - low < 1e-2 * largest and (numbers.dtype.kind == "f" or largest > 1 << 24):
             base = low
         elif numbers.dtype == np.float64 and largest and not 1e-30 < largest < 1e38:
@@ -204,9 +204,9 @@ def _finite(value: float | None) -> float | None:
 
 
 def _bounds(numbers: NDArray[Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest finite number, as Python's; 0 and 0 where there is none."""
+    """Return the least and the greatest finite number, as Python's; 0 and 0 if there is none."""
     if numbers.dtype == np.float32:
-        return 0.0, 1.0  # go as they are
+        return 0.0, 1.0  # sent unchanged
     if numbers.dtype.kind in "iu":
         if numbers.dtype == np.int64 and numbers.size and numbers.min() == _LEAST:
             numbers = numbers[numbers != _LEAST]  # NaT, or the least integer
@@ -246,7 +246,7 @@ def _numbers(values: NDArray[Any], part: str) -> NDArray[Any]:
 
 
 def _timed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that dates are counted in: a unit of a fixed length."""
+    """Return the dtype in which dates are counted: its unit has a fixed length."""
     unit, _ = np.datetime_data(dtype)
     if unit == "generic":
         return np.dtype(f"{dtype.kind}8[s]") if dtype.kind == "M" else np.dtype("m8")
@@ -256,7 +256,7 @@ def _timed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _first_letters(values: NDArray[Any], width: int) -> NDArray[Any]:
-    """Return a number for the first letters of each text: in alphabetical order."""
+    """Return a number for the first letters of each text, in alphabetical order."""
     count = min(6, values.dtype.itemsize // width)
     letters = np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, -1, width)
     number = np.zeros(values.shape, np.float64)
@@ -269,7 +269,7 @@ def _first_letters(values: NDArray[Any], width: int) -> NDArray[Any]:
 
 
 def pack(facts: dict[str, Any], *blocks: NDArray[Any]) -> bytes:
-    r"""Return an answer in bytes: the length of the facts, facts in JSON, blocks of numbers.
+    r"""Pack an answer: the length of the facts, the facts in JSON, blocks of numbers.
 
     Each block begins at a multiple of 8 bytes.
 
@@ -288,7 +288,7 @@ def pack(facts: dict[str, Any], *blocks: NDArray[Any]) -> bytes:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value, as a person reads it.
+    """Return a value as readable text.
 
     Examples
     --------

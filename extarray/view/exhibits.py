@@ -1,4 +1,4 @@
-"""The arrays that are shown: one, or those of a folder, open for reading."""
+"""The arrays on show: one, or those of a folder, open for reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_LISTED = 2000
 
 
 class Exhibit:
-    """An array that is shown.
+    """An array on show.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ class Exhibit:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.array: Any = open_array(path, mode="r", engine="pread")  # see `planes`
-        # A page may have the revision of a server that has ended, or of an array closed meanwhile.
+        # A page may know the revision of an earlier server, or of an array closed meanwhile.
         self.revision = secrets.randbits(48)
         self._lock = threading.Lock()
 
     def refresh(self) -> int:
-        """Take up what is new; the revision, which is another one if there was anything.
+        """Follow the writer; return the revision, which changes with any news.
 
-        Files that have replaced those that were open are opened instead.
+        Opens files that have replaced the open ones.
         """
         with self._lock:
             if self.array.refresh(on_replaced="reopen"):
@@ -62,12 +62,12 @@ class Exhibit:
 
 
 class Gallery:
-    """The arrays that a page may show, by their names; nothing else can be asked for.
+    """The arrays that a page may ask for, by name; nothing else can be reached.
 
     Parameters
     ----------
     path : path
-        An array, or a group: a folder, or one in a packed file.
+        An array, or a group: a folder, or a packed file.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class Gallery:
         self._root = Path(text)
         self._packed = None if _is_pair(text) else packed_names(self._root)
         self.is_folder = self._packed is not None or (os.path.isdir(text) and not _is_pair(text))
-        self._open: dict[str, Exhibit] = {}  # the one that was used last is the last
+        self._open: dict[str, Exhibit] = {}  # the most recently used one last
         self._used: dict[str, int] = {}
         self._lock = threading.Lock()
         self._alone = ""
@@ -101,7 +101,7 @@ class Gallery:
             return self._packed[:_MOST_LISTED]
         root = self._root.resolve()
         found = set()
-        for where, folders, files in walk_folders(root):  # follows no links
+        for where, folders, files in walk_folders(root):  # does not follow links
             folders[:] = sorted(f for f in folders if not is_in_the_making(f))
             for file in files:
                 stem, suffix = os.path.splitext(file)
@@ -112,7 +112,7 @@ class Gallery:
         return sorted(found)[:_MOST_LISTED]
 
     def listing(self) -> list[dict[str, Any]]:
-        """Return name, shape and data type of each array, or what is wrong with it."""
+        """Return name, shape and data type of each array, or its error."""
         entries = []
         for name in self.names():
             try:
@@ -127,11 +127,11 @@ class Gallery:
 
     @contextmanager
     def exhibit(self, name: str) -> Iterator[Exhibit]:
-        """Give an array by its name; it stays open while it is used.
+        """Open an array by its name, and keep it open while in use.
 
         Raises
         ------
-        MissingError
+        No array has the name.
             No array has the name.
         """
         with self._lock:
@@ -172,7 +172,7 @@ class Gallery:
         ]
 
     def _sibling(self, name: str, other: str) -> Any:
-        """Return the array in the same folder that has another name, or None."""
+        """Return the array of another name in the same folder, or None."""
         if not self.is_folder or other in (".", "..") or "/" in other:
             return None
         path = (Path(name).parent / other).as_posix()
@@ -185,7 +185,7 @@ class Gallery:
             return None
 
     def describe(self, name: str, exhibit: Exhibit) -> dict[str, Any]:
-        """Return what the page has to know of an array before it shows elements."""
+        """Return the facts that the page needs before it shows elements of an array."""
         revision = exhibit.revision
         array = exhibit.array
         info = array.info()
@@ -213,7 +213,7 @@ class Gallery:
 
 
 def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
-    """Return what the page has to know of a field."""
+    """Return the facts that the page needs about a field."""
     value = choice.of(fill)
     return {
         "label": choice.label,
@@ -222,7 +222,7 @@ def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
         "unit": choice.unit,
         "parts": list(PARTS) if choice.kind == "complex" else [],
         "fill": text_of(value),
-        # Zero is often a value like others.
+        # Zero is often an ordinary value.
         "zero": bool(value == np.zeros((), choice.dtype)[()]),
     }
 
@@ -237,6 +237,6 @@ def _is_pair(path: str) -> bool:
 
 
 def _is_inside(path: str, root: Path) -> bool:
-    """Tell whether both files of an array lie below a folder, after links."""
+    """Tell whether both files of an array lie below a folder after resolving links."""
     stem = os.path.splitext(path)[0]
     return all(root in Path(os.path.realpath(stem + suffix)).parents for suffix in _SUFFIXES)

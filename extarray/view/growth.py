@@ -1,4 +1,4 @@
-"""The growth map: the chunks of a plane, and the growths that adjoined them."""
+"""The growth map: the chunks of a plane, and the growths that added them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class GrowthMap(NamedTuple):
     Attributes
     ----------
     facts : dict
-        What the page has to know: which chunks, and the segments that they belong to.
+        Facts for the page: the chunks, and their segments.
     addresses : (rows, columns) array of float64
         The place of each chunk in the file, in chunks.
     owners : (rows, columns) array of uint32
-        The segment of each chunk, as a place in ``facts["segments"]``.
+        The segment of each chunk, as an index into ``facts["segments"]``.
     """
 
     facts: dict[str, Any]
@@ -38,15 +38,15 @@ def growth_map(
     rows: tuple[int, range] | None,
     columns: tuple[int, range],
 ) -> GrowthMap:
-    """Return the growth map of chunks of a plane.
+    """Return the growth map of a plane's chunks.
 
     Parameters
     ----------
     array : ExtArray
     names : sequence of str
-        Of the axes.
+        Names of the axes.
     chunk : sequence of int
-        A chunk index for each axis; those of the axes of `rows` and `columns` do not matter.
+        A chunk index for each axis; those along `rows` and `columns` are ignored.
     rows, columns : (int, range)
         An axis, and the chunk indices along it; `rows` may be None.
     """

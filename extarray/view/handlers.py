@@ -1,9 +1,9 @@
-"""Answers of the server: to whom they are given, and with which headers.
+"""Answers of the server: who gets them, and with which headers.
 
-Whoever asks for data has to show the token.  A request that names another host than this machine
-is refused, whatever it shows: so a page of another site cannot reach the server by a name that it
-lets point here (DNS rebinding).  So is one that a page of another origin has made.  The files of
-the page are public, and are served without; they are a fixed set, and no part of a request is a
+A request for data has to show the token.  A request that names a host other than this machine is
+refused in any case, so that no page of another site can reach the server through a name that it
+points here (DNS rebinding).  Requests from pages of other origins are refused, too.  The page's own
+files are public and need no token; they are a fixed set, and no part of a request is used as a
 path.
 """
 
@@ -65,9 +65,9 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _STATUS = {MissingError: 404, BoundsError: 409, ClosedError: 409, ArgumentError: 400}
-_PROTOCOL = "extarray-view"  # of the WebSocket
-_MOST_ASKED = 1 << 14  # bytes of a message: a name is as long as a path
-_PING = 20.0  # seconds between two signs of life of a WebSocket
+_PROTOCOL = "extarray-view"  # the WebSocket's
+_MOST_ASKED = 1 << 14  # bytes of a message, whose array name may be as long as a path
+_PING = 20.0  # seconds between two pings of a WebSocket
 _LOOK = 0.1  # seconds between two looks for news
 _LOOK_AGAIN = 1.0  # the same after a look that failed
 _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
@@ -87,7 +87,7 @@ class Site:
         self.token = token
         self.connections = Connections()
         self.following: set[asyncio.Task[None]] = set()
-        # What takes long is not in the way of what is quick.
+        # Slow work must not delay quick answers.
         self.pictures = ThreadPoolExecutor(2, "extarray-view-pictures")
         self.answers = ThreadPoolExecutor(4, "extarray-view-answers")
         self.ends = asyncio.Event()
@@ -95,7 +95,7 @@ class Site:
         self.files = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
 
     async def has_ended(self, seconds: float) -> bool:
-        """Wait for the end, so many seconds at most; tell whether it has come."""
+        """Wait for the end, at most so many seconds; tell whether it has come."""
         try:
             await asyncio.wait_for(self.ends.wait(), seconds)
         except TimeoutError:
@@ -103,7 +103,7 @@ class Site:
         return True
 
     def close(self) -> None:
-        """Wait for what is being read, and close the arrays."""
+        """Wait for reads under way, and close the arrays."""
         self.ends.set()
         for pool in (self.pictures, self.answers):
             pool.shutdown(cancel_futures=True)
@@ -111,7 +111,7 @@ class Site:
 
 
 def make_app(site: Site) -> Any:
-    """Return the application of Tornado that answers."""
+    """Return the Tornado application that answers."""
     handlers = {
         "arrays": Arrays,
         "array": Array,
@@ -137,7 +137,7 @@ def make_app(site: Site) -> Any:
 
 
 class Handler(web.RequestHandler):  # type: ignore[misc]
-    """The part that all answers have in common: who is let in, arguments, errors."""
+    """The common part of all answers: access checks, arguments, errors."""
 
     needs_token = True
 
@@ -193,12 +193,12 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
     # -- arguments --
 
     def name(self) -> str:
-        """Return the name of the array that is asked for."""
+        """Return the name of the requested array."""
         name: str = self.get_argument("name", strip=False)
         return name
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return an argument that is an integer."""
+        """Return an integer argument."""
         text = self.get_argument(name, None)
         if text is None and default is not None:
             return default
@@ -208,7 +208,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
             raise web.HTTPError(400, reason=f"{name} is not an integer") from None
 
     def integers(self, name: str) -> list[int]:
-        """Return an argument that is a list of integers, with commas between."""
+        """Return an argument that is a list of integers, separated by commas."""
         text = self.get_argument(name, "")
         try:
             return [int(part) for part in text.split(",")] if text else []
@@ -228,7 +228,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         return at
 
     def choice(self, exhibit: Exhibit) -> Choice:
-        """Return the field that is asked for."""
+        """Return the requested field."""
         choices = exhibit.choices()
         number = self.integer("field", 0)
         if not 0 <= number < len(choices):
@@ -236,14 +236,14 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         return choices[number]
 
     def part(self) -> str:
-        """Return which part of complex numbers is asked for."""
+        """Return the requested part of complex numbers."""
         part: str = self.get_argument("part", PARTS[0])
         return part
 
     # -- answers --
 
     async def work(self, pool: ThreadPoolExecutor, function: Callable[[Exhibit], T]) -> T:
-        """Run a function of the array that is asked for on a thread; its errors have a status."""
+        """Run a function of the requested array on a thread; map its errors to a status."""
         name = self.name()
         gallery = self.site.gallery
 
@@ -254,7 +254,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         return await self.on_thread(pool, run)
 
     async def on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-        """Run a function on a thread; its errors have a status."""
+        """Run a function on a thread; map its errors to a status."""
         try:
             future: Future[T] = pool.submit(function)
             return await asyncio.wrap_future(future)
@@ -267,7 +267,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
             raise web.Finish from None
 
     def send(self, body: bytes, seconds: float) -> None:
-        """Answer with bytes; compressed where the page finds that they arrive slowly."""
+        """Answer with bytes, compressed if the page reports slow arrival."""
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header("Server-Timing", f"work;dur={1000 * seconds:.1f}")
         if self.get_argument("packed", "") and "gzip" in self.request.headers.get(
@@ -305,7 +305,7 @@ class File(Handler):
 
 
 class Nothing(Handler):
-    """There is nothing here."""
+    """A 404 answer."""
 
     needs_token = False
 
@@ -315,7 +315,7 @@ class Nothing(Handler):
 
 
 class Arrays(Handler):
-    """The arrays that there are."""
+    """The list of arrays."""
 
     async def get(self) -> None:
         gallery = self.site.gallery
@@ -335,7 +335,7 @@ class Array(Handler):
 
 
 class _Followed(NamedTuple):
-    """The array that a page shows, and the revision or the error that the page knows."""
+    """The array that a page shows, and the revision or error that the page knows."""
 
     name: str
     known: int | str | None
@@ -344,14 +344,13 @@ class _Followed(NamedTuple):
 class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
     """The facts of an array as soon as they differ from those that the page knows.
 
-    The page says in a message which array it shows, and which revision of it; the last message
-    counts.
+    The page sends which array it shows, and its revision; the last message counts.
     """
 
     followed: _Followed | None = None
 
     def authorization(self) -> str:
-        # Scripts cannot give a WebSocket any other header.
+        # Scripts cannot set any other header of a WebSocket.
         offered = self.request.headers.get("Sec-WebSocket-Protocol", "").split(",")
         return f"Bearer {offered[1].strip()}" if len(offered) == 2 else ""
 
@@ -375,7 +374,7 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
             self.close(1008, "give a name and a revision")
 
     async def follow(self) -> None:
-        """Send what is new, until the page or the server ends."""
+        """Send news until the page or the server ends."""
         pause = _LOOK
         while not self.is_gone and not await self.site.has_ended(pause):
             followed, pause = self.followed, _LOOK
@@ -386,12 +385,12 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
             except (ExtArrayError, OSError) as error:
                 text, pause = _fault(error), _LOOK_AGAIN
                 news = None if text == followed.known else {"name": followed.name, "error": text}
-            # The page may show another array by now.
+            # The page may have moved on to another array.
             if news is None or self.followed is not followed:
                 continue
             self.followed = _Followed(followed.name, news.get("revision", news.get("error")))
             try:
-                # Returns when the page has taken it: a slow page is told less, and not later.
+                # Returns when the page has taken it: a slow page gets fewer news, not late news.
                 await self.write_message(news)
             except websocket.WebSocketClosedError:
                 return
@@ -437,7 +436,7 @@ class Picture(Handler):
             if check == known:
                 return None
             data = encoded.data.reshape(-1)
-            # Where nothing was written, all are the same.
+            # Unwritten elements are all the same.
             is_constant = bool(
                 data.size
                 and (data.view(f"u{data.itemsize}") == data[:1].view(f"u{data.itemsize}")).all()
@@ -505,7 +504,7 @@ class Profile(Handler):
 
 
 class Value(Handler):
-    """An element, exactly, as a text."""
+    """The exact text of an element."""
 
     async def get(self) -> None:
         def read(exhibit: Exhibit) -> dict[str, Any]:
@@ -543,7 +542,7 @@ class Labels(Handler):
 
 
 class Growth(Handler):
-    """The growth map of the plane that is shown."""
+    """The growth map of the plane on show."""
 
     async def get(self) -> None:
         clock = time.perf_counter()
@@ -564,7 +563,7 @@ class Growth(Handler):
         self.send(await self.work(self.site.answers, read), time.perf_counter() - clock)
 
     def chunks(self, name: str, grid: tuple[int, ...]) -> tuple[int, range]:
-        """Return chunk indices along an axis: axis, start, stop, at most so many."""
+        """Return chunk indices along an axis, from an argument: axis, start, stop, most."""
         numbers = self.integers(name)
         if len(numbers) != 4:
             raise web.HTTPError(400, reason=f"{name} must be axis, start, stop and a number")

@@ -1,13 +1,13 @@
-"""Planes of an array, with at most as many elements as the screen has pixels, in bounded time.
+"""Read planes of an array, with at most as many elements as the screen has pixels, in bounded time.
 
-A plane that is larger than the screen is read in steps: every nth element along each axis.  In a
-large array each of these lies in another page of the file, so millions of them can take long, if
-they are not in memory yet, and nobody can know before.  So reading goes from coarse to fine: a
-coarse picture first, then the finest one that fits into the time there is.  The page asks for a
-finer one while it shows the coarse one.
+A plane larger than the screen is read in steps: every nth element along each axis.  In a large
+array each of these lies in another page of the file, so millions of them can take long if they are
+not in memory yet, which cannot be known before.  Reading therefore goes from coarse to fine: a
+coarse picture first, then the finest one that the remaining time allows.  The page asks for a finer
+one while it shows the coarse one.
 
-Elements are read by calls (``pread``), not through a mapping: around each element that is not in
-memory, a mapping reads ahead, often megabytes, and of a sparse file it fills memory with zeros.
+Elements are read by calls (``pread``), not through a mapping: a mapping reads ahead, often
+megabytes, around each element that is not in memory, and fills memory with zeros for a sparse file.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from extarray.view.encoding import Choice
 
 __all__ = ["Abandoned", "Plane", "Span", "check_span", "read_plane"]
 
-_BAND_SECONDS = 0.03  # between two looks at the clock, and at whether the picture is still wanted
+_BAND_SECONDS = 0.03  # between two checks of the clock and of whether the picture is still wanted
 _PAGE = 4096  # bytes
 
 
 class Abandoned(Exception):  # noqa: N818 -- nothing went wrong
-    """Nobody waits for the picture any more."""
+    """The picture is no longer wanted."""
 
 
-class _Late(Exception):  # noqa: N818 -- what was read before is shown
+class _Late(Exception):  # noqa: N818 -- the coarser picture is shown
     """The time for a finer picture is over."""
 
 
@@ -46,11 +46,11 @@ class Span(NamedTuple):
     pixels: int
 
     def step(self, level: int) -> int:
-        """Return how many elements one step is: twice as many on each level."""
+        """Return the elements in a step, which doubles with each level."""
         return -(-max(1, self.stop - self.start) // self.pixels) << level
 
     def count(self, level: int) -> int:
-        """Return how many elements are read."""
+        """Return the number of elements to read."""
         return len(range(self.start, self.stop, self.step(level)))
 
 
@@ -60,11 +60,11 @@ class Plane(NamedTuple):
     Attributes
     ----------
     values : ndarray, shape (rows, columns)
-        One row where only one axis is shown.
+        One row if only one axis is shown.
     level : int
         0: the finest that the screen can show.
     steps : tuple of int
-        Elements between two that are neighbours here, of rows and columns.
+        Distance in elements between neighbouring values, along rows and columns.
     """
 
     values: NDArray[Any]
@@ -89,28 +89,28 @@ def read_plane(
     ----------
     array : ExtArray
     at : sequence of int
-        An index for each axis; those of the axes of `rows` and `columns` do not matter.
+        An index for each axis; those along `rows` and `columns` are ignored.
     rows, columns : Span
-        What is shown; `rows` may be None.
+        The parts of axes to show; `rows` may be None.
     choice : Choice
     level : int, optional
-        At least as fine as this, however long it takes.  Default: what is fast.
+        Read at least this fine, however long it takes.  Default: a fast level.
     seconds : float
-        After that nothing finer is tried.
+        Time after which no finer level is tried.
     is_wanted : callable
-        Asked between the bands.
+        Called between bands.
 
     Raises
     ------
     BoundsError
-        The array is smaller by now.
+        The array has become smaller.
     Abandoned
     """
 
     def count(level: int) -> int:
         return columns.count(level) * (1 if rows is None else rows.count(level))
 
-    # In the end each axis has one element.
+    # At the coarsest level each axis has one element.
     extents = [span.stop - span.start for span in (rows, columns) if span is not None]
     levels = range(max(1, *extents).bit_length() + 1)
     size = choice.dtype.itemsize
@@ -137,7 +137,7 @@ def read_plane(
 
 
 class _Reader:
-    """A reader of the levels of a plane in bands: of rows, of parts of one, or of columns."""
+    """Reads the levels of a plane in bands: of rows, of parts of one, or of columns."""
 
     def __init__(
         self,
@@ -154,10 +154,10 @@ class _Reader:
         self._columns = columns
         self._choice = choice
         self._is_wanted = is_wanted
-        self.rate = 1e-4  # seconds a page: as if it were on the disk, until one is read
+        self.rate = 1e-4  # seconds per page: a guess for pages on the disk, until one is read
 
     def in_page(self, level: int) -> int:
-        """Return how many elements of a level lie in a page of the file, nearly."""
+        """Return about how many elements of a level lie in a page of the file."""
         last = self._array.ndim - 1
         for span in (self._rows, self._columns):
             if span is not None and span.axis == last and self._array.order == "C":
@@ -166,7 +166,7 @@ class _Reader:
         return 1
 
     def read(self, level: int, end: float | None) -> NDArray[Any]:
-        """Read a level, or raise where it is not read by a time."""
+        """Read a level; raise `_Late` if the time is over before."""
         height = 1 if self._rows is None else self._rows.count(level)
         width = self._columns.count(level)
         values = np.empty((height, width), self._choice.dtype)
@@ -190,7 +190,7 @@ class _Reader:
         return values
 
     def _read_band(self, target: NDArray[Any], level: int, row: int, column: int) -> None:
-        """Read what lies from a row and a column of the level on."""
+        """Fill `target` with elements of a level, starting at a row and a column."""
 
         def piece(span: Span, first: int, n: int) -> slice:
             step = span.step(level)
@@ -211,7 +211,7 @@ class _Reader:
 
 
 def check_span(span: Span, shape: Sequence[int]) -> None:
-    """Refuse what is not part of an axis.
+    """Refuse a span that is no part of an axis.
 
     Raises
     ------

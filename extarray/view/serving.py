@@ -1,4 +1,4 @@
-"""The server from start to end: its socket, the browser, Ctrl-C."""
+"""Run the server: its socket, the browser, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import html
 import logging
 import os
 import secrets
-import signal
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 from extarray.common.errors import ArgumentError, storage_error
 from extarray.common.extras import require
 from extarray.common.limits import limits
+from extarray.common.system import call_at_end
 from extarray.common.terminal import print_text, printable
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
@@ -28,9 +28,9 @@ from extarray.view.handlers import Site, make_app
 __all__ = ["logged", "serve"]
 
 _ADDRESS = "127.0.0.1"
-_QUEUE = 1024  # connections that wait to be accepted; what exceeds them waits for seconds
+_QUEUE = 1024  # connections waiting to be accepted; further ones wait for seconds
 _LOGGERS = ("tornado.access", "tornado.application", "tornado.general", "asyncio")
-_MOST_MESSAGES = 20  # a minute
+_MOST_MESSAGES = 20  # per minute
 
 
 def serve(
@@ -45,14 +45,14 @@ def serve(
     Parameters
     ----------
     path : path
-        An array, with or without ``.xmd``, or a folder: all arrays in it and in its folders; also
-        in a packed file.
+        An array, with or without ``.xmd``, or a folder, with all arrays in it and its subfolders;
+        also a packed file.
     port : int
-        Of the loopback interface; 0: a free one.
+        Port of the loopback interface; 0: a free one.
     browser : bool
         Whether to open the page in the user's browser.
     say : callable
-        Is given the address of the page, as a line of text.
+        Called with the address of the page, as a line of text.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def serve(
 
     Notes
     -----
-    Only this machine can connect, and only who has the token in the address sees anything.  Arrays
-    are open for reading; what others write is shown as it comes.
+    Only this machine can connect, and only with the token from the address.  Arrays are open for
+    reading; writes of others appear as they happen.
     """
     if not 0 <= port < 1 << 16:
         raise ArgumentError(
@@ -82,7 +82,7 @@ def serve(
 
 
 async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str], object]) -> None:
-    """Answer until a signal says to end."""
+    """Answer until a signal ends the server."""
     httpserver = require("tornado.httpserver", "view", "extarray view")
     netutil = require("tornado.netutil", "view", "extarray view")
     try:
@@ -105,7 +105,12 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
         asyncio.create_task(site.connections.accept(one, server.handle_stream)) for one in sockets
     ]
     address = f"http://{_ADDRESS}:{sockets[0].getsockname()[1]}/#token={site.token}"
-    with logged(), _short_log(), _ending(site.ends), _redirection(address) as redirection:
+    with (
+        logged(),
+        _short_log(),
+        call_at_end(asyncio.get_running_loop(), site.ends.set),
+        _redirection(address) as redirection,
+    ):
         say(printable(f"serving {gallery.title} at {address}"))
         say("Press Ctrl-C to stop.")
         sys.stdout.flush()
@@ -126,7 +131,7 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
 
 
 class _Log(logging.Handler):
-    """Messages of libraries on stderr, with names and addresses that anybody may have sent."""
+    """Prints libraries' messages on stderr; names and addresses in them may be anyone's."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be anything
@@ -148,24 +153,10 @@ def logged() -> Iterator[None]:
             logger.removeHandler(log)
 
 
-@contextlib.contextmanager
-def _ending(ends: asyncio.Event) -> Iterator[None]:
-    """Set an event where a signal says to end."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, ends.set)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
 class _Short(logging.Filter):
-    """Lets so many messages a minute through, and says once if there are more.
+    """Passes a limited number of messages per minute, and notes once that more were left out.
 
-    An error that comes again and again must not fill a disk.
+    A repeated error must not fill a disk.
     """
 
     def __init__(self) -> None:
@@ -184,7 +175,7 @@ class _Short(logging.Filter):
 
 @contextlib.contextmanager
 def _short_log() -> Iterator[None]:
-    """Bound how much Tornado and asyncio log."""
+    """Limit the messages of Tornado and asyncio."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     short = _Short()
     for logger in loggers:
@@ -198,9 +189,9 @@ def _short_log() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _redirection(address: str) -> Iterator[Path]:
-    """Give a file, for the user alone, that leads a browser to an address.
+    """Yield a file, readable only by the user, that leads a browser to an address.
 
-    The arguments of a program can be seen by all users of a machine, and the address has the token.
+    All users of a machine can see a program's arguments, and the address has the token.
     """
     with tempfile.TemporaryDirectory(prefix="extarray-view-") as folder:
         file = Path(folder) / "open.html"

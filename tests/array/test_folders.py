@@ -18,8 +18,8 @@ import pytest
 import extarray as xa
 from extarray import errors
 from extarray.array.life import open_in_files
+from extarray.common import system
 from extarray.maintenance import group_files
-from extarray.storage import filesystem
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_a_kill_in_the_replacement_of_a_group_leaves_it_or_its_successor(
 ):
     if not exchanges:
         monkeypatch.setattr(group_files, "exchange", lambda one, other: False)
-    elif not filesystem.exchange(*map(str, (tmp_path, tmp_path))):
+    elif not system.exchange(*map(str, (tmp_path, tmp_path))):
         pytest.skip("the system exchanges no names")
     path = tmp_path / "g"
 

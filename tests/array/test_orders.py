@@ -8,9 +8,8 @@ from orders import NEW, new_orders, stored
 
 import extarray as xa
 from extarray import errors
+from extarray.common.choices import ORDERS
 from extarray.grid import order
-
-ORDERS = order.ORDERS
 
 
 @pytest.mark.parametrize("engine", ["mmap", "pread", None])

@@ -16,7 +16,7 @@ from model import Replay
 import extarray as xa
 from extarray._core._axial import Axial
 
-# Published figures, in chunks; each value was derived again by replaying the history.
+# Published figures, in chunks; a replay of the history derived each value again.
 #   otoo2006: E. J. Otoo, Parallel and Distributed Access of Dense Multidimensional Extendible
 #     Array Files (extended abstract), LBNL, 2006
 #   drxmp2009: E. J. Otoo and D. Rotem, Parallel Access of Out-Of-Core Dense Extendible Arrays,
@@ -93,7 +93,7 @@ FIGURES = {
 
 
 def grown(factory, grid, extensions):
-    """An array whose chunks hold one element, so that its shape is its grid."""
+    """Make an array whose chunks hold one element, so that its shape is its grid."""
     array = factory.create(grid, "u1", chunks=(1,) * len(grid), sparse=True)
     for extension in extensions:
         array.extend(*extension)
@@ -112,7 +112,7 @@ def all_indices(grid) -> np.ndarray:
 
 
 def assert_maps(array, replay) -> None:
-    """Every address, both ways, scalar and vectorised, agrees with the replay."""
+    """Assert that every address agrees with the replay, both ways, scalar and vectorised."""
     axial = array.axial
     assert axial.grid == array.grid == replay.grid
     indices = all_indices(replay.grid)
@@ -157,7 +157,7 @@ def test_published_figures(factory, name):
 
 
 def test_zones_of_the_figure_in_elements(memory):
-    """drxmp2009 figure 1 as the paper has it: 10 × 12 elements in chunks of 2 × 3."""
+    """drxmp2009 figure 1 as in the paper: 10 × 12 elements in chunks of 2 × 3."""
     with memory.array((2, 3), "u1", chunks=(2, 3)) as array:
         for axis, by in FIGURES["drxmp2009 figure 1"]["extensions"]:
             array.extend(axis, by * array.chunks[axis])
@@ -180,7 +180,7 @@ def test_zones_of_the_figure_in_elements(memory):
 
 @st.composite
 def histories(draw, max_size=8):
-    """A grid with at most some thousand chunks, and growths in chunks; lengths of 0 included."""
+    """Draw a grid of some thousand chunks at most, and growths in chunks; lengths may be 0."""
     ndim = draw(st.integers(1, 8))
     sides = st.sampled_from([1, 2, 0] if ndim > 5 else [1, 2, 3, 0])
     grid = draw(st.tuples(*[sides] * ndim))
@@ -243,7 +243,7 @@ def test_the_mapping_survives_reopening(disk, history):
 
 
 def long_history(ndim, steps, limit, starts=0.4):
-    """Random growths, most by one chunk, that stay under `limit` chunks."""
+    """Make random growths, mostly by one chunk, that stay under `limit` chunks."""
     rng = np.random.default_rng(ndim)
     grid = tuple(rng.integers(1, 4, ndim).tolist())
     extensions, now = [], list(grid)
@@ -257,7 +257,7 @@ def long_history(ndim, steps, limit, starts=0.4):
 
 
 def assert_samples(axial, replay) -> None:
-    """Corners, random chunks and both sides of every segment's start, of a grid of any size."""
+    """Check corners, random chunks and both sides of each segment's start, on any grid."""
     ndim = len(replay.grid)
     corners = itertools.islice(itertools.product(*[(0, n - 1) for n in replay.grid]), 64)
     random = np.random.default_rng(99).integers(0, replay.grid, (1000, ndim))
@@ -278,7 +278,7 @@ def assert_samples(axial, replay) -> None:
 @pytest.mark.parametrize("starts", [0, 0.4])
 @pytest.mark.parametrize("ndim", range(1, 9))
 def test_thousands_of_growths(ndim, starts):
-    """The mapping alone, to nearly 2**62 chunks: no file system holds such a file."""
+    """The mapping alone works up to nearly 2**62 chunks, which no file system could hold."""
     grid, extensions = long_history(ndim, 3000, 2**62, starts)
     assert len(extensions) > 1000
     axial = Axial(grid)
@@ -304,7 +304,7 @@ def test_thousands_of_growths_in_a_file(disk):
 
 
 def test_axes_too_long_for_a_table(disk):
-    """No look-up table covers these axes; the mapping is the same."""
+    """Axes too long for a look-up table have the same mapping."""
     extensions = [(0, 1), (1, 2**33), (0, 2), (1, 1), (0, 3)]
     replay = replayed((1, 2**33), extensions)
     indices = [(i, j) for i in (0, 1, 2, 3, 6) for j in (0, 1, 2**33 - 1, 2**33, 2**34 - 1, 2**34)]
@@ -320,7 +320,7 @@ def test_axes_too_long_for_a_table(disk):
 
 
 def test_growth_from_length_zero(memory):
-    """The initial segment belongs to axis 0; of equal start addresses the latest wins."""
+    """The initial segment belongs to axis 0; among equal start addresses the latest wins."""
     extensions = [(1, 2), (0, 3), (2, 1), (1, 1)]
     with grown(memory, (0, 0, 2), extensions) as array:
         assert_maps(array, replayed((0, 0, 2), extensions))
@@ -483,7 +483,7 @@ def test_records_are_copies(figure):
 
 
 def test_addresses_that_change_while_they_are_looked_up():
-    """Each is checked, and what was checked is looked up."""
+    """Each address is checked, and exactly the checked value is looked up."""
     axial = Axial((3, 0))
     for axis, by in (1, 5), (0, 3), (1, 4):
         axial.grow(axis, by)

@@ -1,6 +1,6 @@
-"""What is not in the system's cache is read right, and brings no more of the file than it needs.
+"""Cold reads are right, and bring in no more of the file than needed.
 
-What is appended makes no more pages than it writes.
+Appends make no more pages than they write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import extarray as xa
 
 SHAPE, CHUNKS = (192, 128, 160), (64, 64, 64)  # chunks of 1 MiB, of float32
 PAGE = 4096
-#: Selections, and the pages that each needs: at most so many bytes.
+#: Selections, and the most bytes of the pages that each needs.
 SELECTIONS = {
     "elements": ([(i * 37 % 192, i * 53 % 128, i * 71 % 160) for i in range(40)], 40 * PAGE),
     "points": ([([5, 100, 190], [7, 90, 127], [9, 100, 159])], 3 * PAGE),
@@ -41,13 +41,13 @@ SELECTIONS = {
 
 
 def brought() -> int:
-    """Bytes that the disk has given to this process."""
+    """Return the bytes that the disk has given to this process."""
     counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(counts["read_bytes"])
 
 
 def forget(path: Path) -> None:
-    """Have nothing of a file in the system's cache."""
+    """Drop a file from the system's cache."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -60,7 +60,7 @@ def model():
 
 @pytest.fixture(scope="module", params=["C", "F", "H"])
 def stored(request, model, tmp_path_factory):
-    """An array, which has grown along all axes."""
+    """An array that has grown along all axes."""
     path = tmp_path_factory.mktemp("cold") / "a"
     with xa.create(path, (64, 64, 64), "f4", chunks=CHUNKS, order=request.param) as array:
         array.resize((192, 64, 64))
@@ -80,7 +80,7 @@ def test_the_elements(stored, model, name, engine):
             np.testing.assert_array_equal(array[selection], model[selection])
 
 
-@pytest.mark.thread_unsafe  # what the process reads is counted
+@pytest.mark.thread_unsafe  # counts the reads of the process
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts what is read")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -99,11 +99,11 @@ def test_nothing_else_is_brought(tmp_path, model, name, engine):
         before = brought()
         for selection in selections:
             array[selection]
-        # The metadata, and the pages of code that are met for the first time, are among it.
+        # This includes the metadata, and pages of code touched for the first time.
         assert brought() - before <= 1.5 * needed + (1 << 18)
 
 
-@pytest.mark.thread_unsafe  # faults of the process are counted
+@pytest.mark.thread_unsafe  # counts the faults of the process
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count page faults otherwise")
 def test_pages_of_small_boxes_are_asked_for_together(tmp_path, model):
     with xa.create(tmp_path / "a", SHAPE, "f4", chunks=CHUNKS) as array:
@@ -114,7 +114,7 @@ def test_pages_of_small_boxes_are_asked_for_together(tmp_path, model):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
         for i in range(4, 180, 40):
             array[i : i + 10, 70:80, 100:110]
-        # Each of the boxes lies in 10 pages or more, none of which a load has to bring.
+        # Each box lies in 10 pages or more; no load may have to bring one in.
         assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before < 25
 
 
@@ -122,7 +122,7 @@ def test_pages_of_small_boxes_are_asked_for_together(tmp_path, model):
 
 
 def cached(path: Path) -> int:
-    """Bytes of a file that are in the system's cache."""
+    """Return how many bytes of a file are in the system's cache."""
     libc = ctypes.CDLL(None, use_errno=True)
     size = path.stat().st_size
     with open(path, "rb") as file:
@@ -154,7 +154,7 @@ def test_an_append_makes_the_pages_that_it_writes(tmp_path, options, chunks, sid
         for i in range(len(frames)):
             array.append(frames[i : i + 1], side=side)
             if i in (0, 20):
-                # A part of a chunk may begin and end in the midst of a page.
+                # A part of a chunk may begin and end inside a page.
                 n_parts = array.axial.size // array.axial.grid[0]
                 written = frames[: i + 1].nbytes + 2 * (i + 1) * n_parts * mmap.PAGESIZE
                 assert cached(tmp_path / "a.xta") <= written

@@ -1,7 +1,7 @@
-"""Each fast path against the general path, or against the chunks themselves.
+"""Each fast path agrees with the general path, or with the chunks themselves.
 
-`assembled` and `scattered` know only where an element lies in its chunk; they move one element at
-a time and stand for the general path.
+`assembled` and `scattered` stand for the general path: they know only where an element lies in its
+chunk, and move one element at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from extarray.grid.order import positions
 
 
 def assembled(array, offset) -> np.ndarray:
-    """All elements, from the stored chunks alone; the grid has `offset` elements before them."""
+    """Collect all elements from the stored chunks; the grid has `offset` elements before them."""
     whole = np.empty(array.shape, array.dtype)
     place = positions(array.chunks, array.order).reshape(array.chunks)
     for index, view in array.chunk_views():
@@ -36,7 +36,7 @@ def assembled(array, offset) -> np.ndarray:
 
 
 def scattered(array, selection, values) -> None:
-    """Writes element by element."""
+    """Write element by element."""
     numbers = np.arange(array.size).reshape(array.shape)[selection]
     values = np.broadcast_to(values, np.shape(numbers))
     for at in np.ndindex(np.shape(numbers)):
@@ -44,7 +44,7 @@ def scattered(array, selection, values) -> None:
 
 
 def assert_stored_alike(array, other) -> None:
-    """Every chunk of both, with what lies outside the bounds for "Z" and "H"."""
+    """Compare every chunk of two arrays; for "Z" and "H" also outside the bounds."""
     for (_, view), (_, expected) in zip(array.chunk_views(), other.chunk_views(), strict=True):
         assert_same(view.copy(), expected.copy())
 
@@ -66,7 +66,7 @@ def test_reads_agree_with_the_chunks(factory, case, data):
 @pytest.mark.slow
 @given(case=cases(max_ndim=3), data=st.data())
 def test_writes_agree_with_writing_element_by_element(factory, case, data):
-    """And touch no other byte."""
+    """No other byte changes."""
     with built(factory, case) as (array, model), built(factory, case) as (other, _):
         selection = data.draw(selections(array.shape))
         try:
@@ -92,7 +92,7 @@ scalars = st.sampled_from(
     data=st.data(),
 )
 def test_scalar_reads(factory, case, data):
-    """`a[i, j]` with plain ints, with NumPy's integers, by `read`, and out of a slice."""
+    """`a[i, j]` with Python ints, with NumPy integers, by `read`, and out of a slice."""
     with built(factory, case) as (array, model):
         if model.data.size == 0:
             return
@@ -128,7 +128,7 @@ numbers = st.one_of(
     "ignore::DeprecationWarning",
 )
 def test_scalar_writes(factory, dtype, value, order):
-    """Any value: what NumPy does with it, its error included, and no neighbour changes."""
+    """Any value gives NumPy's result or error, and no neighbour changes."""
     with factory.array((3, 3), dtype, chunks=(2, 2), order=order) as array:
         array[...] = expected = sample(dtype, (3, 3))
         before = expected.copy()
@@ -137,11 +137,11 @@ def test_scalar_writes(factory, dtype, value, order):
             lambda: expected.__setitem__((1, -2), value),
             words=False,
         )
-        # Where NumPy fails, it may leave half of the converted value; the array stays as it was.
+        # NumPy may leave half a value when it fails; the array stays as it was.
         assert_same(array[...], expected if done else before)
 
 
-@pytest.mark.thread_unsafe  # examples write to one array, and look at all of it
+@pytest.mark.thread_unsafe  # examples write to one array, and compare all of it
 @given(
     dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16", "V3", "V24"]),
     start=st.tuples(*[st.integers(0, 12)] * 3),
@@ -151,7 +151,7 @@ def test_scalar_writes(factory, dtype, value, order):
     data=st.data(),
 )
 def test_small_boxes(small_boxes, dtype, start, size, step, order, data):
-    """Boxes that lie in one chunk, touch several, or fill chunks exactly; reads and writes."""
+    """Reads and writes of boxes that lie in one chunk, touch several, or fill chunks exactly."""
     array, expected = small_boxes(np.dtype(dtype), order)
     box = tuple(
         slice(*((i, i + n, s) if s > 0 else (i + n, i, s)))
@@ -170,7 +170,7 @@ def test_small_boxes(small_boxes, dtype, start, size, step, order, data):
 
 @pytest.fixture(scope="module")
 def small_boxes(factory):
-    """Arrays of 24³ elements in chunks of 8 × 4 × 6, made once for each dtype and order."""
+    """Make arrays of 24³ elements in chunks of 8 × 4 × 6, once for each dtype and order."""
     made = {}
 
     def get(dtype, order):
@@ -192,7 +192,7 @@ def small_boxes(factory):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u2", "V24"])
 @pytest.mark.parametrize("side", [16, 32, 64])
 def test_large_transfers(factory, dtype, side):
-    """Beyond the caches, where stores may stream past them, at every alignment."""
+    """Larger than the caches, where stores may bypass them, at every alignment."""
     shape = (100, 130, 90)
     expected = sample(dtype, shape)
     with factory.array((side, *shape[1:]), dtype, chunks=side) as array:
@@ -232,7 +232,7 @@ def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("side", [5, 23, 32])
 def test_first_writes_of_whole_chunks(factory, side, order, sparse):
-    """Small ones are joined where they are neighbours in the file; those written before stay."""
+    """Small neighbours in the file are joined; chunks written before stay."""
     n = max(2, 48 // side)
     expected = sample("f8", (side * n,) * 3)
     chunks, half = (side,) * 3, side * (n // 2)
@@ -244,7 +244,7 @@ def test_first_writes_of_whole_chunks(factory, side, order, sparse):
             new[axis] = slice(half, None)
             array.append(expected[tuple(new)], axis)
             assert_same(array[...], expected[tuple(slice(m) for m in array.shape)].copy())
-        array[side + 1 :] = expected[: -side - 1]  # the first chunks in part
+        array[side + 1 :] = expected[: -side - 1]  # writes the first chunks in part
         array[:, :side] = 7
         expected[side + 1 :] = expected[: -side - 1].copy()
         expected[:, :side] = 7
@@ -254,7 +254,7 @@ def test_first_writes_of_whole_chunks(factory, side, order, sparse):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("chunk", [20_000, 1 << 16, 700_001, 1 << 20, 1_500_000])
 def test_first_writes_beyond_the_largest_pages(path, chunk, threads):
-    """They are written up to boundaries that need not be those of chunks."""
+    """Writes end at page boundaries, which need not be chunk boundaries."""
     n = -(-9_000_000 // chunk) * chunk
     values = np.arange(n, dtype="u4").astype("u1")
     order = [slice(3 * chunk, n - chunk), slice(0, 3 * chunk), slice(n - chunk, n)]
@@ -307,7 +307,7 @@ def test_elements_and_boxes_in_holes(path, engine, dtype, order):
     data=st.data(),
 )
 def test_casts_in_bounded_memory(factory, limit, case, data):
-    """`max_memory` cuts a cast into blocks; the result is that of one block."""
+    """`max_memory` cuts a cast into blocks; the result is that of a single block."""
     with built(factory, case) as (array, model), xa.config.set(max_memory=limit):
         selection = data.draw(selections(array.shape))
         try:
@@ -327,7 +327,7 @@ def test_casts_in_bounded_memory(factory, limit, case, data):
     box=st.tuples(*[st.tuples(st.integers(0, 6), st.integers(0, 6))] * 3),
 )
 def test_affine_sub_boxes(memory, cuts, box):
-    """A box of whole chunks, across any records, is found chunk by chunk at its addresses."""
+    """A box of whole chunks across any records has each chunk at its address."""
     with memory.array((2, 2, 2), "i8", chunks=1) as array:
         for axis in cuts:
             array.extend(axis, 2)

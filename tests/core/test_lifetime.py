@@ -1,4 +1,4 @@
-"""One array object, many threads: what a call uses of it lives until the call has ended."""
+"""One array object, many threads: everything a call uses lives until the call has ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make(factory, **options):
 
 
 class Reading:
-    """A thread that reads, again and again, until it is told to stop or the array is closed."""
+    """A thread that reads repeatedly until it is told to stop, or the array is closed."""
 
     def __init__(self, read):
         self.read, self.seen, self.over = read, set(), threading.Event()
@@ -74,7 +74,7 @@ def test_a_read_that_overlaps_close_gives_its_data_or_says_so(factory, read):
         with contextlib.suppress(xa.ClosedError):
             array.shrink(0, 100)
         array.close()
-        # A mask or an output may have a shape that the array has not any more when the call begins.
+        # A mask or an output may no longer have the array's shape when the call begins.
         legal = ("SelectionError", "ShapeError")
         seen = {value for value in reading.end() if not str(value).startswith(legal)}
         assert seen <= {2.0, 1.0}, seen
@@ -83,7 +83,7 @@ def test_a_read_that_overlaps_close_gives_its_data_or_says_so(factory, read):
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_another_process_cuts_is_never_seen_as_zeros(disk, read):
-    """Nor while this one refreshes, or closes."""
+    """Nor while this process refreshes or closes."""
     for _ in range(3):
         writer = make(disk)
         writer.flush()
@@ -95,16 +95,16 @@ def test_what_another_process_cuts_is_never_seen_as_zeros(disk, read):
                 reader.refresh()
         reader.close()
         writer.close()
-        legal = ("SelectionError", "ShapeError", "BoundsError")  # the bounds moved before it began
+        legal = ("SelectionError", "ShapeError", "BoundsError")  # the bounds moved before the call
         seen = {value for value in reading.end() if not str(value).startswith(legal)}
         assert seen <= {2.0, 1.0}, seen
 
 
 def test_a_refresh_between_a_cut_and_the_end_of_a_read(disk, monkeypatch):
-    """The read was told what was cut off; that the array forgets it then does not matter."""
+    """The read already knows the cut; it does not matter that the array then forgets it."""
     with make(disk) as writer, disk.open(writer) as reader:
         writer.shrink(0, 700)
-        assert (reader[900:] == FILL).all()  # it has looked, and knows an inner box
+        assert (reader[900:] == FILL).all()  # now it knows an inner box
         look = Host.look_at_cuts
         monkeypatch.setattr(Host, "look_at_cuts", lambda self, array: look(self, array))
         held = reader._held()
@@ -116,7 +116,7 @@ def test_a_refresh_between_a_cut_and_the_end_of_a_read(disk, monkeypatch):
 
 
 def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
-    """Who is about to note that checksums are in doubt while another thread closes."""
+    """One thread is about to note doubtful checksums while another one closes."""
     array = xa.create(tmp_path / "a", (100, 100), chunks=(10, 10), checksum=True)
     array[...] = 1
     array.flush()
@@ -125,7 +125,7 @@ def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
     def closing(file, data, offset):
         monkeypatch.setattr(File, "write", write)
         array.close()
-        for number in range(8):  # they get the numbers of the descriptors that are closed
+        for number in range(8):  # these reuse the numbers of the closed descriptors
             name = tmp_path / f"stranger{number}"
             name.write_bytes(bytes(100_000))
             strangers.append(name.open("r+b", 0))
@@ -143,7 +143,7 @@ def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
 
 
 def test_a_closed_file_is_no_file(tmp_path):
-    """It is closed when its last user has left, and refuses who comes later."""
+    """The file closes when its last user leaves, and refuses later users."""
     file = File.open(str(tmp_path / "file"), 0o102)
     with file as fd:
         file.close()
@@ -194,7 +194,7 @@ STREAMED = {
 @pytest.mark.parametrize("side", ["end", "start"])
 @pytest.mark.parametrize("name", STREAMED)
 def test_functions_that_stream_see_one_state(factory, monkeypatch, name, side):
-    """The bounds move in after their first block."""
+    """The bounds shrink after the function's first block."""
     module, function = STREAMED[name]
     with (
         factory.create((300, 40), "f8", chunks=(10, 40), fill_value=FILL) as array,
@@ -225,7 +225,7 @@ def function_of(name, values):
 
 
 def test_what_a_function_returns_is_of_the_array_itself(factory):
-    """And not of what it was when the function was called."""
+    """Results never refer to the held array that the function worked on."""
     with factory.create((6, 4), "f8", chunks=(2, 2)) as array:
         for view in (np.transpose(array), array.T, np.moveaxis(array, 0, 1), np.flip(array.T, 0)):
             if isinstance(view, np.ndarray):
@@ -267,6 +267,6 @@ def test_views_of_chunks_keep_what_they_show(factory):
 
 @pytest.mark.slow
 def test_threads_in_random_steps(tmp_path):
-    """The fuzzer; it runs for hours by hand."""
+    """A short run of the fuzzer, which runs for hours by hand."""
     counts = fuzz_threads.run(0, tmp_path, rounds=60)
     assert counts["shrink"] > 50 and counts["read_all"] > 50 and counts["read_box: ClosedError"]

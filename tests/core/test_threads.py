@@ -1,4 +1,4 @@
-"""Threads share an array: any number that read, beside one that grows or writes elsewhere."""
+"""Threads share an array: any number of readers, beside one that grows it or writes elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from extarray.streaming import folding
 
 
 def run_together(*works):
-    """Runs callables at once; the first error of any of them is raised."""
+    """Run callables at once; raise the first error."""
     start = threading.Barrier(len(works))
     errors = []
 
@@ -55,7 +55,7 @@ def repeat(work, times=40):
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has the GIL"
 )
 def test_importing_leaves_the_gil_off(script):
-    """All modules that need no other library, in a process that has imported nothing else."""
+    """Import all modules that need no other library, in a fresh process."""
     found = script("""
 import importlib, pkgutil, sys
 
@@ -75,7 +75,7 @@ for module in pkgutil.walk_packages(extarray.__path__, "extarray."):
 
 
 def test_a_late_write_is_not_repeated_by_what_fills(factory):
-    """A view stands in for a write that began before its elements were cut off, and goes on."""
+    """A view stands in for a write that begins before its elements are cut off, and continues."""
     n = 1 << 20
     with factory.array((2 * n,), "f8", chunks=(n,), fill_value=1) as array:
         late = array.chunk((1,))[:8]
@@ -111,7 +111,7 @@ def test_many_readers(factory):
 
 @pytest.mark.sampled(1)
 def test_readers_of_an_array_that_grows(factory):
-    """What was there stays what it was, through five hundred growths of every axis."""
+    """Existing elements stay the same through five hundred growths of every axis."""
     expected = sample("i4", (30, 20, 8))
     with factory.array(expected.shape, "i4", chunks=(8, 8, 4)) as array:
         array[...] = expected
@@ -154,7 +154,7 @@ def test_readers_of_an_array_that_grows(factory):
 
 
 def test_writers_of_disjoint_elements(factory):
-    """Neighbours inside one chunk do not harm each other: no byte is read, changed and written."""
+    """Writers of neighbours in one chunk do no harm: none reads, changes and writes back a byte."""
     with factory.array((64, 64), "u1", chunks=(64, 64)) as array:
 
         def write(column):
@@ -172,7 +172,7 @@ def test_writers_of_disjoint_elements(factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "threads"), [("C", 2), ("C", 8), ("F", 3), ("Z", 3)])
 def test_the_number_of_threads_makes_no_difference(factory, order, threads):
-    """Large enough to be shared out: reads, writes, casts, both orders of the result."""
+    """Transfers large enough to share: reads, writes, casts, both orders of the result."""
     shape = (200, 220, 75)
     expected = sample("f8", shape)
     with factory.array(shape, "f8", chunks=(64, 48, 32), order=order) as array:
@@ -193,7 +193,7 @@ def test_the_number_of_threads_makes_no_difference(factory, order, threads):
 
 
 def test_readers_that_refresh_together(disk):
-    """Threads share a reader, and take up the growth that a writer commits."""
+    """Threads share a reader, and see growth that a writer commits."""
     with disk.array((0, 4), "i4", chunks=(3, 4)) as array, disk.open(array) as reader:
 
         def write():
@@ -213,7 +213,7 @@ def test_readers_that_refresh_together(disk):
 
 
 def test_growth_from_many_threads(factory):
-    """Growths come one after another, whoever asks for them."""
+    """Growths come one after another, whichever thread asks."""
     with factory.array((1, 1), "u1", chunks=(2, 2), fill_value=7) as array:
 
         def grow(axis, by):
@@ -231,7 +231,7 @@ def test_growth_from_many_threads(factory):
 
 
 def test_closing_while_others_read(factory):
-    """A reader gets all of its values, or `ClosedError`; never memory that is gone."""
+    """A reader gets all of its values or `ClosedError`, never freed memory."""
     expected = sample("f8", (128, 128, 32))
     for _ in range(5):
         with factory.array(expected.shape, "f8", chunks=(32, 32, 32)) as array:
@@ -253,7 +253,7 @@ def test_closing_while_others_read(factory):
 
 
 def test_arrays_of_their_own(disk):
-    """Threads that each create, grow, close and open their own arrays share nothing."""
+    """Threads that create, grow, close and open their own arrays share nothing."""
 
     def work(seed):
         def one():
@@ -313,7 +313,7 @@ def test_a_range_in_shares(threads, monkeypatch):
 
 
 class Stops(BaseException):
-    """What the handler of a signal may raise."""
+    """An exception as a signal handler may raise."""
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError, Stops])
@@ -343,7 +343,7 @@ def test_threads_are_waited_for_however_often_that_is_interrupted(monkeypatch, e
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
-    """It begins nothing any more when the call has failed, or it is waited for."""
+    """If the call has failed, the thread begins nothing more, or the call waits for it."""
     start, threads, made = threading.Thread.start, [], []
 
     def interrupted(thread):
@@ -366,10 +366,10 @@ def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
     assert len(threads) == 1
 
 
-@pytest.mark.thread_unsafe  # all threads of the process are looked at
+@pytest.mark.thread_unsafe  # inspects all threads of the process
 @injected.needs_no_tracing
 def test_an_interrupt_at_every_place_of_shared_work():
-    """Whenever it comes, nothing goes on behind the call, and nothing is lost without one."""
+    """Whenever it comes, no work outlives the call; without one, no work is lost."""
     others = {*threading.enumerate()}
     for number in itertools.count(1):
         made, stopped = [], threading.Event()
@@ -427,7 +427,7 @@ def test_calls_that_no_thread_is_to_be_had_for(monkeypatch, error, number):
     ids=["in memory", "in files", "rechunk", "from_array", "of a view"],
 )
 def test_a_copy_is_of_one_moment(factory, tmp_path, monkeypatch, copy):
-    """Another thread lets the array grow when the work is planned, but not begun."""
+    """Another thread grows the array when the copy is planned but not begun."""
     plan_passes = transform.plan_passes
     with factory.array((4, 5), "i4", chunks=(2, 2)) as a:
         a[...] = 1
@@ -453,7 +453,7 @@ def test_a_copy_is_of_one_moment(factory, tmp_path, monkeypatch, copy):
     ids=["a reduction", "of another dtype", "concatenate"],
 )
 def test_a_result_is_of_one_moment(factory, monkeypatch, module, made, call):
-    """Another thread lets the array grow when the result is made, but empty."""
+    """Another thread grows the array when the result exists but is empty."""
     make = getattr(module, made)
     with factory.array((4, 5), "i4", chunks=(2, 2)) as a:
         a[...] = sample("i4", (4, 5))

@@ -1,4 +1,4 @@
-"""The bytes of packed files: what is written ZIP readers take, and what cannot be is refused."""
+"""The bytes of packed files: ZIP readers accept ours, and impossible ones are refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_sum_of_zeros_needs_no_zeros(before, n, behind):
 
 
 class Sparse:
-    """A file of any length that holds a few bytes."""
+    """A file of any length that holds only a few bytes."""
 
     def __init__(self):
         self.parts, self.length = {}, 0
@@ -140,7 +140,7 @@ def test_members_of_no_array_are_passed_over_whatever_they_are():
     assert decoded(image[:start] + entries + end) == members
 
 
-#: What is changed in the directory's entry of the first member, and what the refusal says.
+#: Changes to the directory's entry of the first member, and the refusal's words.
 ENTRY = struct.Struct("<4sHHHHHHIIIHHHHHII")
 LIES = {
     "compressed": ({4: 8}, "compressed"),
@@ -174,7 +174,7 @@ def test_lies_of_the_directory_are_refused(lie):
 
 
 def test_members_that_lie_in_each_other_are_refused():
-    # The first one's bytes have a description of another one, which the directory names.
+    # The bytes of the first member contain a local header of another, which the directory names.
     inner = encode_member("b.xmd", 2, zlib.crc32(b"{}"), 0) + b"{}"
     image, members = packed([("a.xmd", inner)])
     hidden = Member("b.xmd", members[0].start, 0, 2, zlib.crc32(b"{}"))
@@ -193,7 +193,7 @@ def test_two_of_one_name_are_refused():
 def test_ends_that_do_not_agree_are_refused():
     image, _ = packed()
     at = len(image) - 22
-    for place in (8, 10, 12, 16):  # numbers, size, place of the directory
+    for place in (8, 10, 12, 16):  # numbers, size, offset of the directory
         broken = bytearray(image)
         broken[at + place] ^= 1
         with pytest.raises(FormatError):
@@ -210,7 +210,7 @@ def test_damage_is_refused_or_seen_by_a_sum(data):
     image, members = packed()
     broken = bytearray(image)
     for _ in range(data.draw(st.integers(1, 3))):
-        # Not in the bytes of members, which have their sums, nor in the padding between.
+        # Neither in the bytes of members, which have sums, nor in the padding between.
         place = data.draw(st.integers(0, 700)) - 700
         broken[place] = data.draw(st.integers(0, 255))
     try:

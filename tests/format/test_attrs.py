@@ -1,4 +1,4 @@
-"""Attributes: values of JSON, one commit for each change, copies on the way out."""
+"""Attributes: JSON values, one commit for each change, copies on the way out."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_attrs_at_creation_are_a_mapping(attrs):
 
 
 def test_update_is_one_commit(disk):
-    """A reader that refreshes after the update, and never between, sees all of it."""
+    """A reader that refreshes after the update sees all of it; in between, none."""
     with disk.array((2,)) as array, disk.open(array) as reader:
         array.attrs.update({"a": 1}, b=2)
         array.attrs.update([("c", 3)])
@@ -166,7 +166,7 @@ def test_attributes_and_growth_are_independent(disk):
 
 
 def test_large_attributes(disk):
-    """Larger than any part of the file that has a fixed size."""
+    """Larger than any part of the file of fixed size."""
     large = {"text": "ä" * 300_000, "list": list(range(50_000))}
     with disk.array((2,), attrs={"small": 1}) as array:
         array.attrs["large"] = large
@@ -231,7 +231,7 @@ def test_what_the_files_cannot_count(path, monkeypatch):
 
 @pytest.mark.parametrize("value", ["\U0001f600", "\\ud800", 1e308, "1e999"], ids=ascii)
 def test_what_looks_like_something_else_is_taken(path, value):
-    """Pairs of surrogates, escapes of escapes, large numbers."""
+    """Surrogate pairs, escaped escapes, large numbers."""
     with xa.create(path, 3, attrs={"a": value}) as a:
         a.attrs["b"] = value
     with xa.open(path) as a:

@@ -1,4 +1,4 @@
-"""docs/format/reader.c reads what NumPy has, and nothing makes it fall."""
+"""docs/format/reader.c reads what NumPy reads, and nothing makes it crash."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import extarray as xa
 
 pytestmark = [
-    pytest.mark.thread_unsafe,  # examples write to the same files again and again
+    pytest.mark.thread_unsafe,  # examples write to the same files
     pytest.mark.process,
     pytest.mark.skipif(c_reader.compiler() is None, reason="there is no C compiler"),
 ]
@@ -98,7 +98,7 @@ def version():
 
 
 def values(shape, dtype, rng):
-    """Random bytes that are elements of a type."""
+    """Make random bytes that are elements of a type."""
     if dtype.kind == "U":
         letters = rng.integers(0, 0x3000, (*shape, dtype.itemsize // 4), "u4")
         return letters.view(dtype.newbyteorder("="))[..., 0].astype(dtype)
@@ -107,7 +107,7 @@ def values(shape, dtype, rng):
 
 
 def same_bytes(found, expected):
-    """Equal, with the NaNs and the zeros behind a text that there are."""
+    """Assert equality, including NaNs and the zeros behind a string."""
     native = expected.astype(expected.dtype.newbyteorder("="))
     if expected.dtype.kind == "V":
         native = expected
@@ -140,7 +140,7 @@ def change(draw, a, model, rng):
         block = np.full(shape, a.fill_value, model.dtype)
         a.extend(axis, by, side)
     pair = [model, block] if side == "end" else [block, model]
-    return np.concatenate(pair, axis).astype(model.dtype)  # which may be that of another machine
+    return np.concatenate(pair, axis).astype(model.dtype)  # perhaps in another byte order
 
 
 @pytest.mark.slow
@@ -285,7 +285,7 @@ def test_packed_files_that_are_damaged_or_hold_several(reader, tmp_path):
 
 
 def seen_by_the_package(path):
-    """What the package reads of an array, or the error; recovery is left to it."""
+    """Return what the package reads of an array, or its error; nothing is recovered."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", xa.RecoveryWarning)
         try:
@@ -321,7 +321,7 @@ def test_pairs_that_are_changed_with_checksums_that_fit(reader, folder, changed,
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
-    """Closed pairs that it reads: the bytes of both files, and the elements."""
+    """Closed pairs that the reader reads: the bytes of both files, and the elements."""
     found, where = [], tmp_path_factory.mktemp("originals")
     for n, order in enumerate("CF"):
         with xa.create(where / order, (3, 4), "<u2", chunks=(2, 2), order=order) as a:
@@ -339,7 +339,7 @@ def originals(tmp_path_factory):
 @given(data=st.binary(min_size=12, max_size=40))
 @settings(QUICK, max_examples=400)
 def test_any_change_of_the_bytes_of_a_pair(reader, folder, originals, data):
-    """It reads what the package reads, or refuses; a pair that it reads has its elements."""
+    """It reads what the package reads, or refuses; from a whole pair it reads its elements."""
     dice = Dice(data)
     xmd, xta, model = dice.pick(originals())
     files = bytearray(xmd), bytearray(xta)
@@ -451,7 +451,7 @@ def test_what_a_file_says_does_not_reach_a_terminal(command, tmp_path):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """The functions, as other languages call them: numbers and pointers."""
+    """The functions as other languages call them, with numbers and pointers."""
     target = tmp_path_factory.mktemp("library") / "reader.so"
     made = c_reader.compiled(
         target, c_reader.SOURCE, "-O2", "-shared", "-fPIC", "-DEXTARRAY_NO_MAIN"
@@ -495,7 +495,7 @@ def test_functions(library, tmp_path):
 
 
 def block_of_the_page(heading):
-    """The program below a heading of the page."""
+    """Return the program below a heading of the page."""
     page = (c_reader.SOURCE.parent / "c-reader.md").read_text("utf-8")
     return re.search(rf"### {heading}\n.*?```text\n(.*?)```", page, re.DOTALL)[1]
 
@@ -535,7 +535,7 @@ def test_the_program_in_r(a_scene):
 
 
 def test_the_program_in_c(a_scene):
-    """What the page shows, with other numbers."""
+    """The page's program, with other numbers."""
     page = (c_reader.SOURCE.parent / "c-reader.md").read_text("utf-8")
     block = re.search(r"```c\n(.*?)```", page, re.DOTALL)[1]
     for shown, here in {"{10, 20}": "{2, 3}", "[10][20]": "[2][3]"}.items():

@@ -1,4 +1,4 @@
-"""Optional blocks of ``.xmd``: made when they are first used, and found by the directory."""
+"""Optional blocks of ``.xmd``: created on first use, and found by the directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def metadata(path):
 
 
 def block_of(path, number):
-    """Offset and bytes of a block; there is one."""
+    """Return the offset and bytes of a block, which must exist."""
     xmd = metadata(path).read_bytes()
     at = places.optional_block(xmd, number)
     assert at
@@ -32,7 +32,7 @@ def block_of(path, number):
 
 
 def together(folder):
-    """Two arrays that have changed together; the first one tells who the others are."""
+    """Make two arrays that have changed together; the first lists the others."""
     paths = [folder / name for name in "ab"]
     with xa.create(paths[0], (1,), chunks=1) as a, xa.create(paths[1], (1,), chunks=1) as b:
         before = [metadata(path).read_bytes() for path in paths]
@@ -43,7 +43,7 @@ def together(folder):
 
 
 def use(path, number):
-    """Have an array use a block, and close it."""
+    """Make an array use a block, and close it."""
     if number == WRITERS:
         xa.open(path, "r+", share=True).close()
     else:
@@ -65,14 +65,14 @@ def test_blocks_come_with_their_first_use(path, number):
     use(path, number)
     at, _ = block_of(path, number)
     assert at >= before
-    for _ in range(2):  # and there is one
+    for _ in range(2):  # the second use finds the block
         use(path, number)
         assert block_of(path, number)[0] == at
     assert xa.check(path).ok
 
 
 def test_a_block_stays_where_it_is_in_older_states(tmp_path):
-    """After a loss of power a state may count that knows of no block."""
+    """After a loss of power, a state may count that knows no block."""
     paths, before = together(tmp_path)
     for path, old in zip(paths, before, strict=True):
         xmd = metadata(path).read_bytes()
@@ -94,7 +94,7 @@ def test_a_block_stays_where_it_is_in_older_states(tmp_path):
 
 
 def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path, monkeypatch):
-    """The state goes back to where it had no room for it, the block stays."""
+    """The state returns to one without room for the block; the block stays."""
     paths = [tmp_path / name for name in "ab"]
     with xa.create(paths[0], (1,), chunks=1) as a, xa.create(paths[1], (1,), chunks=1) as b:
         prepare = GroupShare.prepare
@@ -119,7 +119,7 @@ def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path, 
 
 @pytest.mark.parametrize("number", [GROUP, WRITERS])
 def test_a_file_that_ends_before_a_block_does(path, number):
-    """There is no such block, and the next one who needs it makes another."""
+    """The block does not count, and the next writer that needs one makes another."""
     xa.create(path, (2,), chunks=1).close()
     image = Image.of((metadata(path).read_bytes(), b""))
     at = image.block(WRITERS_OF_IMAGE if number == WRITERS else MEMBERS_OF_IMAGE)
@@ -135,7 +135,7 @@ def test_a_file_that_ends_before_a_block_does(path, number):
 @pytest.mark.parametrize("number", [GROUP, WRITERS])
 @pytest.mark.parametrize("place", ["header", "log", "attributes", "far"])
 def test_a_block_in_the_place_of_something_else(path, number, place):
-    """No writer writes there: it makes another."""
+    """No writer writes there: it makes another block."""
     with xa.create(path, (2,), chunks=1, attrs={"unit": "mm", "text": "x" * 40_000}) as array:
         state = array._store.now.state
     image = Image.of((metadata(path).read_bytes(), Path(f"{path}.xta").read_bytes()))
@@ -153,7 +153,7 @@ def test_a_block_in_the_place_of_something_else(path, number, place):
 
 @pytest.mark.parametrize("number", [GROUP, WRITERS])
 def test_a_damaged_entry(path, number):
-    """It is cleared."""
+    """The entry is cleared."""
     xa.create(path, (2,), chunks=1).close()
     use(path, number)
     xmd = bytearray(metadata(path).read_bytes())
@@ -162,7 +162,7 @@ def test_a_damaged_entry(path, number):
     metadata(path).write_bytes(xmd)
     assert [p.kind for p in xa.check(path).problems] == ["directory"]
     report = xa.check(path, repair=True)
-    if number == GROUP:  # a state may wait there that others have decided
+    if number == GROUP:  # a state that others have decided may wait there
         assert "needs force" in report.refused[0]
         assert metadata(path).read_bytes() == xmd
         report = xa.check(path, repair=True, force=True)
@@ -184,13 +184,13 @@ def test_the_list_of_members_comes_with_a_new_axis(tmp_path):
 
 
 def test_the_header_is_written_once(path):
-    """Whatever becomes of the array."""
+    """Whatever happens to the array."""
     with xa.create(path, (4, 4), "i2", chunks=2, fill_value=3) as array:
         array[...] = 1
         before = metadata(path).read_bytes()[:4096]
     with xa.open(path, "r+") as array, xa.open(path) as reader:
         array.extend(0, 4)
-        array.shrink(0, 6)  # which makes holes
+        array.shrink(0, 6)  # makes holes
         array.attrs["n"] = 1
         array.flush()
         assert reader.refresh()

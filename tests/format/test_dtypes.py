@@ -1,4 +1,4 @@
-"""Every dtype of a fixed size goes to disk and back, bit for bit; the others are refused."""
+"""Every dtype of fixed size goes to disk and back, bit for bit; others are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import extarray as xa
 from extarray.format.dtypes import decode_dtype
 
 _KINDS = "?bBhHiIlLqQefdgFDG"
-# Of two C types of one size, NumPy's name for the file's type is the first.
+# Of two C types of one size, the first has NumPy's name for the file's type.
 SIMPLE = list({np.dtype(char).str: np.dtype(char) for char in reversed(_KINDS)}.values())
 SWAPPED = [dtype.newbyteorder("S") for dtype in SIMPLE if dtype.itemsize > 1]
 TIMES = [
@@ -105,7 +105,7 @@ def test_scalars_in_and_out(memory, dtype):
 
 
 def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
-    """Its bytes mean something else, though NumPy calls it by the same name."""
+    """Its bytes mean something else, though NumPy gives it the same name."""
     with xa.create(path, (2,), [("z", "G")], fill_value=(1.5,)) as array:
         assert array[0]["z"] == 1.5
     there = 64 if np.finfo(np.longdouble).nmant == 112 else 113
@@ -115,7 +115,7 @@ def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
 
 
 def test_a_record_that_is_aligned_elsewhere():
-    """Another machine may align 8 bytes by 4; nothing but the word depends on it."""
+    """Another machine may align 8 bytes by 4; only the flag in the dtype depends on it."""
     text = '{"fields":[{"name":"a","type":"<f8","offset":4}],"itemsize":12,"aligned":true}'
     dtype = decode_dtype(json.loads(text))
     assert dtype == np.dtype({"names": ["a"], "formats": ["<f8"], "offsets": [4], "itemsize": 12})
@@ -154,7 +154,7 @@ def test_ml_dtypes_whose_parts_have_names(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ML_DTYPES)
 def test_ml_dtypes_files_without_ml_dtypes(forked, path, kind):
-    """Whoever opens the file later gets the dtype, or is told which package defines it."""
+    """Later users of the file get the dtype, or learn which package defines it."""
     ml_dtypes = pytest.importorskip("ml_dtypes", exc_type=ImportError)
     with xa.create(path, shape=(3,), dtype=getattr(ml_dtypes, kind)) as array:
         array[...] = 1
@@ -185,7 +185,7 @@ def test_ml_dtypes_files_without_ml_dtypes(forked, path, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["'bfloat16'", "[('a', 'bfloat16'), ('b', 'i4')]"])
 def test_ml_dtypes_by_name(forked, dtype):
-    """Whether somebody has imported the package before does not matter."""
+    """It does not matter whether the package has been imported before."""
     pytest.importorskip("ml_dtypes", exc_type=ImportError)
     text = forked(
         "import sys\n"

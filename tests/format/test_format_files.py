@@ -1,4 +1,4 @@
-"""Files of each version of the format are opened, checked and extended, in every release."""
+"""Every release opens, checks and extends files of each version of the format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARCHIVES = sorted(DATA.glob("format-*.zip"))
 
 @pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.stem)
 def stored(request, tmp_path_factory):
-    """The files of a version, unpacked: not to be changed."""
+    """The unpacked files of a version; do not change them."""
     folder = tmp_path_factory.mktemp("stored")
     with zipfile.ZipFile(request.param) as archive:
         archive.extractall(folder)
@@ -41,17 +41,17 @@ def same(found, expected):
 
 
 def whole(path, **how):
-    """No more than notes: most arrays have no checksums, and `check` says so."""
+    """Tell whether `check` finds only notes; most arrays have no checksums, which it notes."""
     return {problem.severity for problem in xa.check(path, **how).problems} <= {"note"}
 
 
 def attrs_of(array):
-    """The attributes, without those that keep the names of the axes."""
+    """Return the attributes without the names of the axes."""
     return {key: value for key, value in array.attrs.items() if key != "dims"}
 
 
 def test_the_version_that_is_written_has_files():
-    """One that is released without them could never be tested again."""
+    """A version released without files could never be tested again."""
     pages = (ROOT / "docs" / "format" / "index.md").read_text()
     version = re.search(r"specify format (\d+\.\d+)", pages)[1]
     assert version == f"{VERSION[0]}.{VERSION[1]}"

@@ -1,4 +1,4 @@
-"""Packed files and groups: the package takes what the reader takes that knows the pages alone."""
+"""Packed files and groups: the package and a reader written from the pages accept the same."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray.storage import names
 
-pytestmark = pytest.mark.thread_unsafe  # examples write to the same file again and again
+pytestmark = pytest.mark.thread_unsafe  # examples write to the same file
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -28,11 +28,11 @@ QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     found = fuzz_packed.images(tmp_path_factory.mktemp("images"))
-    return lambda: found  # whose bytes Hypothesis does not show
+    return lambda: found  # a function, so that Hypothesis does not print the bytes
 
 
 def seen_by_the_pages(image):
-    """What the reader takes: arrays, groups, and which array is packed alone; None: nothing."""
+    """Return the reader's arrays, groups, and the array packed alone, if any; None: refused."""
     try:
         packed = format_reader.parse_packed(image)
     except ValueError:
@@ -41,7 +41,7 @@ def seen_by_the_pages(image):
     for name in {**packed.groups, **packed.arrays}:
         parents = name.split("/")[:-1]
         if any("/".join(parents[: n + 1]) in packed.arrays for n in range(len(parents))):
-            continue  # a group that an array of its name hides
+            continue  # an array of the same name hides the group
         with contextlib.suppress(ValueError):
             if name in packed.arrays:
                 arrays[name] = None
@@ -115,7 +115,7 @@ def test_the_reader_and_the_package_take_the_same_packed_files(images, tmp_path_
 
 
 def bytes_of_members(image):
-    """Where the bytes of members are, by their names."""
+    """Return where the bytes of members are, by name."""
     members = format_reader.members_of(image)
     return {name: (image.index(data), len(data)) for name, (data, _) in members.items() if data}
 
@@ -154,7 +154,7 @@ def test_never_compares_nothing(tmp_path):
         xa.pack(a, tmp_path / "a.xap")
     image = bytearray((tmp_path / "a.xap").read_bytes())
     start, size = bytes_of_members(bytes(image))["a.xmd"]
-    image[start + size - 40] ^= 1  # nothing is there
+    image[start + size - 40] ^= 1  # an unused byte
     (tmp_path / "a.xap").write_bytes(image)
     with pytest.raises(xa.CorruptError):
         xa.open(tmp_path / "a.xap")
@@ -176,7 +176,7 @@ def test_a_member_is_compared_once(tmp_path, monkeypatch):
 
 
 def test_a_table_of_sums_in_doubt_is_no_table(tmp_path):
-    """Then the whole file of the chunks is compared."""
+    """Then the whole chunk file is compared."""
     with xa.create(tmp_path / "a", (3, 4), "<i4", chunks=(2, 2), checksum=True) as a:
         a[...] = 1
         with xa.open(tmp_path / "a") as reader:
@@ -203,8 +203,8 @@ def test_damaged_attributes_of_a_group(images, tmp_path):
 
 
 def test_a_packed_array_asks_no_other_array(tmp_path):
-    """A state that is pending beside its coordinator is none in a packed file."""
-    xmd, xta = fuzz_pairs.seeds_together(tmp_path)[4]  # its writer has died behind the decision
+    """A state that is pending beside its coordinator does not count in a packed file."""
+    xmd, xta = fuzz_pairs.seeds_together(tmp_path)[4]  # its writer died after the decision
     for suffix, content in ((".xmd", xmd), (".xta", xta)):
         (tmp_path / f"member{suffix}").write_bytes(content)
     with xa.open(tmp_path / "member") as member:
@@ -254,7 +254,7 @@ PARTS += ["e.0123456789ab.new", "e.0123456789AB.new", ".0123456789ab.new", "new\
 
 
 def pages_of_folder(folder):
-    """What the reader sees of a folder and below."""
+    """Return what the reader sees of a folder and below."""
     arrays, groups = format_reader.members_in(folder)
     try:
         attrs = format_reader.read_group_attrs(folder)

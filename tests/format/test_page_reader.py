@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray.format.values import from_json
 
-# Of an array of two axes and a plain type.
+# Offset of the log of an array with two axes and a simple type.
 LOG = 4096 + 8192 + 512
 
 PAGES = Path(__file__).parents[2] / "docs" / "format"
@@ -43,14 +43,14 @@ OTHERS = [
     ALIGNED,
 ]
 
-pytestmark = pytest.mark.thread_unsafe  # examples write to the same files again and again
+pytestmark = pytest.mark.thread_unsafe  # examples write to the same files
 
-# Examples write to one folder again and again; the names are new ones.
+# Examples write to one folder, under new names.
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def values(shape, dtype, rng):
-    """Random values of any type."""
+    """Make random values of any type."""
     dtype = np.dtype(dtype)
     result = np.zeros(shape, dtype)
     if dtype.names:
@@ -64,20 +64,20 @@ def values(shape, dtype, rng):
 
 
 def equal(result, expected):
-    """Equal in type, shape and values."""
+    """Tell whether arrays are equal in type, shape and values."""
     same = result.dtype == expected.dtype and result.shape == expected.shape
     return same and np.array_equal(result, expected)
 
 
 def copied(path, to):
-    """A copy of the pair as it is now."""
+    """Copy the pair in its present state."""
     for suffix in (".xmd", ".xta"):
         shutil.copyfile(f"{path}{suffix}", f"{to}{suffix}")
     return to
 
 
 def layers(path):
-    """The header and the present state, as the reader sees them."""
+    """Return the header and the present state, as the reader sees them."""
     return format_reader.opened(path)[:2]
 
 
@@ -116,7 +116,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def pair(tmp_path):
-    """A sealed pair with 3 segments, and what it holds."""
+    """A sealed pair with 3 segments, and its elements."""
     path = tmp_path / "pair"
     model = np.arange(12, dtype="<i4").reshape(3, 4)
     with xa.create(path, model.shape, "<i4", chunks=(2, 2), attrs={"n": 1}) as array:
@@ -185,7 +185,7 @@ def test_reads_what_the_package_writes(folder, data):
 
 
 def check_addresses(header, state):
-    """Every chunk has its own address, and the other two rules of the page tell the same."""
+    """Every chunk has its own address, and the page's other two rules give the same."""
     records = state.records
     seen = set()
     for index in product(
@@ -202,12 +202,12 @@ def check_addresses(header, state):
 
 
 def segment_of(records, q):
-    """The last segment that starts at or before the address."""
+    """Return the last segment that starts at or before an address."""
     return [record for record in records if prod(record[2]) <= q][-1]
 
 
 def inverse(records, q):
-    """The chunk index of an address."""
+    """Return the chunk index of an address."""
     axis, side, grid, added = record = segment_of(records, q)
     coefficients = [
         prod(n for r, n in enumerate(grid) if r != axis and (r > j or j == axis))
@@ -225,7 +225,7 @@ def inverse(records, q):
 
 
 def selected_by_address(records, index):
-    """Of the segments selected, one an axis, that with the greatest start address; the later."""
+    """Return the segment, among one selected per axis, with the greatest start; else the later."""
     selected = []
     for j in range(len(index)):
         own = [s for s, r in enumerate(records) if r[0] == j and format_reader.owns(r, index)]
@@ -317,7 +317,7 @@ def test_an_index_outside_the_bounds(pair):
 
 
 def refused(path, match):
-    """Both functions of the reader refuse the pair, for this reason."""
+    """Assert that both functions of the reader refuse the pair for this reason."""
     with pytest.raises(ValueError, match=match):
         format_reader.read(path)
     with pytest.raises(ValueError, match=match):
@@ -422,12 +422,12 @@ def test_versions(pair):
     patch(xmd, end, struct.pack("<I", format_reader.crc32c(xmd.read_bytes()[:end])))
     assert equal(format_reader.read(pair[0])[0], pair[1])  # a newer minor version
     for major in (0, 1, 3, 258):
-        xmd.write_bytes(content[:8] + struct.pack("<H", major))  # nothing behind is looked at
+        xmd.write_bytes(content[:8] + struct.pack("<H", major))  # later bytes are ignored
         refused(pair[0], f"major version {major} is not 2")
 
 
 @pytest.mark.parametrize(
-    ("at", "first", "last"),  # the bytes called zero; what their checksum covers
+    ("at", "first", "last"),  # bytes specified as zero; range of their checksum
     [
         (44, 0, 73),
         (LOG + 12, None, None),
@@ -463,7 +463,7 @@ def test_a_foreign_partner(pair, tmp_path):
 
 
 def with_state(path, records, grid, attrs=b"{}"):
-    """Make superblock 0 of a pair with chunks of 1 tell of other records and attributes."""
+    """Make superblock 0 of a pair with chunks of 1 claim other records and attributes."""
     xmd = path.with_suffix(".xmd")
     data = bytearray(xmd.read_bytes())
     header, k, crc = format_reader.parse_header(data), len(grid), format_reader.crc32c
@@ -487,7 +487,7 @@ def with_state(path, records, grid, attrs=b"{}"):
 
 
 def both_take(path):
-    """Whether the reader and the package open a pair; they agree."""
+    """Tell whether the reader and the package, which must agree, open a pair."""
     try:
         format_reader.read(path)
     except ValueError:
@@ -507,7 +507,7 @@ def both_take(path):
 )
 @QUICK
 def test_the_rules_of_the_records(folder, axis_side, by, changes):
-    """A history, which one change may spoil; the reader and the package agree on whether it has."""
+    """The reader and the package agree on whether a change, if any, spoils a history."""
     path = folder / "history"
     xa.create(path, (0, 0), "|u1", chunks=(1, 1), overwrite=True).close()
     grid, records, history = [0, by[0]], [], [(0, 0), *axis_side]
@@ -528,11 +528,11 @@ def test_the_rules_of_the_records(folder, axis_side, by, changes):
     [
         ([(0, 0, [0, 2])], [3, 2], True),
         ([(0, 0, [0, 2])], [3, 3], False),  # another axis has grown
-        ([(0, 0, [1, 2])], [3, 2], False),  # not from nothing
-        ([(1, 0, [0, 2])], [0, 2], False),  # record 0 has axis 0
+        ([(0, 0, [1, 2])], [3, 2], False),  # does not begin at nothing
+        ([(1, 0, [0, 2])], [0, 2], False),  # record 0 must have axis 0
         ([(0, 1, [0, 2])], [3, 2], False),  # and side 0
         ([(0, 0, [0, -2])], [0, -2], False),
-        ([(0, 0, [0, 2]), (0, 0, [1, 2])], [3, 2], False),  # would be one segment
+        ([(0, 0, [0, 2]), (0, 0, [1, 2])], [3, 2], False),  # must be one segment
         ([(0, 0, [0, 2]), (0, 1, [1, 2])], [3, 2], True),
         ([(0, 0, [0, 2]), (1, 0, [3, 2])], [3, 1], False),  # shrinks
         ([(0, 0, [0, 2]), (2, 0, [3, 2])], [3, 2], False),  # no such axis
@@ -587,7 +587,7 @@ SEAL = b"\x89XTA sealed:\r\n\x1a\n"
 
 @pytest.fixture(params=["sealed", "not sealed"])
 def grown_since_the_flush(request, tmp_path):
-    """A pair of 504 bytes of chunks, 252 of them when it was flushed last; and its uuid."""
+    """A pair with 504 bytes of chunks, 252 of them since the last flush; and its uuid."""
     path = tmp_path / "grown"
     array = xa.create(path, (252,), "|u1", chunks=(252,), fill_value=7)
     array.flush()
@@ -601,7 +601,7 @@ def grown_since_the_flush(request, tmp_path):
 
 
 def table_of_the_page():
-    """Of each end of `.xta`, what the page says for a sealed state and for one that is not."""
+    """Return the page's rules for each end of `.xta`, for sealed and unsealed states."""
     page = (PAGES / "index.md").read_text("utf-8")
     table = page.split("| `.xta` ends with |")[1].split("\n\n")[0].splitlines()[2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -663,7 +663,7 @@ def test_the_table_of_the_page(grown_since_the_flush, row, length, end):
 
 
 def test_bytes_too_few_for_a_seal_are_none(tmp_path):
-    """An array without chunks, whose seal is torn."""
+    """An array without chunks has a torn seal."""
     path = tmp_path / "a"
     array = xa.create(path, (0,), "|u1", chunks=4)
     copied(path, tmp_path / "b")
@@ -719,18 +719,18 @@ def changed(tmp_path_factory):
 @given(data=st.binary(min_size=20, max_size=100))
 @settings(QUICK, max_examples=200)
 def test_the_reader_and_the_package_take_the_same_pairs(folder, changed, data):
-    """Of pairs that are changed, with checksums that fit again, in the same states."""
+    """Changed pairs, with checksums corrected, open in the same states."""
     path = folder / "changed"
     changed(data).store(path)
     if path.with_suffix(".xta").stat().st_size > 1 << 24:
-        return  # the reader reads all of it
+        return  # the reader would read all of it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", xa.RecoveryWarning)
         try:
             with xa.open(path) as array:
                 expected = array._store.now.state.sequence, array.shape, dict(array.attrs)
         except (xa.StorageError, xa.MissingExtraError):
-            return  # the page leaves this to readers
+            return  # the page leaves this case to readers
         except xa.FormatError:
             expected = None
     try:
@@ -756,7 +756,7 @@ def test_positions_of_the_page():
 
 
 def stated(line):
-    """(offset, byte or None) of one line of the example; None is a byte left open."""
+    """Return (offset, byte or None) pairs of one line of the example; None: not specified."""
     offset, rest = re.match(r" *(\d+)  (.*)", line).groups()
     found, at = [], int(offset)
     while token := re.match(r" *(?:([0-9A-F]{2})( …)?|\((\d+) bytes\))(?= |$)", rest):
@@ -783,7 +783,7 @@ def test_example_of_the_pages(tmp_path):
     for content, pairs in zip((xta, xmd, xmd), said, strict=True):
         for at, byte in pairs:
             assert byte is None or content[at] == byte, at
-    # Nothing is left out: the offsets follow one another.
+    # The example is complete: its offsets are consecutive.
     assert [at for at, _ in said[0]] == list(range(64)) == list(range(len(xta)))
     assert [at for at, _ in said[1]] == list(range(75))
     assert [at for at, _ in said[2]] == list(range(4096, 4232))
@@ -802,7 +802,7 @@ def test_example_of_the_pages(tmp_path):
 
 
 def rows_of(page, heading):
-    """The rows of the table below a line of a page, as lists of cells."""
+    """Return the rows of the table below a line of a page, as lists of cells."""
     table = (PAGES / page).read_text("utf-8").split(heading)[1].split("\n\n")[0].splitlines()
     return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table[2:]]
 

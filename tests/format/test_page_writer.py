@@ -1,4 +1,4 @@
-"""What a writer leaves that knows the pages alone is whole, and the package goes on with it."""
+"""A writer written from the pages leaves whole arrays, with which the package goes on."""
 
 import json
 from itertools import islice
@@ -27,20 +27,20 @@ steps = st.lists(
 
 
 def grown(model, axis, side, by):
-    """The model with `by` zeros more on a side of an axis."""
+    """Return the model with `by` more zeros on a side of an axis."""
     widths = [(0, 0)] * model.ndim
     widths[axis] = (by, 0) if side else (0, by)
     return np.pad(model, widths)
 
 
 def without(model, axis, side, by):
-    """The model without `by` elements on a side of an axis."""
+    """Return the model without `by` elements on a side of an axis."""
     n = model.shape[axis]
     return np.take(model, range(by, n) if side else range(n - by), axis)
 
 
 def check(path, model, attrs):
-    """The package and the second reader find the model, and nothing to mend."""
+    """Assert that the package and the second reader find the model, and nothing to repair."""
     assert [p for p in xa.check(path).problems if p.severity != "note"] == []
     values, found = format_reader.read(path)
     assert np.array_equal(values, model)
@@ -112,7 +112,7 @@ def test_it_holds_the_lock(tmp_path):
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_writer_that_dies(tmp_path, torn):
-    """After a flush, with or without the superblock that it wrote last."""
+    """After a flush, with or without the superblock written last."""
     path = tmp_path / "a"
     xa.create(path, (2, 2), "<i4", chunks=(2, 2)).close()
     writer = Writer(path)
@@ -134,7 +134,7 @@ def test_a_writer_that_dies(tmp_path, torn):
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("step", range(10))
 def test_a_commit_of_several_arrays(tmp_path, step, again):
-    """It may stop after each step: all of it counts or nothing, and the package goes on."""
+    """Wherever it stops, all of it counts or nothing, and the package goes on."""
     (tmp_path / "ä b").mkdir()
     paths = [tmp_path / "one", tmp_path / "ä b" / "two", tmp_path / "three"]
     for path in paths:

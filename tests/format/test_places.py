@@ -1,4 +1,4 @@
-"""Attributes that say where elements are: as they are read, set, copied and kept."""
+"""Attributes that locate elements: reading, setting, copying, keeping."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import extarray as xa
 
 TRANSFORM = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0]
-WEST = [10.0, 0.0, 300.0, 0.0, -10.0, 900.0]  # of an array with 20 columns more
+WEST = [10.0, 0.0, 300.0, 0.0, -10.0, 900.0]  # of an array with 20 more columns
 
 
 def stored(array):
-    """The attributes as they are in the file."""
+    """Return the attributes as stored in the file."""
     return json.loads(array._store.now.attrs)
 
 
@@ -43,7 +43,7 @@ def test_attributes_are_those_of_the_origin_at_which_they_are_set(factory):
         a.extend("x", 1, side="start")
         want = [10.0, 0.0, 290.0, 0.0, -10.0, 10.0]
         assert a.attrs["transform"] == want
-        a.attrs["unit"] = "mm"  # says nothing of places: they stay
+        a.attrs["unit"] = "mm"  # not about places, which stay
         assert a.attrs["transform"] == want
         a.dims = None
         assert a.attrs["transform"] == want
@@ -56,7 +56,7 @@ def test_attributes_are_those_of_the_origin_at_which_they_are_set(factory):
 
 def test_the_attribute_of_the_origin_belongs_to_the_array(factory):
     with factory.array((3, 4), attrs={"transform": TRANSFORM}) as a:
-        for _ in range(2):  # whether the origin is 0, or not
+        for _ in range(2):  # with the origin at 0, and elsewhere
             with pytest.raises(xa.errors.ArgumentError, match="'attrs_origin'"):
                 a.attrs["attrs_origin"] = [0, 3]
             a.extend(1, 20, side="start")
@@ -65,7 +65,7 @@ def test_the_attribute_of_the_origin_belongs_to_the_array(factory):
 
 
 def copies(a, folder):
-    """Yield arrays with the elements of another one."""
+    """Yield arrays with the elements of another."""
     yield a.copy()
     yield pickle.loads(pickle.dumps(a.copy()))
     yield xa.create(None, like=a)
@@ -103,7 +103,7 @@ def test_views_know_their_places(tmp_path):
     for key, want in (
         (np.s_[1:, 20:], [10, 0, 500, 0, -10, 890]),
         (np.s_[:, ::-1], [-10, 0, 540, 0, -10, 900]),
-        (np.s_[::2, 1::4], [40, 0, 295, 0, -20, 905]),  # the centres of pixels stay
+        (np.s_[::2, 1::4], [40, 0, 295, 0, -20, 905]),  # pixel centres stay
         (np.s_[2:, [3, 5, 7]], [20, 0, 325, 0, -10, 880]),
     ):
         assert xa.rechunk(a.lazy[key], None).attrs["transform"] == want
@@ -116,7 +116,7 @@ def test_views_know_their_places(tmp_path):
 @pytest.mark.slow
 @given(data=st.data())
 def test_places_at_any_time(data):
-    """Whatever grows and shrinks, and is set in between, an element keeps its place."""
+    """An element keeps its place through any growth, shrinking and setting."""
     a = xa.from_array(np.arange(12).reshape(3, 4), attrs={"transform": TRANSFORM})
 
     def place(row, column):
@@ -135,12 +135,12 @@ def test_places_at_any_time(data):
             a.attrs["transform"] = a.attrs["transform"]
         else:
             a = a.copy()
-        for row, column in np.argwhere(a[...] == 11):  # the last one; zeros are new
+        for row, column in np.argwhere(a[...] == 11):  # the last element; new ones are zeros
             assert place(row, column) == (530, 880)
 
 
 def test_new_axes(factory):
-    """Rows and columns stay those that are named, or else the last two."""
+    """Rows and columns stay the named axes, or else the last two."""
     with factory.array((3, 4), dims=("y", "x"), attrs={"transform": TRANSFORM}) as a:
         a.extend("x", 20, side="start")
         a.add_axis(2, "band")

@@ -1,4 +1,4 @@
-"""The bytes of a superblock against `struct`, and against the state that they tell of."""
+"""The bytes of a superblock agree with `struct`, and with its state."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def superblocks(draw, most=LAST_SEQUENCE):
 
 
 def packed(block: Superblock) -> bytes:
-    """What docs/format/reading.md says."""
+    """Encode a superblock as docs/format/reading.md specifies."""
     body = struct.pack(
         f"<IQQQQIIQIIQ16s{3 * len(block.shape)}q",
         block.sealed | 2 * block.unclean | 4 * block.superseded | 16 * block.growth,
@@ -138,7 +138,7 @@ def test_what_is_no_tuple_is_refused():
 
 
 def test_a_uuid_has_the_checksum_of_its_seal():
-    """And uuids differ for CRC-32C, by which records and blocks belong to one array."""
+    """And uuids differ in CRC-32C, which ties records and blocks to their array."""
     uuids = [new_uuid() for _ in range(50)]
     assert len({crc32c(uuid) for uuid in uuids}) == len(uuids)
     for uuid in uuids:
@@ -149,12 +149,12 @@ def test_a_uuid_has_the_checksum_of_its_seal():
 
 @pytest.mark.parametrize("whole", range(32))
 def test_a_torn_seal_is_none(whole):
-    """It is torn where the last bytes of chunks, or zeros, are left behind its beginning."""
+    """A torn seal begins like a seal, followed by old bytes of chunks, or zeros."""
     uuid = new_uuid()
     seal = encode_seal(uuid)
     for rest in (bytes(32), bytes(range(32))):
         torn = seal[:whole] + rest[whole:]
-        # A seal of format 2.0 has no checksum: after the magic alone, the edge of a sector tells.
+        # A seal of format 2.0 has no checksum: if only the magic is ours, the sector edge decides.
         assert decode_seal(torn, 512 * 5 - whole, uuid) is None
         if whole != 16:
             assert decode_seal(torn, 0, uuid) is None

@@ -1,4 +1,4 @@
-"""Values of attributes that JSON does not have: they come back, with their types."""
+"""Attribute values that JSON lacks come back with their types."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ values = st.recursive(
 
 
 def same(got, given_value):
-    """Tell whether two values are the same, with their types, and to the bit if they are arrays."""
+    """Tell whether two values have the same type and value; arrays, bit for bit."""
     if type(got) is not type(given_value):
         return False
     if isinstance(got, (list, tuple)):
@@ -153,7 +153,7 @@ forms = st.fixed_dictionaries(
 
 @given(forms)
 def test_any_object_with_a_tag_is_read(form):
-    """By both readers alike; what comes back of it stays what it is."""
+    """Both readers read it alike, and it survives a round trip."""
     got = from_json(form)
     assert same(format_reader.value_of(form), got)
     assert same(from_json(through_json(got)), got)
@@ -221,7 +221,7 @@ def test_any_object_with_a_tag_is_read(form):
     ids=lambda form: str(form)[:60],
 )
 def test_what_is_of_no_form_is_what_json_says(factory, form):
-    """Also in an array: other attributes can be read, and changed."""
+    """In an array, too, other attributes can be read and changed."""
     assert same(from_json(form), form)
     assert same(format_reader.value_of(form), form)
     with factory.array((2,), attrs={"form": form}) as array:
@@ -236,7 +236,7 @@ def test_the_outermost_object_is_never_a_tag(factory):
 
 
 def test_an_escape_hides_no_tag(path):
-    """Of another writer."""
+    """Not even in attributes of another writer."""
     with xa.create(path, 3, attrs={"a": "x" * 60}) as a:
         a._store.set_attrs('{"a":{"\\u0024type":"tuple","items":[]}}')
         assert a.attrs["a"] == ()

@@ -89,16 +89,71 @@ def test_a_file_that_says_it_is_much_larger(make, tmp_path):
         xa.config.set(max_result="15 MiB"),
         pytest.raises(xa.ResultError, match=r"would become 16.0 MiB.* with max_result=") as caught,
     ):
-        read(*names, path=target)
+        read(*names, path=target, sparse=False)
     assert str(path) in str(caught.value) or make is hdf5_texts
     assert sorted(os.listdir(tmp_path)) == [path.name], "nothing is left"
     for allowed in ({"max_result": "16 MiB"}, {}):  # the second one by the settings
         with xa.config.set(max_result="15 MiB" if allowed else "16 MiB"):
-            made = read(*names, path=target, overwrite=True, **allowed)
+            made = read(*names, path=target, sparse=False, overwrite=True, **allowed)
         array = made["b"] if make is hdf5_group else made
         assert array.shape[-2:] == (SHAPE if make is not hdf5_group else (2048, 4096))
         assert not array[..., 1:].any()
         made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [hdf5, hdf5_group, mapped_hdf5, netcdf, zarr])
+def test_holes_that_stay_holes_are_no_claim(make, tmp_path):
+    """Of the array, a box of at most 4 MiB is made."""
+    read, names = make(tmp_path / "file")
+    with xa.config.set(max_result="5 MiB"):
+        made = read(*names, path=tmp_path / "array")
+    array = made["b"] if make is hdf5_group else made
+    assert array.info()["sparse"]
+    assert array[0, 0] == (0 if make is hdf5_group else 7)
+    assert not array[..., 1:].any()
+    made.close()
+
+
+def test_holes_of_another_value_are_a_claim(tmp_path):
+    """The array has its fill value written everywhere."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "file.h5", "w") as f:
+        f.create_dataset("level", SHAPE, "u1", chunks=(256, 256), fillvalue=3)
+    with (
+        xa.config.set(max_result="5 MiB"),
+        pytest.raises(xa.ResultError, match=r"would become 16.0 MiB"),
+    ):
+        xa.from_hdf5(tmp_path / "file.h5", "level", path=tmp_path / "array")
+
+
+def test_what_a_file_has_is_the_sum_of_its_arrays(tmp_path):
+    """A small array is not alone to vouch for a large one before it."""
+    h5py = pytest.importorskip("h5py")
+    noise = np.random.default_rng(1).integers(0, 255, (1024, 1024), "u1")
+    with h5py.File(tmp_path / "file.h5", "w") as f:
+        f["large"] = noise
+        f["small"] = np.arange(3)
+    with (
+        xa.config.set(max_result="100 KiB"),
+        xa.from_hdf5(tmp_path / "file.h5", path=tmp_path / "group") as group,
+    ):
+        assert (group["large"][...] == noise).all() and group["small"][...].tolist() == [0, 1, 2]
+
+
+def test_variables_of_netcdf_share_the_bytes_of_their_file(tmp_path):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(tmp_path / "file.nc", "w") as f:
+        f.createDimension("x", 1 << 21)
+        for name in "abcd":
+            f.createVariable(name, "u1", ("x",), chunksizes=(1 << 16,), fill_value=0)
+    size = 1000 * os.path.getsize(tmp_path / "file.nc")
+    assert size < 8 << 20 < 4 * size
+    with (
+        xa.config.set(max_result="1 MiB"),
+        pytest.raises(xa.ResultError, match="would become 8.0 MiB"),
+    ):
+        xa.from_netcdf(tmp_path / "file.nc", path=tmp_path / "group", sparse=False)
 
 
 def test_a_virtual_dataset_has_the_bytes_of_its_sources(tmp_path):
@@ -125,8 +180,10 @@ def test_the_command(tmp_path, capsys):
     words = ["import", f"{path}:/{name}", str(tmp_path / "array")]
     with xa.config.set(max_result="1 MiB"):
         assert cli.main(words) == 1
+        assert "would become 4.0 MiB" in capsys.readouterr().err
+        assert cli.main([*words, "--no-sparse"]) == 1
         assert "would become 16.0 MiB" in capsys.readouterr().err
-        assert cli.main([*words, "--max-result", "16 MiB"]) == 0
+        assert cli.main([*words, "--no-sparse", "--max-result", "16 MiB"]) == 0
         with xa.create(tmp_path / "grown", (0, 4096), "u1", chunks=(256, 256)):
             pass
         assert cli.main(["append", str(tmp_path / "grown"), f"{path}:/{name}"]) == 1
@@ -140,6 +197,48 @@ def test_what_is_compressed_well_is_no_claim(tmp_path):
         f.create_dataset("level", data=np.zeros(SHAPE, "u1"), chunks=(1024, 1024), compression=1)
     with xa.config.set(max_result=1):
         assert xa.from_hdf5(tmp_path / "file.h5", "level").shape == SHAPE
+
+
+# -- coordinates -----------------------------------------------------------------------------------
+
+
+def test_coordinates_of_hdf5_that_nobody_could_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    n = 1 << 40
+    with h5py.File(tmp_path / "file.h5", "w") as f:
+        f.create_dataset("x", (n,), "f8", chunks=(1024,)).make_scale("x")
+        f.create_dataset("text", (4,), f"S{1 << 30}", chunks=(1,)).make_scale("text")
+        f.create_dataset("level", (4, n), "f4", chunks=(1, 1024))
+        f["level"].dims[1].attach_scale(f["x"])
+        f["level"].dims[0].attach_scale(f["text"])
+        f["small"] = np.arange(4)
+        f["small"].dims[0].attach_scale(f["text"])
+    with pytest.warns(xa.LossyWarning, match="coordinate 'text' .4 elements, too many") as told:
+        assert xa.from_hdf5(tmp_path / "file.h5", "small")[...].tolist() == [0, 1, 2, 3]
+    assert len(told) == 1
+    for options in ({"sparse": False}, {}):  # holes would take hours to be passed over
+        with (
+            xa.config.set(max_result="1 GiB"),
+            pytest.raises(xa.ResultError, match="would become 16.0 TiB"),
+        ):
+            xa.from_hdf5(tmp_path / "file.h5", "level", **options)
+
+
+def test_coordinates_of_netcdf_that_nobody_could_read(tmp_path):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(tmp_path / "file.nc", "w") as f:
+        for name, n in (("y", 4), ("x", 1 << 40), ("chars", 1 << 40)):
+            f.createDimension(name, n)
+        f.createVariable("level", "f4", ("y",))[...] = [1, 2, 3, 4]
+        f["level"].coordinates = "far name near"
+        f.createVariable("far", "f8", ("y", "x"), chunksizes=(1, 1024))
+        f.createVariable("name", "S1", ("y", "chars"), chunksizes=(1, 1024))
+        f.createVariable("near", "f8", ("y",))[...] = [5, 6, 7, 8]
+    with pytest.warns(xa.LossyWarning, match=r"'far' .* too many.*'name' .4 elements, too many"):
+        a = xa.from_netcdf(tmp_path / "file.nc", "level")
+    assert a[...].tolist() == [1, 2, 3, 4]
+    assert list(a.attrs["coords"]) == ["near"]
+    assert "coordinates" not in a.attrs
 
 
 # -- TIFF ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The plan of a change of bounds, against sets of elements and chunks gone through one by one."""
+"""Plans of changes of bounds, against sets of elements and chunks visited one by one."""
 
 import itertools
 
@@ -17,7 +17,7 @@ policies = st.sampled_from(["exact", ("linear", 3), ("exponential", 1.5), "doubl
 
 @st.composite
 def bounds(draw):
-    """Bounds somewhere in a grid, of three axes at most."""
+    """Draw bounds somewhere in a grid, of at most three axes."""
     axes = range(draw(st.integers(1, 3)))
     chunks = tuple(draw(st.integers(1, 3)) for _ in axes)
     grid = tuple(draw(st.integers(0, 3)) for _ in axes)
@@ -30,7 +30,7 @@ def bounds(draw):
 
 @st.composite
 def changes(draw):
-    """Bounds, and a change of them as it was asked for: low, high, and the plan."""
+    """Draw bounds and a change of them: low, high, and the plan."""
     old, chunks = draw(bounds())
     k = len(old.shape)
     if draw(st.booleans()):
@@ -55,7 +55,7 @@ def box(start, stop):
 
 
 def union(boxes):
-    """The elements of boxes that do not meet and of which none is empty."""
+    """Return the elements of boxes, which must be disjoint and not empty."""
     found = set()
     for start, stop in boxes:
         part = box(start, stop)
@@ -65,14 +65,14 @@ def union(boxes):
 
 
 def elements_of_grid(change, grid, rows):
-    """Elements of a grid, as they were counted before the change."""
+    """Return the elements of a grid, in indices before the change."""
     offset, chunks = change.before.offset, change.chunks
     low = [-b - m * c for b, m, c in zip(offset, rows, chunks, strict=True)]
     return box(low, [a + g * c for a, g, c in zip(low, grid, chunks, strict=True)])
 
 
 def chunk_of(change, element):
-    """The chunk of the new grid in which an element lies."""
+    """Return the chunk of the new grid in which an element lies."""
     offset, chunks = change.before.offset, change.chunks
     return tuple(
         (i + b) // c + m for i, b, c, m in zip(element, offset, chunks, change.rows, strict=True)
@@ -80,7 +80,7 @@ def chunk_of(change, element):
 
 
 def replayed(change):
-    """The grid after the steps, and what they add at the starts."""
+    """Return the grid after the steps, and the rows they add at the starts."""
     grid, rows = list(change.before.grid), [0] * len(change.low)
     for axis, by, side in change.steps:
         assert by > 0
@@ -113,7 +113,7 @@ def test_the_grid_gains_just_what_is_needed(asked):
         b, n = change.before.offset[j], change.before.grid[j]
         at_start, at_end = change.rows[j], g - n - change.rows[j]
         assert -b - at_start * c <= first[j] and last[j] <= (n + at_end) * c - b
-        # One chunk less would not do.
+        # One chunk less would not suffice.
         assert not at_start or first[j] < -b - (at_start - 1) * c
         assert not at_end or last[j] > (n + at_end - 1) * c - b
 
@@ -226,7 +226,7 @@ def test_an_axis_that_would_be_too_long(at_start):
     st.integers(0, 30) | st.integers(2**62, 2**63 + 9),
 )
 def test_the_grid_gains_the_chunks_that_are_missing(extent, chunk, before, low, high):
-    at_start = -(-before // chunk)  # the array has grown there by so many elements
+    at_start = -(-before // chunk)  # the array has grown there by this many elements
     offset, n = at_start * chunk - before, at_start + -(-extent // chunk)
     old = Bounds((0, before + extent), (0, offset), (0, n))
     rows = max(0, -((low + offset) // chunk))

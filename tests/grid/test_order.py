@@ -3,7 +3,6 @@
 import doctest
 import math
 import re
-import typing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extarray import errors
-from extarray.format import header
+from extarray.common.choices import ORDERS
 from extarray.grid import order
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,7 @@ PAGE = ROOT / "docs" / "explanation" / "orders.md"
 CURVES = ("Z", "H")
 
 small_chunks = st.lists(st.integers(1, 9), max_size=4).map(tuple)
-# Up to 32 axes, most of them of extent 1, and few enough elements for a scalar check.
+# Up to 32 axes, most of extent 1, and few enough elements for a scalar check.
 many_axes = st.lists(st.sampled_from([1, 1, 1, 2, 2, 3, 5]), max_size=32).map(tuple)
 chunk_shapes = st.one_of(small_chunks, many_axes).filter(lambda c: math.prod(c) <= 4096)
 
@@ -35,24 +34,24 @@ def points_and_bits(draw, max_ndim=32, max_bits=63):
 
 
 def as_ints(keys):
-    """The rows of (n, words) keys as Python ints."""
+    """Return the rows of (n, words) keys as Python ints."""
     assert keys.dtype == np.uint64
     return [sum(int(word) << 64 * i for i, word in enumerate(row[::-1])) for row in keys]
 
 
 def keys_of(key, points, bits):
-    """The (n, words) keys of (n, k) points."""
+    """Return the (n, words) keys of (n, k) points."""
     return key(np.asarray(points, np.uint64).T, bits).T
 
 
 def interleave(point, bits):
-    """The Morton key, through text: the columns of the coordinates' binary numerals."""
+    """Return the Morton key through text: columns of the coordinates' binary numerals."""
     numerals = [format(coordinate, f"0{bits}b") for coordinate in point]
     return int("".join("".join(column) for column in zip(*numerals, strict=True)), 2)
 
 
 def butz_point(key, ndim, bits):
-    """The point of a key, with the letters and the direction (key to point) of Butz 1971.
+    """Return the point of a key, with the letters and direction (key to point) of Butz 1971.
 
     Bytes are lists of ndim bits; principal positions count from 1 at the left.
     """
@@ -80,7 +79,7 @@ def butz_point(key, ndim, bits):
 
 
 def indices(shape):
-    """All indices of a shape in C order, (n, k)."""
+    """Return all indices of a shape in C order, (n, k)."""
     return np.indices(shape).reshape(len(shape), math.prod(shape)).T
 
 
@@ -96,7 +95,7 @@ def page():
 # positions
 
 
-@given(chunk_shapes, st.sampled_from(order.ORDERS))
+@given(chunk_shapes, st.sampled_from(ORDERS))
 def test_positions_are_a_bijection(chunks, name):
     positions = order.positions(chunks, name)
     assert positions.dtype == np.int64
@@ -128,13 +127,13 @@ def test_positions_rank_the_keys_of_the_enclosing_cube(name, chunks):
 def test_axes_of_extent_one_do_not_count(chunks, data):
     longer = list(chunks)[:31]
     longer.insert(data.draw(st.integers(0, len(longer))), 1)
-    for name in order.ORDERS:
+    for name in ORDERS:
         np.testing.assert_array_equal(
             order.positions(longer, name), order.positions(chunks[:31], name)
         )
 
 
-@pytest.mark.parametrize("name", order.ORDERS)
+@pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize("chunks", [(), (1,), (7,), (1, 6), (1,) * 32, (1,) * 31 + (5,)])
 def test_at_most_one_longer_axis_is_c_order(chunks, name):
     np.testing.assert_array_equal(order.positions(chunks, name), np.arange(math.prod(chunks)))
@@ -262,7 +261,7 @@ def test_the_pages_worked_example():
 
 
 def test_the_pages_steps(page):
-    """The two tables of steps: the digits w are those of the keys."""
+    """In the two tables of steps, the digits w are those of the keys."""
     tables = re.findall(r"^\| b \|.*?\n\n", PAGE.read_text("utf-8"), re.S | re.M)
     for table, point in zip(tables, [(5, 3), (2, 4)], strict=True):
         written = "".join(re.findall(r"\*\*(\d+)\*\*", table))
@@ -296,7 +295,7 @@ def test_orders_that_are_no_text(name):
 
 
 def test_check_order_returns_the_order():
-    assert [order.check_order(name) for name in order.ORDERS] == ["C", "F", "Z", "H"]
+    assert [order.check_order(name) for name in ORDERS] == ["C", "F", "Z", "H"]
 
 
 @pytest.mark.parametrize(
@@ -304,27 +303,26 @@ def test_check_order_returns_the_order():
     [((2, 0), r"chunks=\(2, 0\).*at least 1"), ((-1,), "at least 1"), ((1,) * 33, "33 extents")],
 )
 def test_bad_chunks(chunks, message):
-    for name in order.ORDERS:
+    for name in ORDERS:
         with pytest.raises(errors.ChunksError, match=message):
             order.positions(chunks, name)
 
 
-def test_the_format_takes_the_orders_that_there_are():
-    assert header._ORDERS == order.ORDERS
+def test_every_order_has_axes_or_a_key():
+    assert (*order._AXES, *order._KEYS) == ORDERS
 
 
 def test_types_and_the_specification_name_the_orders_that_there_are():
-    assert typing.get_args(order.Order) == order.ORDERS
     page = (ROOT / "docs" / "format" / "reading.md").read_text(encoding="utf-8")
     row = re.search(r"order of the elements in a chunk: ASCII (.*) \|", page)
-    assert re.findall(r"`(\w)`", row[1]) == list(order.ORDERS)
+    assert re.findall(r"`(\w)`", row[1]) == list(ORDERS)
     for path in (ROOT / "extarray").rglob("*.py*"):
         if path.suffix in {".py", ".pyi", ".pyx"}:
             for literal in re.findall(r"Literal\[([^]]*\"Z\"[^]]*)\]", path.read_text("utf-8")):
-                assert re.findall(r"\w", literal) == list(order.ORDERS), path
+                assert re.findall(r"\w", literal) == list(ORDERS), path
 
 
-#: Who asks for a letter, and may, since it has nothing to do with where elements are.
+#: Code that may compare letters, as the letter does not locate elements there.
 ASKS = {
     "_core/_array.pyx": {'order not in ("C", "F")', 'order == "F"'},  # a result, in memory
     "grid/html.py": {'facts["order"] == "C"'},  # the order that is not shown
@@ -341,7 +339,7 @@ _OF_CURVES = (
 
 
 def questions(text):
-    """Comparisons of an order with letters, and of anything with those of orders with a table."""
+    """Find comparisons of an order with letters, and of anything with letters of table orders."""
     return set(re.findall(_OF_AN_ORDER, text)) | set(re.findall(_OF_CURVES, text))
 
 

@@ -1,4 +1,4 @@
-"""Growth policies: what is allocated ahead, without other elements, and without a new failure."""
+"""Growth policies allocate chunks ahead, and change neither elements nor failures."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_cubical_growth_does_not_count_what_the_bounds_have_left():
 
 
 def random_growths(growth, chunks=(1, 1, 1), most=2, seed=1, n=1000):
-    """Extend axes at random by 1 to `most` elements; return the segments, and the share in use."""
+    """Extend axes at random by 1 to `most` elements; return the segments and the share in use."""
     random = np.random.default_rng(seed)
     array = xa.create(None, chunks, "u1", chunks=chunks, growth=growth)
     for axis, by in zip(random.integers(0, 3, n), random.integers(1, most + 1, n), strict=True):
@@ -183,7 +183,7 @@ def test_what_cubical_growth_leaves_unused_depends_on_the_shape_of_the_chunks(
     """Means of 20 runs; axes that need chunks at unequal rates use less of the cube."""
     found = np.array([random_growths("cubical", chunks, most, seed) for seed in range(20)])
     assert found.mean(axis=0).round(2).tolist() == [pytest.approx(segments, abs=0.5), used]
-    # 882 segments and 59 % are a run like others with chunks that are no cubes, and with no others.
+    # 882 segments and 59 % are typical of runs with chunks that are no cubes, and of no others.
     off = np.abs(found.mean(axis=0) - (882, 0.59)) / found.std(axis=0)
     assert (off.max() < 1) == (chunks == (3, 4, 4))
 

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from compare import assert_same_files
 from mpirun import SCRIPTS, Launcher, family, kill
 
 import extarray as xa
@@ -51,9 +52,7 @@ def test_growth_leaves_the_bytes_of_a_serial_run(mpirun, forked, tmp_path, ranks
     serial, parallel = tmp_path / "serial", tmp_path / "parallel"
     mpirun(ranks, "growth.py", parallel, engine, seed, 25)
     forked((SCRIPTS / "growth.py").read_text(), serial, "serial", seed, 25)
-    for suffix in (".xmd", ".xta"):
-        names = [path.with_name(path.name + suffix) for path in (serial, parallel)]
-        assert names[0].read_bytes() == names[1].read_bytes()
+    assert_same_files(serial, parallel)
 
 
 @pytest.mark.slow
@@ -141,9 +140,7 @@ def test_interleavings(mpirun, forked, tmp_path, ranks, engine, seed):
     serial, parallel = tmp_path / "serial", tmp_path / "parallel"
     mpirun(ranks, "interleaved.py", parallel, engine, seed)
     forked((SCRIPTS / "interleaved.py").read_text(), serial, "serial", seed)
-    for suffix in (".xmd", ".xta"):
-        names = [path.with_name(path.name + suffix) for path in (serial, parallel)]
-        assert names[0].read_bytes() == names[1].read_bytes()
+    assert_same_files(serial, parallel)
 
 
 @pytest.mark.slow

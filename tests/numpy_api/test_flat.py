@@ -1,4 +1,4 @@
-"""Elements in C order, as `numpy.flatiter` has them: read, and assigned."""
+"""Reads and assignments of elements in C order, as with `numpy.flatiter`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUES = [7, 300, -1, np.nan, [], [1, 2, 3], np.int64(300), np.array([300]), "x"
 
 @st.composite
 def keys(draw, n):
-    """What may stand in brackets, for n elements."""
+    """Draw an index into n elements."""
     ends = st.none() | st.integers(-n - 2, n + 2)
     steps = st.none() | st.integers(-3, 3).filter(bool)
     slices = st.builds(slice, ends, ends, steps)
@@ -40,7 +40,7 @@ def test_read(factory, case, data):
 
 @given(case=cases(dtypes=st.sampled_from([np.dtype("u1"), np.dtype(">f8")])), data=st.data())
 def test_assigned(factory, case, data):
-    """Also values that NumPy refuses, or begins again with."""
+    """Also values that NumPy refuses or repeats."""
     with built(factory, case) as (array, model):
         key = data.draw(keys(array.size))
         value = data.draw(st.sampled_from(VALUES))

@@ -1,4 +1,4 @@
-"""Functions of NumPy: the registry, and those that have no streamed form."""
+"""Functions of NumPy: the registry, and functions without a streamed form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pair():
 
 
 def without_form(monkeypatch, *names):
-    """No streamed forms of these, as if they had none."""
+    """Hide the streamed forms of some functions."""
     forms = {f: form for f, form in dispatch.forms().items() if f not in names}
     monkeypatch.setattr(dispatch, "form_of", forms.get)
 
@@ -69,7 +69,7 @@ def test_outputs_are_written(pair, monkeypatch):
     small = xa.zeros(4, chunks=3)
     assert np.median(a, axis=0, out=small) is small
     np.testing.assert_array_equal(small[...], np.median(n, axis=0))
-    assert np.clip(a, 0.2, 0.5, a) is a  # given by its place
+    assert np.clip(a, 0.2, 0.5, a) is a  # `out` by position
     np.testing.assert_array_equal(a[...], np.clip(n, 0.2, 0.5))
 
 
@@ -87,7 +87,7 @@ def test_outputs_are_written(pair, monkeypatch):
 )
 def test_changed_arguments_are_written(pair, monkeypatch, change):
     a, n = pair
-    # Without their forms, compiled functions have no signature in some versions of NumPy.
+    # Some compiled functions have no signature, except from their forms, in some NumPy versions.
     compiled = (np.copyto, np.putmask) if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else ()
     without_form(monkeypatch, *compiled, np.put, np.place, np.fill_diagonal)
     change(n)
@@ -135,7 +135,7 @@ def test_arrays_like_ours_are_numpys(pair, function):
     np.testing.assert_array_equal(np.full_like(a, 3), np.full((5, 4), 3.0))
 
 
-#: Arguments that suit many functions, of an array that `of` makes of one of NumPy's.
+#: Arguments that suit many functions; `of` makes our array from one of NumPy's.
 _ARGUMENTS = [
     lambda of, x: (of(x),),
     lambda of, x: (of(x), of(x)),
@@ -175,7 +175,7 @@ _ARGUMENTS = [
     lambda of, x: (of(x), np.zeros((4, 1), int), 1),
 ]
 
-#: Functions that take no arrays; with ``like=`` an array of ours they make NumPy's.
+#: Functions that take no arrays; with ``like=`` one of ours, they make NumPy's.
 _CREATION = {
     "arange": (3,),
     "empty": (0,),
@@ -191,7 +191,7 @@ _CREATION = {
 
 
 def _overridable():
-    """Functions that have the protocol, but for those of texts and records, and of files."""
+    """Yield functions that have the protocol, except those of text, records and files."""
     modules = ("numpy", "numpy.fft", "numpy.linalg", "numpy.lib.scimath", "numpy.lib.stride_tricks")
     for function in get_overridable_numpy_array_functions():
         # fromstring takes buffers before NumPy 2.3, and other arguments from 2.5 on.
@@ -202,7 +202,7 @@ def _overridable():
 
 @pytest.mark.slow
 def test_no_function_refuses_our_arrays(tmp_path, monkeypatch):
-    """All functions of NumPy that have the protocol answer as they do for NumPy's arrays."""
+    """All functions with NumPy's protocol answer as they do for NumPy's arrays."""
     monkeypatch.chdir(tmp_path)
     n = np.random.default_rng(3).integers(1, 9, (4, 4)).astype(float)
 
@@ -228,7 +228,7 @@ def test_no_function_refuses_our_arrays(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", _CREATION)
 def test_creation_like_ours_gives_numpys(name):
     function, args = getattr(np, name), _CREATION[name]
-    ours = xa.zeros(1)  # it needs a name: NumPy's functions in C use it after dropping it
+    ours = xa.zeros(1)  # must have a name: NumPy's C functions use the array after dropping it
     result = function(*args, like=ours)
     assert type(result) is np.ndarray
     np.testing.assert_array_equal(result, function(*args))
@@ -242,7 +242,7 @@ def test_masked_arrays_go_to_numpy(pair):
 
 
 def test_the_table_of_forms_is_that_of_the_modules():
-    """A function is found by its name, in the module that registers its form."""
+    """Each function is found by its name, in the module that registers its form."""
     for function, form in dispatch.forms().items():
         module = form.__module__
         if module.startswith("extarray.numpy_api."):
@@ -255,7 +255,7 @@ def test_the_registry():
     calls = []
 
     def function():
-        """A function that nobody has."""
+        """Stand for a function without a streamed form."""
 
     @registry.streams(function)
     def form(x, decline=False):
@@ -277,7 +277,7 @@ def test_the_registry():
 @pytest.mark.parametrize("order", ["K", "A"])
 @pytest.mark.parametrize("kind", ["C", "F"])
 def test_an_array_has_no_order_in_memory(order, kind):
-    """Where NumPy follows the memory, the order is that of the indices."""
+    """Where NumPy follows the memory order, we follow the order of indices."""
     x = np.arange(6).reshape(2, 3)
     a = xa.create(None, (2, 3), x.dtype, order=kind)
     a[...] = x
@@ -296,7 +296,7 @@ def test_an_array_has_no_order_in_memory(order, kind):
 def test_time_differences_have_an_average():
     times = np.array([1, 2, 4], "m8[s]")
     assert np.average(xa.from_array(times)) == np.mean(times) == np.timedelta64(2, "s")
-    with pytest.raises(ValueError, match="timedelta"):  # when this passes, the list gets shorter
+    with pytest.raises(ValueError, match="timedelta"):  # once this passes, shorten the list
         np.average(times)
 
 

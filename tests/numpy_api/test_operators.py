@@ -1,4 +1,4 @@
-"""Operators: as NumPy's, from both sides and in place."""
+"""Operators equal NumPy's, from both sides and in place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_in_place(factory, data):
     function = data.draw(st.sampled_from(IN_PLACE))
     with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
         other = data.draw(
-            st.sampled_from([3, 2.5, True])  # for 2, errors of NumPy speak of square
+            st.sampled_from([3, 2.5, True])  # with 2, NumPy's errors mention square
             | numbers.map(lambda dtype: sample(dtype, array.shape[-1:], 6))
         )
         before = model.data.copy()
@@ -52,7 +52,7 @@ def test_in_place(factory, data):
             assert function(array, other) is array
             return array.read()
 
-        # NumPy's array without axes becomes a scalar where it is the operand of an operator.
+        # In an operator, NumPy's array without axes becomes a scalar.
         compared(ours, lambda: function(model.data, other), before)
 
 
@@ -65,7 +65,7 @@ def test_unary(memory, data):
 
 @given(data=st.data())
 def test_equality_of_any_dtype(memory, data):
-    """Texts, dates and records; dtypes that have nothing in common are unequal everywhere."""
+    """Texts, dates and records; unrelated dtypes are unequal everywhere."""
     with built(memory, data.draw(cases(dtypes=dtypes, max_ndim=2))) as (array, model):
         n = model.data
         other = data.draw(st.sampled_from([n, n[..., :1] if n.ndim else n, 1, "abc", None]))
@@ -84,7 +84,7 @@ def test_membership():
     with small_boxes():
         assert 19 in a
         assert 20 not in a
-        assert [0, 17, 0, 0] in a  # NumPy's: any element that is equal
+        assert [0, 17, 0, 0] in a  # as in NumPy: any equal element
     assert 3 not in xa.zeros((0, 4))
     assert 3 in xa.full((), 3)
 
@@ -143,7 +143,7 @@ def test_lists_and_scalars_of_numpy_on_the_left():
 
 
 class Prior:
-    """An operand without ``__array_ufunc__``, of a priority above NumPy's."""
+    """An operand without ``__array_ufunc__`` whose priority is above NumPy's."""
 
     __array_priority__ = 1.0
 
@@ -154,7 +154,7 @@ class Prior:
 
 
 class Deaf:
-    """An operand that has no part in ufuncs."""
+    """An operand that takes no part in ufuncs."""
 
     __array_ufunc__ = None
 
@@ -184,7 +184,7 @@ GUESTS = {
 )
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_who_decides(guest, function, side):
-    """Sparse matrices, np.matrix, masked arrays: NumPy leaves the operator to them."""
+    """NumPy leaves the operator to sparse matrices, np.matrix and masked arrays."""
     n = np.array([[1.0, 2.0], [3.0, 4.0]])
     other = guest(n.T)
 

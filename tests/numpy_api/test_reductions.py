@@ -1,4 +1,4 @@
-"""Reductions: NumPy's answers, box by box."""
+"""Reductions give NumPy's answers, box by box."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXACT = [np.max, np.min, np.nanmax, np.nanmin, np.any, np.all, np.ptp, *ONE_AXIS
 
 
 def filled(array, model, nans):
-    """Give the array values that do not overflow in sums, and NaNs where asked."""
+    """Give the array values that do not overflow in sums, and NaNs if asked."""
     data = model.data
     if data.dtype.kind in "iu":
         data = (data % 7).astype(data.dtype)
@@ -63,7 +63,7 @@ def test_like_numpy(factory, data):
 
 @given(data=st.data())
 def test_into_out(memory, data):
-    """An output of NumPy's or ours gets the same, and is what comes back."""
+    """An output of NumPy's or ours gets the same result, and is returned."""
     case = data.draw(cases(dtypes=numbers, max_ndim=3))
     function = data.draw(st.sampled_from([np.sum, np.max, np.mean, np.std, np.any, np.nanmax]))
     with built(memory, case) as (array, model):
@@ -84,7 +84,7 @@ def test_into_out(memory, data):
             function(model.data, axis=axis, out=expected, keepdims=keepdims)
             return expected
 
-        # NumPy rounds to an output of less precision between its steps, we at the end.
+        # NumPy rounds to a less precise output between its steps, we at the end.
         if function is not np.any and not np.can_cast(array.dtype, dtype):
             return
         compared(lambda: ours(got), numpys, model.data)
@@ -93,7 +93,7 @@ def test_into_out(memory, data):
 
 @pytest.mark.parametrize("function", [np.mean, np.std, np.var])
 def test_integers_into_an_output_of_more_precision(function):
-    """NumPy takes its last steps in that precision, and those before in double."""
+    """NumPy takes its last steps in the output's precision, and earlier ones in double."""
     n = np.array([[1, 5], [0, 0], [0, 0]])
     a = xa.from_array(n, chunks=2)
     got, expected = np.zeros((2, 2), "g")
@@ -234,7 +234,7 @@ def test_halves_do_not_overflow_in_means():
 
 
 def test_the_same_in_every_run():
-    """However the threads are timed."""
+    """Whatever the timing of the threads."""
     n = np.random.default_rng(3).standard_normal((300, 300)).astype("f4")
     a = xa.from_array(n, chunks=(17, 23))
     sums = set()

@@ -1,4 +1,4 @@
-"""Elements whose axes are in another order in memory than in the chunk: transposed boxes."""
+"""Transposed boxes: elements whose axes have another order in memory than in the chunk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import extarray as xa
 
 
 def random_values(shape, itemsize, seed=0):
-    """Elements of so many bytes, all bytes random."""
+    """Make elements of `itemsize` random bytes."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 256, (*shape, itemsize), "u1")
     return values.view(f"V{itemsize}").reshape(shape)
@@ -20,13 +20,13 @@ def random_values(shape, itemsize, seed=0):
 
 @st.composite
 def boxes(draw):
-    """Values in an array, a box of them, and the order of axes that memory has."""
+    """Draw values of an array, a box of them, and the order of axes in memory."""
     ndim = draw(st.integers(1, 4))
     most = (90, 90, 24, 9)[ndim - 1]
     shape = tuple(draw(st.integers(1, most)) for _ in range(ndim))
     itemsize = draw(st.one_of(st.integers(1, 17), st.sampled_from([24, 32, 63, 64, 65, 80])))
     values = random_values(shape, itemsize, draw(st.integers(0, 9)))
-    # One chunk has all of it, or all but some.
+    # One chunk holds all values, or nearly all.
     chunks = tuple(max(1, n - draw(st.integers(0, 3))) for n in shape)
     order = draw(st.sampled_from("CF"))
     array = xa.create(None, shape, values.dtype, chunks=chunks, order=order)
@@ -40,7 +40,7 @@ def boxes(draw):
 
 
 def guarded(shape, itemsize, axes, gap):
-    """Memory whose axes have another order, and what it is a part of, with gaps around its rows."""
+    """Make memory with its axes in another order, as part of memory with gaps around its rows."""
     outer = [shape[j] for j in axes]
     whole = random_values([*outer[:-1], outer[-1] + gap + 1], itemsize, 77)
     return whole, whole[..., gap : gap + outer[-1]].transpose(np.argsort(axes))

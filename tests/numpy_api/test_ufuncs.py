@@ -1,4 +1,4 @@
-"""Ufuncs: calls on operands of any mix, into any output, and the other methods."""
+"""Ufuncs: calls on mixed operands, into any output, and the other methods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNARY = [np.sqrt, np.negative, np.modf, np.frexp, np.isnan, np.absolute, np.inve
 
 @st.composite
 def partners(draw, shape):
-    """Other operands for an array of a shape: (ours, NumPy's)."""
+    """Draw another operand for an array of a shape: (ours, NumPy's)."""
     kind = draw(st.sampled_from(["python", "scalar", "array", "ours", "list"]))
     if kind == "python":
         value = draw(st.sampled_from([2, 2.5, True, -1, 300, 1j]))
@@ -45,7 +45,7 @@ def partners(draw, shape):
 
 @given(data=st.data())
 def test_binary(factory, data):
-    """With another array of any chunks, or scalars, on either side."""
+    """With another array in any chunks, or scalars, on either side."""
     ufunc = data.draw(st.sampled_from(BINARY))
     with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
         ours, numpys = data.draw(partners(array.shape))
@@ -65,7 +65,7 @@ def test_unary(memory, data):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("ufunc", [np.isnan, np.isfinite])
 def test_predicates_into_boxes_whose_elements_are_apart(ufunc, dtype):
-    """NumPy's own fill wrong places of such outputs."""
+    """NumPy's own predicates fill wrong places of such outputs."""
     values = np.where(np.arange(40 * 9) % 3, 1, np.nan).reshape(40, 9).astype(dtype)
     expected = ufunc(values)
     a = xa.from_array(values, chunks=(40, 8))
@@ -86,7 +86,7 @@ def test_predicates_into_boxes_whose_elements_are_apart(ufunc, dtype):
 
 @given(data=st.data())
 def test_into_out(factory, data):
-    """Whoever owns the output, and whatever of it is left out."""
+    """Outputs of ours and NumPy's; some may be left out."""
     ufunc = data.draw(st.sampled_from([np.add, np.multiply, np.true_divide, np.less]))
     with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
         ours, numpys = data.draw(partners(array.shape))
@@ -115,7 +115,7 @@ def test_into_out(factory, data):
 
 @given(data=st.data())
 def test_in_place(factory, data):
-    """The array is an operand and the output, also where another operand is of its own elements."""
+    """The array is operand and output, even if another operand shares its elements."""
     with built(factory, data.draw(cases(dtypes=numbers, min_ndim=1, max_ndim=3))) as (array, model):
         flipped = data.draw(st.booleans())
         ours = array[::-1] if flipped else array
@@ -215,7 +215,7 @@ def test_warnings_and_errstate_reach_the_threads():
 
 
 def test_each_warning_comes_once():
-    """As from NumPy, however many boxes there are; and it names the line of the user."""
+    """As in NumPy, whatever the number of boxes; and it names the user's line."""
     a = xa.from_array(np.arange(2500.0).reshape(50, 50) % 3, chunks=(5, 5))
     with small_boxes(512), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -236,7 +236,7 @@ def test_each_warning_comes_once():
 
 
 def test_what_else_errstate_asks_for():
-    """A log and a function of the user, beside kinds of which NumPy warns."""
+    """A log and a user's function, beside kinds for which NumPy warns."""
     a = xa.from_array(np.tile([0.0, -1.0], 50), chunks=(5,))
     told = []
 
@@ -257,7 +257,7 @@ def test_what_else_errstate_asks_for():
 
 
 def test_masked_elements_are_not_touched(disk):
-    """Not even written with what they had: others may write them meanwhile (I9)."""
+    """They are not even rewritten: others may write them meanwhile (I9)."""
     with disk.array((4, 6), chunks=(2, 3)) as a, disk.open(a, mode="r") as reader:
         mask = np.zeros((4, 6), bool)
         mask[1, 2] = mask[3, 5] = True
@@ -377,7 +377,7 @@ def test_masked_arrays_keep_their_masks():
 
 
 class Labelled(np.ndarray):
-    """A subclass of which nobody knows what its elements mean: calls with it are NumPy's."""
+    """A subclass whose elements may mean anything: NumPy handles calls with it."""
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ class Labelled(np.ndarray):
 )
 @pytest.mark.parametrize("kind", [np.ndarray, Labelled, np.ma.MaskedArray])
 def test_outputs_that_numpy_fills(call, shape, kind):
-    """Also where arrays are read whole: the output is written, and is what comes back."""
+    """Even if arrays are read whole, the output is written and returned."""
     n = np.arange(9.0).reshape(3, 3) + np.eye(3)
     expected = np.zeros(shape)
     call(n, n, expected)
@@ -434,7 +434,7 @@ def test_in_place_with_arrays_that_go_to_numpy():
 
 
 class Foreign:
-    """Another package's array: it knows how to work with ours."""
+    """Another package's array, which can work with ours."""
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         return "foreign"
@@ -452,7 +452,7 @@ def test_foreign_arrays_have_their_way():
 
 
 def _through(view, way):
-    """A view of a chunk as it comes back from another library: its base is none of ours."""
+    """Return a view of a chunk as another library returns it, with a base that is not ours."""
     if way == "buffer":
         return np.asarray(memoryview(view))
     if way == "dlpack":
@@ -475,7 +475,7 @@ def test_a_view_of_a_chunk_that_went_through_another_library(factory, way):
 
 
 def test_a_view_of_a_chunk_of_another_handle(disk):
-    """A reader and a writer of one file, in one process: two mappings of it."""
+    """A reader and a writer of one file, in one process, are two mappings of it."""
     n = np.arange(6.0)
     with disk.array((6,), chunks=(6,)) as a, disk.open(a) as reader:
         view = reader.chunk((0,))
@@ -487,7 +487,7 @@ def test_a_view_of_a_chunk_of_another_handle(disk):
         with xa.config.set(max_memory=16):
             np.add(view[::-1], 0, out=a)
         assert_same(a[...], n[::-1].copy())
-        # Of a window that was left behind.
+        # A chunk of an old window.
         old = a.chunk((0,))
         a.extend(0, 60)
         a.chunk((10,))

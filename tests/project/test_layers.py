@@ -83,6 +83,29 @@ def picture() -> str:
     return "\n".join([rows[-1].translate(str.maketrans("└┴┘", "┌┬┐")), *rows])
 
 
+def called(node) -> str:
+    """The name of the class or function that a node calls, or ""."""
+    return getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+
+
+def lazy_table(node) -> dict[str, str]:
+    return ast.literal_eval(node.args[0])
+
+
+#: The modules that a lower module finds by name when a method first needs them.
+UPWARD = {
+    "array/copies.py": {"extarray.array.rechunk"},
+    "array/facts.py": {
+        "extarray.interop.kerchunk",
+        "extarray.interop.zarr_store",
+        "extarray.plot.accessor",
+    },
+    "array/together.py": {"extarray.mpi.creation"},
+    "numpy_api/dlpack.py": {"extarray.array_api"},
+    "plot/accessor.py": {"extarray.mpi.zones"},
+}
+
+
 def imports(text: str, path: Path):
     """Yield (line, full name) of what a source imports: at its head, in its functions, lazily.
 
@@ -98,9 +121,8 @@ def imports(text: str, path: Path):
                 found += [
                     (node.lineno, node.level, node.module or "", alias.name) for alias in node.names
                 ]
-            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LazyImports":
-                table = ast.literal_eval(node.args[0])
-                found += [(node.lineno, 0, module, None) for module in table]
+            elif called(node) == "LazyImports":
+                found += [(node.lineno, 0, module, None) for module in lazy_table(node)]
     else:
         found = []
         for match in _CYTHON_IMPORT.finditer(text):
@@ -150,6 +172,23 @@ def is_below(target: str, here: str) -> bool:
         return bool(inner) or target == here
     order = MAPS[own]
     return target == here or order.index(inner[0]) > order.index(outer[0])
+
+
+def test_each_import_that_climbs_is_listed():
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if called(node) == "Upward":
+                name = path.relative_to(ROOT).as_posix()
+                found.setdefault(name, set()).update(lazy_table(node))
+    assert found == UPWARD
+    below = [
+        (name, module)
+        for name, modules in found.items()
+        for module in modules
+        if is_below(module, full_name(ROOT / name))
+    ]
+    assert below == [], "these need no Upward: LazyImports will do"
 
 
 def test_a_long_module_says_why():

@@ -1,4 +1,4 @@
-"""A selection is planned wholly, and then moved by one call of the core."""
+"""A selection is planned completely, and then moved by one call of the core."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUERIES = {
 
 
 class Recorder:
-    """An array that notes what a query asks of it, in order."""
+    """An array that notes a query's calls, in order."""
 
     def __init__(self):
         self.asked = []
@@ -63,7 +63,7 @@ def test_the_core_is_called_once_and_last(kind, write):
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("write", [False, True])
 def test_a_query_on_a_view_is_one_call_on_its_array(kind, write):
-    # Rows backwards, every other column: of an array of twice as many columns.
+    # Rows backwards, every other column, of an array with twice as many columns.
     factors = (Progression(0, 29, -1, 30, 0), Progression(1, 0, 2, 40, 1))
     view = Placement.of(factors, (0, 0), b"", SHAPE)
     array, query = Recorder(), QUERIES[kind]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Out of bound index found:Depreca
 
 
 def copy_of(model, selection):
-    """What NumPy gives, as a copy in C order: scalars stay scalars."""
+    """Return NumPy's result as a copy in C order; scalars stay scalars."""
     result = model[selection]
     return np.array(result, order="C") if isinstance(result, np.ndarray) else result
 
@@ -47,7 +47,7 @@ def test_reads_equal_numpys(factory, case, data):
 @pytest.mark.slow
 @given(case=cases(), data=st.data())
 def test_writes_equal_numpys(factory, case, data):
-    """Also where an element is selected twice: the last value stays."""
+    """If an element is selected twice, the last value stays."""
     with built(factory, case) as (array, model):
         for _ in range(4):
             selection = data.draw(fancy_selections(model.shape), label="selection")
@@ -64,12 +64,12 @@ def test_writes_equal_numpys(factory, case, data):
 
 @st.composite
 def values_for(draw, shape, dtype):
-    """Values that mostly can be broadcast to a shape."""
+    """Draw values that mostly broadcast to a shape."""
     sides = [draw(st.sampled_from([n, n, n, 1])) for n in shape]
     if 0 not in shape:
         sides = sides[draw(st.sampled_from([0, 0, len(sides), 1])) :]
     sides = [1] * draw(st.sampled_from([0, 0, 0, 1])) + sides
-    # (What NumPy says of values that do not fit where nothing is selected depends on the index.)
+    # (If nothing is selected, NumPy's message about values that do not fit depends on the index.)
     if sides and 0 not in shape and draw(st.integers(0, 9)) == 9:
         sides[draw(st.integers(0, len(sides) - 1))] += 1
     values = sample(dtype, tuple(sides), seed=draw(st.integers(0, 99)))
@@ -84,7 +84,7 @@ def values_for(draw, shape, dtype):
     data=st.data(),
 )
 def test_bounded_memory_makes_no_difference(factory, limit, case, data):
-    """`max_memory` cuts tables and casts into parts; the result is that of one part."""
+    """`max_memory` cuts tables and casts into parts; the result is that of a single part."""
     with built(factory, case) as (array, model), xa.config.set(max_memory=limit):
         selection = data.draw(fancy_selections(array.shape))
         try:
@@ -104,7 +104,7 @@ def test_bounded_memory_makes_no_difference(factory, limit, case, data):
 @pytest.mark.slow
 @given(case=cases(min_ndim=1), data=st.data())
 def test_only_what_is_selected_is_written(factory, case, data):
-    """Every chunk, with what lies outside the bounds, is as if written element by element."""
+    """Every chunk, also outside the bounds, is as if written element by element."""
     with built(factory, case) as (array, model), built(factory, case) as (other, _):
         selection = data.draw(fancy_selections(model.shape))
         try:
@@ -123,7 +123,7 @@ def test_only_what_is_selected_is_written(factory, case, data):
 @pytest.mark.parametrize("order", ["C", "F", "Z", "H"])
 @pytest.mark.parametrize("dtype", ["u1", "f8", "c16", "S3", "S33"])
 def test_many_points(factory, order, dtype):
-    """So many that the tables are sorted by digits, over chunks of several kilobytes."""
+    """Enough to sort the tables by digits, over chunks of several kilobytes."""
     rng = np.random.default_rng(3)
     shape = (90, 70, 50)
     with factory.array((60, 70, 30), dtype, chunks=(32, 16, 9), order=order) as array:
@@ -160,7 +160,7 @@ def test_many_points(factory, order, dtype):
 @pytest.mark.parametrize("order", ["C", "F", "Z"])
 @pytest.mark.parametrize("dtype", ["i2", "S5"])
 def test_points_that_lie_unevenly_in_memory(factory, order, dtype):
-    """On the user's side: rows with gaps, columns first, and one row for all."""
+    """Rows with gaps, columns first, and one row for all, on the user's side."""
     rng = np.random.default_rng(4)
     with factory.array((40, 50), dtype, chunks=(9, 7), order=order) as array:
         array[...] = data = sample(dtype, (40, 50))
@@ -186,7 +186,7 @@ def test_points_that_lie_unevenly_in_memory(factory, order, dtype):
 @pytest.mark.parametrize("order", ["C", "F", "Z"])
 @pytest.mark.parametrize("density", [0.004, 0.05, 0.0625, 0.07, 0.6, 1.0])
 def test_masks_sparse_and_dense(factory, order, density):
-    """Rows longer than a block, parts of a row, steps; on all axes, and on some between others."""
+    """Rows longer than a block, parts of rows, steps; on all axes, and on some between others."""
     rng = np.random.default_rng(7)
     with factory.array((3, 4, 1500), "i4", chunks=(2, 3, 100), order=order) as array:
         array.extend(2, 333, side="start")
@@ -281,7 +281,7 @@ def test_values_that_overlap_the_array(factory, max_memory):
 
 
 def test_what_no_memory_can_hold_is_not_made(factory):
-    """A mask of few true places, points far apart: results are small however large the array."""
+    """A mask with few true places, points far apart: small results from arrays of any size."""
     if not factory.on_disk:
         pytest.skip("the array would be larger than memory")
     with factory.array((2**20, 2**18), "f8", chunks=(2**9, 2**9), sparse=True) as array:
@@ -338,7 +338,7 @@ def test_a_field_is_written_alone(factory, order):
     """No byte beside the field changes: not other fields, not padding."""
     with factory.array((5, 6), RECORD, chunks=(3, 4), order=order) as array:
         array[...] = sample(RECORD, (5, 6))
-        raw = f"V{RECORD.itemsize}"  # copies of records leave padding behind
+        raw = f"V{RECORD.itemsize}"  # copies of records omit padding
         before = {index: view.view(raw).tobytes() for index, view in array.chunk_views()}
         array["b"] = [[1.5, 2.5]]
         inside = np.zeros(RECORD.itemsize, bool)
@@ -400,7 +400,7 @@ def test_errors_are_numpys(factory, selection):
 
 @given(data=st.data())
 def test_indices_out_of_bounds(memory, data):
-    """Found before anything is written."""
+    """They are found before anything is written."""
     with memory.array((4, 3), "i4", chunks=(2, 2)) as array:
         expected = np.zeros((4, 3), "i4")
         bad = data.draw(st.sampled_from([4, -5, 2**40, -(2**62)]))
@@ -448,7 +448,7 @@ def test_read_only_and_closed(disk):
 
 
 def test_an_index_that_closes_the_array(disk):
-    """Converting an index may run any code."""
+    """The conversion of an index may run any code."""
     with disk.array((4, 3), "i4", chunks=(2, 2)) as array:
 
         class Closes:
@@ -493,7 +493,7 @@ def test_integers_larger_than_indices(factory, index):
 @pytest.mark.parametrize("share", [0.01, 0.6])
 @pytest.mark.parametrize("extra", [30, 40, 60])
 def test_masks_of_more_axes_than_arrays_have(factory, share, extra):
-    """A view may have 64 axes, and its masks."""
+    """A view, and so its mask, may have 64 axes."""
     rng = np.random.default_rng(1)
     data = rng.integers(1, 99, (20, 30, 10), "i4")
     mask = rng.random(data.shape) < share
@@ -516,7 +516,7 @@ def test_masks_of_more_axes_than_arrays_have(factory, share, extra):
 
 
 class Values:
-    """Values whose conversion runs code: by then the index was looked at."""
+    """Values whose conversion runs code, after the index was examined."""
 
     def __init__(self, change):
         self.change = change
@@ -530,7 +530,7 @@ class Values:
 @pytest.mark.parametrize("max_memory", [10, 10**6])
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_mask_that_changes(factory, ours, max_memory, shown):
-    """What was counted is selected, or an error says why not."""
+    """The counted elements are selected, or an error says why not."""
     mask = np.arange(400) % 3 == 0
     given = xa.from_array(mask, chunks=7) if ours else mask.copy()
     with factory.array((400,), "i4", chunks=(9,)) as array, xa.config.set(max_memory=max_memory):
@@ -567,7 +567,7 @@ def test_indices_that_change(factory):
 
 @pytest.mark.parametrize("count", [4000, 4095, 4096, 4100, 4200])
 def test_a_mask_that_is_true_at_one_end(count):
-    """A little more than memory has tables for, in what is left when the other end is cut off."""
+    """It is true a little more often than fits into the tables, in what the cut leaves."""
     mask = np.zeros(60_000, bool)
     mask[:count] = True
     values = np.arange(60_000)
@@ -580,7 +580,7 @@ def test_a_mask_that_is_true_at_one_end(count):
 
 @pytest.mark.slow
 def test_a_mask_that_another_thread_changes(forked):
-    """Memory stays whole: this is about crashes."""
+    """The process must not crash."""
     code = """
 import threading, time
 import numpy as np, extarray as xa
@@ -634,7 +634,7 @@ def test_a_mask_that_is_a_view_of_what_is_written(factory, max_memory):
                 with xa.config.set(max_memory=max_memory):
                     array[view(array)] = value
                 assert_same(array[...], model)
-                # On a view of it.
+                # The same on a view.
                 array[...] = expected
                 model = expected.copy()
                 model[::-1][numpys(model).copy()] = value
@@ -666,7 +666,7 @@ def test_indices_that_are_a_view_of_what_is_written(factory, max_memory):
 
 @given(case=cases(), data=st.data())
 def test_an_array_of_ours_is_assigned(factory, case, data):
-    """Whole and in part, of any dtype, with axes of length 1 in front, in any memory."""
+    """Whole and in part, of any dtype, with leading axes of length 1, in any memory."""
     with built(factory, case) as (array, model):
         selection = data.draw(fancy_selections(model.shape))
         with contextlib.suppress(IndexError):

@@ -1,4 +1,4 @@
-"""Names of fields among the other parts of an index: equal to NumPy's two steps, and to h5py."""
+"""Names of fields among other entries of an index: equal to NumPy in two steps, and to h5py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDICES = [
 
 
 def parts(index):
-    """Return the names in an index as NumPy takes them, and the rest of it."""
+    """Return the names in an index as NumPy accepts them, and the rest of it."""
     names = [item for item in index if isinstance(item, str)]
     lists = [item for item in index if isinstance(item, list) and isinstance(item[0], str)]
     rest = tuple(item for item in index if not any(item is name for name in [*names, *lists]))

@@ -1,4 +1,4 @@
-"""The index structures that the benchmarks compare give the answers of the package's tables."""
+"""The index structures compared in the benchmarks agree with the package's tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-# Last in the path: the extarray under test may be an installed one.
+# At the end of the path: the tests may be for an installed extarray.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
 from benchmarks.indices import __main__ as measuring
@@ -30,7 +30,7 @@ def libraries(tmp_path_factory):
 
 @st.composite
 def histories(draw):
-    """A grid, and growths at ends of axes; uninterrupted ones included."""
+    """Draw a grid, and growths at ends of axes, including uninterrupted ones."""
     ndim = draw(st.integers(1, 5))
     grid = draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
     steps = st.tuples(st.integers(0, ndim - 1), st.integers(1, 3))
@@ -51,7 +51,7 @@ def same_answers(libraries, grid, axes, by):
         assert structure.addresses(indices).tolist() == addresses.tolist(), name
         assert structure.indices(addresses).tolist() == indices.tolist(), name
         for axis in range(len(grid)):
-            # Axes other than the first begin with a null record, as the papers draw them.
+            # As in the papers, axes other than the first begin with a null record.
             wanted = [0] * (axis > 0) + axial.records(axis)[0].tolist()
             assert structure.starts(axis, len(axes) + 1).tolist() == wanted, name
         assert structure.nbytes > 0
@@ -70,7 +70,7 @@ def test_equal_answers_after_thousands_of_growths(libraries, ndim):
     same_answers(libraries, *history)
     depths = {name: lib.grown(*history).depth for name, lib in libraries.items()}
     assert depths["axial_vectors"] == depths["auxiliary_array"] == 1
-    # The tree of 5000 addresses: balanced, and with blocks of records lower.
+    # A tree of 5000 addresses is balanced, and lower with blocks of records.
     assert 13 <= depths["red_black_tree"] <= 2 * 13 + 1
     assert depths["o2_tree"] <= depths["red_black_tree"] - 4
 

@@ -1,4 +1,4 @@
-"""Reading and writing through the brackets equals NumPy, in results and in errors."""
+"""Reads and writes through the brackets equal NumPy's, in results and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_reading_equals_numpy(factory, case, data):
 
 @given(case=cases(), data=st.data())
 def test_read_equals_the_brackets(factory, case, data):
-    """`read` differs in one thing: a fully integer index gives a 0-d array."""
+    """The only difference of `read`: a fully integer index gives a 0-d array."""
     with built(factory, case) as (array, model):
         selection = data.draw(selections(model.shape), label="selection")
         order = data.draw(st.sampled_from("CF"))
@@ -46,7 +46,7 @@ def test_read_equals_the_brackets(factory, case, data):
 
 
 def strided_like(expected, data):
-    """An array of the same shape with any strides: transposed, negative, with gaps."""
+    """Make an array of the same shape with any strides: transposed, negative, with gaps."""
     axes = data.draw(st.permutations(range(expected.ndim)), label="axes")
     steps = data.draw(st.tuples(*[st.sampled_from([1, 2, -1, -3])] * expected.ndim), label="steps")
     shape = [expected.shape[axis] * abs(steps[axis]) for axis in axes]
@@ -58,7 +58,7 @@ def strided_like(expected, data):
 
 @st.composite
 def values_for(draw, shape, dtype):
-    """Values that mostly can be broadcast to a shape: axes of length 1, fewer or more axes."""
+    """Draw values that mostly broadcast to a shape: axes of length 1, fewer or more axes."""
     sides = [draw(st.sampled_from([n, n, 1])) for n in shape]
     sides = sides[draw(st.integers(0, len(sides))) :]
     sides = [1] * draw(st.sampled_from([0, 0, 0, 1])) + sides
@@ -119,9 +119,9 @@ numeric = st.sampled_from(["i4", "u1", "f8", ">f4", "c16", "?", "f2", ">i2", "S4
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 def test_assignment_casts_as_numpys(factory, to, value, selection):
-    """Any value that NumPy's assignment takes, and the same refusal of any other.
+    """Any value that NumPy's assignment accepts, and the same refusal of any other.
 
-    What NumPy refuses half way leaves the array as it was here, not half written.
+    If NumPy refuses halfway, our array stays as it was, not half written.
     """
     with factory.array((2, 3), to, chunks=(2, 2)) as array:
         before = sample(to, (2, 3))
@@ -137,7 +137,7 @@ def test_assignment_casts_as_numpys(factory, to, value, selection):
 
 @pytest.mark.parametrize("max_memory", ["1 MiB", 48])
 def test_assignment_from_overlapping_memory(factory, max_memory):
-    """The right side is read before the left is written: in one piece or, large, in blocks."""
+    """The right side is read before the left is written, in one piece or, if large, in blocks."""
     with (
         factory.array((7, 6), "i4", chunks=(2, 3)) as array,
         xa.config.set(max_memory=max_memory),
@@ -231,7 +231,7 @@ def test_no_kind_is_taken_for_another(factory, selection):
 
 @pytest.mark.parametrize("selection", [2**63, -(10**30), (0, 2**70), slice(0, 10**30)])
 def test_integers_beyond_63_bits(factory, selection):
-    """Out of bounds; NumPy's own classes and words for these differ from version to version."""
+    """They are out of bounds; NumPy's classes and messages for them depend on its version."""
     with factory.array((4, 3), "i4", chunks=(2, 2)) as array:
         array[...] = expected = sample("i4", (4, 3))
         if isinstance(selection, slice):
@@ -274,14 +274,14 @@ def test_results_are_copies(factory):
 
 
 class Shown:
-    """Elements that NumPy takes as an array, though they are none."""
+    """An object that NumPy converts to an array."""
 
     def __array__(self, dtype=None, copy=None):
         return np.ones((1, 1, 4))
 
 
 class Nested:
-    """A sequence that is no list."""
+    """A sequence that is not a list."""
 
     def __len__(self):
         return 1
@@ -316,7 +316,7 @@ DEEP_VALUES = {
 )
 @pytest.mark.parametrize("kind", ["array", "view"])
 def test_values_of_more_axes_than_the_selection(kind, selection, values):
-    """Leading axes of length 1 go where an array has them; lists are refused."""
+    """An array's leading axes of length 1 are dropped; lists are refused."""
     model = np.zeros((3, 4))
     array = xa.from_array(model, chunks=2)
     target = array if kind == "array" else array.lazy[...]
@@ -466,7 +466,7 @@ def test_many_new_axes(factory, count):
 
 
 def test_patterns_of_sequences(factory):
-    """As NumPy's arrays from 2.5 on."""
+    """They equal NumPy's arrays from 2.5 on."""
     with factory.array((3, 2), "i4", chunks=2) as array:
         array[...] = data = np.arange(6, dtype="i4").reshape(3, 2)
         match array:

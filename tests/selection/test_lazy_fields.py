@@ -25,7 +25,7 @@ def records(dtype, shape, seed=0):
 
 @pytest.fixture(params=["memory", "files", "pread"])
 def made(request, path):
-    """An array of records, and the same as NumPy's."""
+    """An array of records, and the same as a NumPy array."""
     x = records(DTYPE, (7, 5))
     target = None if request.param == "memory" else path
     with xa.from_array(x, target, chunks=(3, 2)) as a:
@@ -110,7 +110,7 @@ def test_masked_values_are_refused_as_for_the_array(made):
 
 @pytest.mark.parametrize("names", [["v", "p"], ["p", "v"], ["s", "v"], ["v"]])
 def test_several_names(made, names):
-    """As `a[names]`: records of these fields; a write to them leaves all other bytes."""
+    """As with `a[names]`, records of these fields; a write to them leaves all other bytes."""
     a, x = made
     view, want = a.lazy[names], x[names]
     assert view.dtype == want.dtype
@@ -132,7 +132,7 @@ def test_several_names(made, names):
 
 
 def test_other_bytes_stay(path):
-    """Writers of different fields do not harm each other, nor what is between the fields."""
+    """Writers of different fields harm neither each other nor the bytes between fields."""
     x = records(ALIGNED, (4, 3))
     with xa.from_array(x, path, chunks=(4, 3)) as a:
         raw = np.fromfile(f"{path}.xta", "u1")
@@ -150,7 +150,7 @@ def test_other_bytes_stay(path):
 
 @given(data=st.data())
 def test_any_index_of_any_field(data):
-    """A view of a view of a field, and what is written through it."""
+    """A view of a view of a field, and writes through it."""
     x = records(DTYPE, (6, 4))
     a = xa.from_array(x, chunks=(4, 3))
     starts = st.integers(-7, 7) | st.none()
@@ -202,7 +202,7 @@ def test_the_fill_value_is_that_of_the_field(tmp_path):
 
 
 def test_views_of_different_fields_are_not_the_same(path, tmp_path):
-    """What remembers views by their elements tells fields apart."""
+    """Caches that identify views by their elements distinguish fields."""
     dask = pytest.importorskip("dask.base")
     with xa.from_array(records(DTYPE, (7, 5)), path) as a:
         views = [a.lazy[...], a.lazy["v"], a.lazy["p"], a.lazy[["v"]]]

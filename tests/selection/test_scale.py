@@ -1,4 +1,4 @@
-"""Very many chunks, of which few are asked for: time and memory go with what is asked for."""
+"""Few of very many chunks are requested: time and memory depend on the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from extarray.storage.checksums import read_sums
 
 @pytest.fixture
 def sparse(path):
-    """Make a sparse array with checksums, and chunks of one byte."""
+    """Make a sparse array with checksums and chunks of one byte."""
     arrays = []
 
     def make(shape, **options):
@@ -67,14 +67,14 @@ def test_the_first_of_very_many(sparse):
 
 
 def test_points_in_more_chunks_than_their_words_can_number(sparse):
-    """Places and numbers take 21 bits of 64, those of the chunks 43: these are kept beside them."""
+    """Places and numbers take 21 bits of 64, chunks 43: so chunk numbers are stored apart."""
     rng = np.random.default_rng(5)
     places = np.sort(rng.integers(0, 2**43, 100))
     array = sparse(2**43)
     array[places] = values = rng.integers(1, 255, 100, "u1")
     chosen = rng.integers(0, 100, 2**20 + 3)
     np.testing.assert_array_equal(array[places[chosen]], values[chosen])
-    array[places[chosen]] = chosen.astype("u1")  # of values for one element the last one stays
+    array[places[chosen]] = chosen.astype("u1")  # of several values for one element, the last stays
     last = np.zeros(100, "u1")
     last[chosen] = chosen.astype("u1")
     np.testing.assert_array_equal(array[places], last)
@@ -82,7 +82,7 @@ def test_points_in_more_chunks_than_their_words_can_number(sparse):
 
 @pytest.mark.slow
 def test_more_points_than_words_have_room_for(path):
-    """The places of a list need 43 bits here, though its axes have four cells in a chunk."""
+    """The places of a list need 43 bits, though its axes have four cells in a chunk."""
     n = 2**21 + 1
     rows, columns = np.arange(n) % 2, np.arange(n) % 3 % 2
     with xa.create(path, (2, 2**41, 2), "u1", chunks=(2, 2**41, 2), sparse=True) as array:
@@ -92,7 +92,7 @@ def test_more_points_than_words_have_room_for(path):
 
 
 def test_points_in_chunks_so_large_that_few_are_listed_at_once(monkeypatch):
-    """As in chunks of more than 2**40 elements."""
+    """As with chunks of more than 2**40 elements."""
     monkeypatch.setattr(limits, "element_bits", 12)
     rng = np.random.default_rng(5)
     values = rng.integers(0, 256, (60, 70), "u1")
@@ -117,7 +117,7 @@ def test_boxes_of_many_chunks_are_moved_in_parts(shape):
         np.testing.assert_array_equal(array[...], values)
         np.testing.assert_array_equal(array[::-1], values[::-1])
         line = values[-1:] if len(shape) > 1 else values[:1]
-        array[...] = line  # broadcast along the long axis, or along the other
+        array[...] = line  # broadcasts along the long axis, or along the other
         np.testing.assert_array_equal(
             array[..., None, ::2], np.broadcast_to(line, shape)[..., None, ::2]
         )
@@ -149,7 +149,7 @@ def test_checksums_of_far_chunks_take_little_space(sparse, path):
     told = [read_sums(array._store.now.metadata, sums.extents, n, n + 1) for n in (0, 1, 2**35 - 1)]
     assert [bool(sum_[0]) for sum_ in told] == [True, False, True]
     array.close()
-    with xa.open(path, "r+") as again:  # what the table has beyond the chunks is cleared
+    with xa.open(path, "r+") as again:  # clears the table beyond the chunks
         assert again[[0, 1, 2**34, -1]].tolist() == [8, 0, 8, 7]
 
 
@@ -186,7 +186,7 @@ def test_more_chunks_than_can_be_seen(grid):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_growth_into_very_many_runs(sparse, path):
-    """What is cut off makes holes between new chunks: they are not listed if nobody could."""
+    """A cut leaves holes between new chunks, which are not listed if there are too many."""
     with xa.create(path, (4, 4), "u1", chunks=1, fill_value=sparse, sparse=sparse) as a:
         a.shrink(0, 2)
         a.shrink(1, 2)

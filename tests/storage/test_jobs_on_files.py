@@ -92,7 +92,7 @@ def dataset(mode, values=NEW):
 def group_over(folder):
     """Import a whole file over a group."""
     pytest.importorskip("h5py")
-    xa.to_hdf5(xa.from_array(NEW), folder / "new.h5", "a", progress=False)
+    xa.to_hdf5(xa.from_array(NEW), folder / "new.h5", "a", overwrite=True, progress=False)
     xa.from_hdf5(folder / "new.h5", path=folder / "set", overwrite=True, progress=False).close()
     (folder / "new.h5").unlink()
 
@@ -234,12 +234,12 @@ def attributes(file):
     return {key: os.getxattr(file, key) for key in os.listxattr(file)}
 
 
-def zarr_array(folder, values):
-    xa.to_zarr(xa.from_array(values), folder / "z", overwrite=True, progress=False)
+def zarr_array(folder, values, name="z"):
+    xa.to_zarr(xa.from_array(values), folder / name, overwrite=True, progress=False)
 
 
-def group(folder, values):
-    with xa.open_group(folder / "z", "w") as group:
+def group(folder, values, name="z"):
+    with xa.open_group(folder / name, "w") as group:
         group["a"] = values
 
 
@@ -396,6 +396,38 @@ def test_links_of_others_are_not_followed_where_all_may_write(tmp_path, folder, 
         call(folder)
         assert precious.read_bytes() != before
         assert (folder / replaced[0]).is_symlink()
+
+
+FOLDERS = {
+    "dataset, replaced": dataset("w"),
+    "dataset, with others": dataset("a", OLD * 10),
+    "group, imported": group_over,
+    "group, emptied": lambda folder: group(folder, NEW, "set"),
+    "to_zarr": lambda folder: zarr_array(folder, NEW, "set"),
+}
+
+
+@as_root
+@pytest.mark.parametrize("name", FOLDERS)
+def test_links_of_others_to_folders_are_not_followed_where_all_may_write(folder, name):
+    if name == "to_zarr":
+        pytest.importorskip("zarr")
+        zarr_array(folder, OLD, "precious")
+    else:
+        dataset("w-", OLD)(folder)
+        (folder / "set").rename(folder / "precious")
+    os.mkdir(folder / "shared")
+    os.chmod(folder / "shared", 0o1777)
+    os.chown(folder / "shared", OTHER + 1, -1)
+    (folder / "shared" / "set").symlink_to(folder / "precious")
+    os.lchown(folder / "shared" / "set", OTHER, OTHER)
+    before = {file: file.read_bytes() for file in (folder / "precious").rglob("*.*")}
+    with pytest.raises(xa.errors.AccessError, match="link of another user"):
+        FOLDERS[name](folder / "shared")
+    assert {file: file.read_bytes() for file in (folder / "precious").rglob("*.*")} == before
+    os.lchown(folder / "shared" / "set", os.geteuid(), -1)
+    FOLDERS[name](folder / "shared")
+    assert {file: file.read_bytes() for file in (folder / "precious").rglob("*.*")} != before
 
 
 def test_attributes_are_not_written_through_a_link_out_of_the_group(tmp_path, folder):

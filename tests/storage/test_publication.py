@@ -17,6 +17,7 @@ import pytest
 from failing import Failing
 
 import extarray as xa
+from extarray.common import system
 from extarray.storage import file_store, filesystem
 from extarray.storage import names as names_module
 
@@ -206,7 +207,7 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
 @pytest.fixture
 def plain_renames(monkeypatch):
     """A system that renames no file without replacing another."""
-    monkeypatch.setattr(filesystem, "_rename", lambda *names: False)
+    monkeypatch.setattr(system, "_rename", lambda *names: False)
 
 
 def test_a_name_is_no_second_link_where_that_would_be_another_file(

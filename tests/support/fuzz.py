@@ -1,11 +1,18 @@
-"""Fuzzing, guided by coverage: atheris chooses bytes, `fuzz_pairs` and `fuzz_calls` act on them.
+"""Fuzzing, guided by coverage: atheris chooses bytes, and modules beside this one act on them.
 
-    python tests/support/fuzz.py {pairs,calls} [--seconds N] [--corpus FOLDER] [--seed N] [--keep]
+    python tests/support/fuzz.py {pairs,calls,files} [--seconds N] [--corpus FOLDER] [--seed N]
+        [--keep]
+
+The targets are those of `fuzz_pairs`, `fuzz_calls` and `fuzz_files`.
 
 It begins with the corpus in `tests/data`, which the tests run, too, and with the folder, where what
 reaches new code is kept.  With `--keep`, the corpus is then made anew from as few inputs as take
 all the steps between lines of Python that any has taken.  The first finding ends the run with
 status 1; `--input FILE` repeats it.  Needs the extra `fuzz`, and Linux.
+
+Libraries in C crash, hang, or ask for all memory, on files that are made to do harm.  That ends the
+process, which has limits, and another one goes on from the corpus that there is by then; it is a
+finding only where the package itself was at work.
 """
 
 from __future__ import annotations
@@ -16,13 +23,17 @@ import importlib
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
-#: What came of the executions, in the folder of a run.
-COUNTS = "counts.json"
+from deaths import TIME, in_ours
+
+#: What came of the executions, and the bytes of the last one, in the folder of a run.
+COUNTS, LAST = "counts.json", "last"
 LONGEST = 256
 
 
@@ -32,12 +43,13 @@ def corpus_file(name: str) -> Path:
 
 def read_corpus(name: str) -> list[bytes]:
     """Inputs of a target."""
-    return [bytes.fromhex(line) for line in corpus_file(name).read_text().splitlines()]
+    file = corpus_file(name)
+    return [bytes.fromhex(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("target", choices=["pairs", "calls"])
+    parser.add_argument("target", choices=["pairs", "calls", "files"])
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--seed", type=int, default=1)
@@ -49,15 +61,32 @@ def main() -> int:
         if arguments.input is not None:
             print(target(arguments.target, Path(folder))(arguments.input.read_bytes()))
             return 0
-        # libFuzzer ends its process, and nothing behind it runs there.
-        child = os.fork()
-        if child == 0:
-            run(arguments, Path(folder))
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        with contextlib.suppress(FileNotFoundError):
-            print(f"{arguments.target}: {Path(folder, COUNTS).read_text()}")
+        arguments.corpus = arguments.corpus or Path(folder, "corpus")
+        end = time.monotonic() + arguments.seconds
+        ended: Counter[str] = Counter()
+        while True:
+            # libFuzzer ends its process, and nothing behind it runs there.
+            child = os.fork()
+            if child == 0:
+                run(arguments, Path(folder))
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with contextlib.suppress(FileNotFoundError):
+                print(f"{arguments.target}: {Path(folder, COUNTS).read_text()}", flush=True)
+            if (
+                arguments.target != "files"
+                or status == 0
+                or not is_of_library(status, folder, ended)
+            ):
+                break
+            arguments.seconds = int(end - time.monotonic())
+            arguments.seed += 1
+            if arguments.seconds < 1:
+                status = 0
+                break
+        if ended:
+            print(f"{arguments.target}: processes ended by {dict(ended)}")
         if status == 0 and arguments.keep:
-            names = sorted((arguments.corpus or Path(folder, "corpus")).iterdir())
+            names = sorted(arguments.corpus.iterdir())
             kept = distilled(
                 target(arguments.target, Path(folder)),
                 {*read_corpus(arguments.target), *(name.read_bytes() for name in names)},
@@ -67,13 +96,39 @@ def main() -> int:
     return status
 
 
+def is_of_library(status: int, folder: str, ended: Counter[str]) -> bool:
+    """Tell whether what ended a process is none of the package's: run again what it ran last."""
+    try:
+        data = Path(folder, LAST).read_bytes()
+    except FileNotFoundError:  # nothing was run yet
+        return False
+    again = subprocess.run(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("fuzz_files.py")),
+            "all",
+            "--input",
+            data.hex(),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    is_error = again.returncode == 1 and "(most recent call last)" in again.stderr
+    if is_error or in_ours(again.stderr):
+        print(f"the bytes {data.hex()}\n{again.stderr}", file=sys.stderr)
+        return False
+    ended[str(status)] += 1
+    return True
+
+
 def run(arguments: argparse.Namespace, folder: Path) -> None:
     import atheris
 
-    with atheris.instrument_imports(include=["extarray"]):
+    with atheris.instrument_imports(include=["extarray"]):  # also what is imported late
         importlib.import_module("extarray")
-    act = target(arguments.target, folder)
-    corpus = arguments.corpus or folder / "corpus"
+        act = target(arguments.target, folder)
+    corpus = arguments.corpus
     corpus.mkdir(parents=True, exist_ok=True)
     rng = random.Random(arguments.seed)
     for n in range(64):
@@ -85,6 +140,8 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
     counts: Counter[str] = Counter()
 
     def once(data: bytes) -> None:
+        if arguments.target == "files":
+            (folder / LAST).write_bytes(data)
         counts[act(data)] += 1
         counts["executions"] += 1
         if counts["executions"] % 128 == 0:
@@ -93,8 +150,12 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
     options = [
         f"-max_len={LONGEST}",
         f"-max_total_time={arguments.seconds}",
-        "-timeout=60",
-        "-rss_limit_mb=2048",
+        f"-timeout={TIME}",
+        "-rss_limit_mb=4096",
+        "-handle_segv=0",  # a crash ends the process by its signal
+        "-handle_abrt=0",
+        "-handle_bus=0",
+        "-handle_fpe=0",
         "-handle_xfsz=0",  # a file that may not grow is an error of the call, here too
         f"-seed={arguments.seed}",
         f"-artifact_prefix={corpus}-",
@@ -144,8 +205,15 @@ def steps(act, data: bytes) -> set[tuple[str, int, int]]:
 def target(name: str, folder: Path):
     """The function that acts on bytes."""
     import fuzz_calls
+    import fuzz_files
     import fuzz_pairs
 
+    if name == "files":
+        known = fuzz_files.seeds(fuzz_files.FORMATS)
+        for each in range(len(known)):  # imports all that there is to import
+            fuzz_files.attack(known, bytes([each]), folder)
+        fuzz_files.limit()
+        return lambda data: fuzz_files.attack(known, data, folder)
     if name == "pairs":
         pairs = fuzz_pairs.seeds(folder)
         fuzz_pairs.limit_memory()

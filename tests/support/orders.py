@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 
+from extarray.common.choices import ORDERS
 from extarray.format import header
 from extarray.grid import order
 
@@ -42,7 +43,7 @@ def new_orders():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(order._KEYS, "P", _backwards)
         patch.setitem(order._AXES, "Q", _rolled)
-        letters = (*order.ORDERS, *NEW)
+        letters = (*ORDERS, *NEW)
         patch.setattr(order, "ORDERS", letters)
-        patch.setattr(header, "_ORDERS", letters)
+        patch.setattr(header, "ORDERS", letters)
         yield

@@ -1,8 +1,8 @@
-// Questions to the server.  The token comes with the address, behind "#", and is kept for this tab.
+// Requests to the server.  The token comes with the address, behind "#", and is kept for this tab.
 
 const KEY = "extarray-view-token";
 
-/** Take the token off the address, and return it; null: there is none. */
+/** Remove the token from the address, and return it; null: no token. */
 export function takeToken() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const given = fragment.get("token");
@@ -15,10 +15,10 @@ export function takeToken() {
   return token();
 }
 
-/** The token of this tab; null: there is none. */
+/** The token of this tab; null: no token. */
 export const token = () => sessionStorage.getItem(KEY);
 
-/** What the server refuses, with its reason. */
+/** A refusal of the server, with its reason. */
 export class Refusal extends Error {
   constructor(status, text) {
     super(text);
@@ -44,7 +44,7 @@ async function send(what, query, signal) {
   return answer.status === 204 ? null : answer;
 }
 
-/** Ask for facts; null: nothing new. */
+/** Ask for facts; null: no news. */
 export async function ask(what, query = {}, signal = undefined) {
   const answer = await send(what, query, signal);
   return answer && answer.json();
@@ -52,7 +52,7 @@ export async function ask(what, query = {}, signal = undefined) {
 
 const KINDS = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array };
 
-/** Ask for elements: facts, and `buffer`, `at`: where the numbers begin.  Null: nothing new. */
+/** Ask for elements: facts, `buffer`, and `at`, where the numbers begin.  Null: no news. */
 export async function askBytes(what, query = {}, signal = undefined) {
   const answer = await send(what, query, signal);
   if (!answer) return null;
@@ -67,7 +67,7 @@ export async function askNumbers(what, query, signal) {
   const answer = await askBytes(what, query, signal);
   if (!answer) return null;
   if (answer.constant) {
-    // One number for all.
+    // One number stands for all.
     const kind = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[KINDS[answer.code].BYTES_PER_ELEMENT];
     const all = new kind(answer.shape[0] * answer.shape[1]).fill(new kind(answer.buffer, answer.at, 1)[0]);
     answer.buffer = all.buffer;
@@ -81,7 +81,7 @@ export async function askNumbers(what, query, signal) {
 /** NaN that stands for the fill value. */
 export const FILL_BITS = 0x7fc0f111;
 
-/** Ask for the latest only: while one is under way, of those that come the last is kept. */
+/** Keep only the latest request that arrives while another is under way. */
 export class Latest {
   constructor(work) {
     this.work = work;
@@ -90,12 +90,12 @@ export class Latest {
     this.now = null;
   }
 
-  /** True while something newer waits. */
+  /** True while a newer request waits. */
   get stale() {
     return this.next !== null;
   }
 
-  /** Start, or wait for what is under way; what takes long is given up at once. */
+  /** Start, or wait for the request under way; abort it at once if it is slow. */
   async want(task) {
     this.next = task;
     this.giveUp();
@@ -115,7 +115,7 @@ export class Latest {
     this.busy = false;
   }
 
-  /** Give up what takes long. */
+  /** Abort a slow request. */
   giveUp() {
     if (this.now?.long) this.now.controller.abort();
   }

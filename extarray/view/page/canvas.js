@@ -1,6 +1,6 @@
-// What drawings share: sharp canvases, and the colours of the page.
+// Shared by all drawings: sharp canvases, and the colours of the page.
 
-/** Make a canvas as sharp as the screen; returns its context, in CSS pixels, cleared. */
+/** Make a canvas as sharp as the screen; return its context, in CSS pixels, cleared. */
 export function sharp(canvas) {
   const { width, height } = canvas.getBoundingClientRect();
   const ratio = window.devicePixelRatio || 1;
@@ -31,7 +31,7 @@ export function ink() {
   return known;
 }
 
-/** Forget them: the theme has changed. */
+/** Forget the colours: the theme has changed. */
 export function forgetInk() {
   known = null;
   hatching = null;
@@ -39,7 +39,7 @@ export function forgetInk() {
 
 let hatching = null;
 
-/** Thin diagonal lines: there is no number here. */
+/** Thin diagonal lines, the mark of missing numbers. */
 export function hatch(context) {
   if (!hatching) {
     const tile = document.createElement("canvas");

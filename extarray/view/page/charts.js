@@ -7,7 +7,7 @@ import { ticks, valueText, wholeTicks } from "./text.js";
 
 const STRIP = 10;
 
-/** A histogram over the colours, with two handles: the range of the colours. */
+/** A histogram over the colours, with two handles for the range of the colours. */
 export class Histogram {
   constructor(canvas, changed) {
     this.canvas = canvas;
@@ -26,7 +26,7 @@ export class Histogram {
   }
 
   get ends() {
-    // The range that is drawn: that of the values, and the handles if they are near it.
+    // The drawn range: the values' range, extended to handles that are near it.
     const { from, to } = this.data;
     const span = to - from || Math.abs(from) || 1;
     return {
@@ -65,7 +65,7 @@ export class Histogram {
     const n = data.counts.length;
     for (let i = 0; i < n; i += 1) {
       if (!data.counts[i]) continue;
-      // Rare values are seen, too: heights are square roots.
+      // Heights are square roots, so that rare values show, too.
       const tall = Math.max(1, Math.sqrt(data.counts[i] / greatest) * (base - 6));
       const a = data.from + ((data.to - data.from) * i) / n;
       const b = data.from + ((data.to - data.from) * (i + 1)) / n;
@@ -119,7 +119,7 @@ export class Profile {
     return Math.min(this.extent - 1, Math.max(0, place));
   }
 
-  /** Draw; `data` has numbers and `step`, `label` gives the text of an index. */
+  /** Draw; `data` has numbers and `step`, `label` returns the text of an index. */
   draw(data, extent, at, choice, label) {
     this.data = data;
     this.extent = extent;
@@ -171,7 +171,7 @@ export class Profile {
       free = x(i) + half + 8;
       context.fillText(text, x(i), bottom + 7);
     }
-    // The cursor, under the line.
+    // Draw the cursor below the line.
     context.strokeStyle = colours.cross;
     context.lineWidth = 1;
     context.beginPath();
@@ -199,7 +199,7 @@ export class Profile {
   }
 }
 
-/** Draw chunks, coloured by the growth that adjoined them. */
+/** Draw chunks, coloured by the growth that added them. */
 export function drawChunks(context, map, x, y, { faint, addresses, edges }) {
   const colours = ink();
   const [height, width] = map.shape;
@@ -226,7 +226,7 @@ export function drawChunks(context, map, x, y, { faint, addresses, edges }) {
     for (const py of down) { context.moveTo(across[0], py); context.lineTo(across[width], py); }
     context.stroke();
   }
-  // Heavy lines between segments.
+  // Draw heavy lines between segments.
   context.strokeStyle = edges ?? colours.ink;
   context.lineWidth = 1.4;
   context.beginPath();
@@ -290,7 +290,7 @@ export class GrowthChart {
     const [rows, columns] = this.total;
     const side = Math.min(width / columns, height / rows);
     let [w, h] = [side * columns, side * rows];
-    // Of long grids, cells need not be square.
+    // Cells of long grids need not be square.
     if (w < 40) w = Math.min(width, 40);
     if (h < 24) h = Math.min(height, 24);
     return { x: (width - w) / 2, y: (height - h) / 2, w, h };

@@ -1,8 +1,8 @@
-// Colour maps, and numbers made into pixels.
+// Colour maps, and painting numbers as pixels.
 
 import { FILL_BITS } from "./api.js";
 
-// A few colours each, of rising lightness where the map is for amounts; between them OKLab.
+// A few colours each, of rising lightness in maps for amounts; interpolated in OKLab.
 const ANCHORS = {
   Dusk: ["#20124d", "#3a4c8b", "#287a8e", "#35a37c", "#86c854", "#f0d649"],
   Ember: ["#0b0716", "#4a1060", "#a12a5e", "#e2613f", "#f9b257", "#fdf6d8"],
@@ -83,10 +83,10 @@ export function cssOf(name, t) {
   return `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
 }
 
-const NOTHING = 0; // the hatching below shows
+const NOTHING = 0; // transparent: the hatching below shows
 const TINT = ((0x80 << 24) | (52 << 16) | (142 << 8) | 214) >>> 0;
 
-/** Paint a frame on a canvas of its size; returns how many elements were NaN and the fill value. */
+/** Paint a frame on a canvas of its size; return the counts of NaN and of the fill value. */
 export function paint(canvas, frame, look) {
   const [height, width] = frame.shape;
   canvas.width = width;
@@ -110,7 +110,7 @@ export function paint(canvas, frame, look) {
   let nan = 0;
   let fill = 0;
   if (!bits) {
-    // Few different numbers: a pixel for each.
+    // Few distinct numbers: look up a pixel for each.
     const bytes = data.BYTES_PER_ELEMENT;
     const size = bytes === 1 ? 256 : 65536;
     const kind = bytes === 1 ? Uint8Array : Uint16Array;

@@ -1,4 +1,4 @@
-// The page: what is shown, the controls, the keys, and news of the array.
+// The page: its state, the controls, the keys, and news of the array.
 
 import { ask, askBytes, askNumbers, Latest, Refusal, takeToken } from "./api.js";
 import { cssOf, MAPS, summary } from "./colours.js";
@@ -10,17 +10,17 @@ import { grouped, parse, short, valueText } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 const THEMES = ["auto", "light", "dark"];
-const PLAY_MS = 90; // between two slices, at least
-const SLOW = 12e6; // bytes a second
-const AGAIN_MS = 2000; // between two looks at elements that may have been written over
+const PLAY_MS = 90; // least time between two slices
+const SLOW = 12e6; // bytes per second
+const AGAIN_MS = 2000; // between two checks for overwritten elements
 
-/** What is shown. */
+/** The state of the page. */
 const state = {
   name: null,
   info: null,
   rows: -1, // axes; -1: none
   columns: -1,
-  at: [], // an index for each axis; along the axes that are shown, that of the cursor
+  at: [], // an index for each axis; along shown axes, the cursor's
   field: 0,
   part: "magnitude",
   map: "Dusk",
@@ -37,7 +37,7 @@ const state = {
 let counted = null; // of the frame: histogram, least, greatest
 let profileData = null;
 let hover = null;
-let isSlow = false; // do bytes arrive slowly?
+let isSlow = false; // whether bytes arrive slowly
 let chunkMap = null;
 let gridMap = null;
 const labelCache = new Map(); // axis -> Map of index -> text
@@ -77,13 +77,13 @@ const frames = new Latest(async (task, now) => {
     frame.name = state.name;
     frame.took = performance.now() - begun;
     if (!frame.constant && frame.data.byteLength > 1 << 20) {
-      // Through a tunnel to another machine, say, compressing takes less time than it saves.
+      // On a slow link, such as a tunnel to another machine, compression saves time.
       const way = (frame.took - frame.ms) / 1000;
       isSlow = frame.data.byteLength / way < (isSlow ? SLOW * 4 : SLOW);
     }
     showFrame(frame);
     if (frame.level === 0 || frames.stale || document.hidden) break;
-    // Finer ones may take long; what is wanted meanwhile goes first.
+    // Finer frames may take long; newer requests go first.
     level = frame.level - 1;
     now.long = true;
     $("busy").hidden = false;
@@ -156,7 +156,7 @@ function withBlocks(answer) {
 const wantedLabels = new Map();
 let labelTimer = 0;
 
-/** The coordinate of an index of an axis; null: none.  What is not known is asked for. */
+/** The coordinate of an index of an axis; null: none.  Asks for unknown ones. */
 function label(axis, index) {
   if (axis < 0 || !state.info.coordinates[axis]) return null;
   const known = labelCache.get(axis)?.get(index);
@@ -187,7 +187,7 @@ async function fetchLabels() {
   tellSliders();
 }
 
-/** Ask for all that depends on what is shown. */
+/** Request everything that depends on the state of the page. */
 function reload(parts = "frame profile value growth grid", again = false) {
   if (!state.info || !state.info.shape.length || isEmpty()) return;
   for (const part of parts.split(" ")) {
@@ -203,7 +203,7 @@ function reload(parts = "frame profile value growth grid", again = false) {
 function failed(error) {
   if (error instanceof Refusal) {
     if (error.status === 403) say("This page needs the address that extarray view has printed: the server does not know the token.");
-    else if (error.status !== 409) say(error.message); // 409: the array has changed, and news will tell
+    else if (error.status !== 409) say(error.message); // 409: the array has changed; news will tell
   } else if (error instanceof TypeError) {
     say("The server does not answer; it has probably ended. Start extarray view again.");
   } else throw error;
@@ -347,7 +347,7 @@ function moveTo(axis, index) {
   return true;
 }
 
-/** Show what depends on the indices of some axes. */
+/** Show everything that depends on the indices of some axes. */
 function moved(axes) {
   const parts = new Set(["value"]);
   for (const axis of axes) {
@@ -386,7 +386,7 @@ function setAxes(rows, columns) {
   reload();
 }
 
-/** Give an axis a role; the one that had it takes the other's place. */
+/** Give an axis a role; the axis that had the role takes the other's place. */
 function setRole(axis, role) {
   const other = role === "rows" ? "columns" : "rows";
   const pair = { rows: state.rows, columns: state.columns };
@@ -616,7 +616,7 @@ function redrawAll() {
 const saved = () => new URLSearchParams(location.hash.slice(1));
 let rememberTimer = 0;
 
-/** Keep what is shown in the address, behind "#": a reload shows it again. */
+/** Keep the state in the address, behind "#", so that a reload restores it. */
 function remember() {
   clearTimeout(rememberTimer);
   rememberTimer = setTimeout(rememberNow, 400);
@@ -629,7 +629,7 @@ function rememberNow() {
   history.replaceState(null, "", `#${fragment}`);
 }
 
-/** Show an array, as `wish` says where it fits. */
+/** Show an array, with the wished state as far as it fits. */
 async function show(name, wish = new URLSearchParams()) {
   const info = await ask("array", { name });
   state.name = name;
@@ -739,7 +739,7 @@ function tellInfo() {
   }));
 }
 
-/** Take up news: the array has grown, shrunk, or is another one. */
+/** Adopt news: the array has grown, shrunk, or is another one. */
 function takeUp(info) {
   const old = state.info;
   if (info.shape.length !== old.shape.length || JSON.stringify(info.choices) !== JSON.stringify(old.choices)) {
@@ -750,7 +750,7 @@ function takeUp(info) {
   state.info = info;
   labelCache.clear();
   state.at = state.at.map((index, axis) => {
-    // Whoever looks at the last slice wants to see the last.
+    // If the last slice was on show, show the new last slice.
     if (!isShown(axis) && before[axis] > 0 && index === before[axis] - 1) return Math.max(0, info.shape[axis] - 1);
     return Math.max(0, Math.min(index + info.origin[axis] - old.origin[axis], info.shape[axis] - 1));
   });
@@ -848,20 +848,20 @@ function listen() {
   }).observe(stage);
   document.addEventListener("keydown", key);
   document.addEventListener("visibilitychange", () => {
-    // A request that takes long holds one of the six connections that the browser has for all tabs.
+    // A slow request holds one of the browser's six connections for all tabs.
     if (document.hidden) frames.giveUp();
     else if (picture.frame?.level > 0) reload("frame");
   });
   window.addEventListener("hashchange", () => {
-    // A server that was started again has another token, and only this part of its address differs:
-    // the browser does not load the page anew by itself.
+    // A restarted server has another token, and only this part of its address differs: the browser
+    // does not reload the page by itself.
     if (!saved().has("token")) return;
     takeToken();
     if (state.info) rememberNow();
     location.reload();
   });
   setInterval(() => {
-    // Elements may be written over without news; pictures that took long are not looked at again.
+    // Elements may be overwritten without news; slow pictures are not checked again.
     if (news.connected && !frames.busy && (picture.frame?.took ?? 1e9) < 300) {
       frames.want({ again: true });
       values.want([...(hover ?? state.at)]);
@@ -929,7 +929,7 @@ function key(event) {
   const { target } = event;
   const inText = target.matches("input[type=text], select");
   if (inText) return;
-  // Sliders and buttons have keys of their own.
+  // Sliders and buttons have their own keys.
   if (target.matches("input[type=range]") && /^(Arrow|Page|Home|End)/.test(event.key)) return;
   if (target.matches("button, summary, input[type=checkbox]") && event.key === " ") return;
   const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;

@@ -1,4 +1,4 @@
-// News of the array that is shown, through a WebSocket.  A hidden tab has none.
+// News of the array on show, through a WebSocket.  A hidden tab has none.
 
 import { ask, Refusal, token } from "./api.js";
 
@@ -7,8 +7,8 @@ const MOST_MS = 8000; // between two attempts to connect
 /** Facts of an array as soon as they change. */
 export class News {
   /**
-   * `wanted()` gives the name and the revision that the page knows, or null while it wants no news;
-   * `tell(facts)` takes up facts, `failed(error)` says what is wrong, `restored()` that it is over.
+   * `wanted()` returns the name and the revision that the page knows, or null if it wants no news;
+   * `tell(facts)` receives facts, `failed(error)` an error, and `restored()` marks its end.
    */
   constructor({ wanted, tell, failed, restored }) {
     Object.assign(this, { wanted, tell, failed, restored });
@@ -18,12 +18,12 @@ export class News {
     document.addEventListener("visibilitychange", () => this.update());
   }
 
-  /** Whether the server tells what is new. */
+  /** Whether the server is sending news. */
   get connected() {
     return this.socket?.readyState === WebSocket.OPEN;
   }
 
-  /** Connect, disconnect, or tell the server what the page knows now. */
+  /** Connect, disconnect, or tell the server the state that the page knows. */
   update() {
     const known = document.hidden ? null : this.wanted();
     if (!known) this.#disconnect();
@@ -73,12 +73,12 @@ export class News {
     const known = this.wanted();
     if (!known) return;
     try {
-      // The browser does not say why a WebSocket was refused; an answer does.
+      // Ask, because the browser does not say why a WebSocket was refused.
       const facts = await ask("array", { name: known.name });
       const { name, revision } = this.wanted() ?? {};
       if (facts.name === name && facts.revision !== revision) this.tell(facts);
     } catch (error) {
-      // A server that took the place of the other has another token, and the page has to be given it.
+      // A new server in place of the old one has another token, which the page has to be given.
       if (error.status === 403) clearTimeout(this.timer);
       this.failed(error);
     }

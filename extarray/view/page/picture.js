@@ -5,8 +5,8 @@ import { fitted, hatch, ink, sharp } from "./canvas.js";
 import { wholeTicks } from "./text.js";
 
 const MARGIN = { left: 76, top: 12, right: 14, bottom: 42 };
-const LARGEST = 96; // pixels of an element
-const SQUARE = 6; // of axes that differ more in length, each fills the window
+const LARGEST = 96; // most pixels per element
+const SQUARE = 6; // if one axis is longer by a larger factor, each axis fills the window
 
 export class Picture {
   constructor(stage, base, overlay) {
@@ -18,7 +18,7 @@ export class Picture {
     this.extents = [1, 1]; // rows, columns
     this.view = null;
     this.fitting = true;
-    this.square = null; // null: as suits the extents
+    this.square = null; // null: as the extents suggest
     this.names = ["", ""];
     this.labels = [() => null, () => null];
     this.cursor = null;
@@ -43,7 +43,7 @@ export class Picture {
     return Math.max(rows / columns, columns / rows) <= SQUARE;
   }
 
-  /** The view that shows all. */
+  /** The view that shows the whole plane. */
   whole() {
     const { w, h } = this.plot;
     const [rows, columns] = this.extents.map((n) => Math.max(1, n));
@@ -53,7 +53,7 @@ export class Picture {
     return { sx, sy, c: (columns - w / sx) / 2, r: (rows - h / sy) / 2 };
   }
 
-  /** Show other extents: what was fitted stays fitted. */
+  /** Show other extents; a view that fitted the plane still fits it. */
   setExtents(rows, columns, reset) {
     this.extents = [rows, columns];
     if (reset) this.fitting = true;
@@ -65,7 +65,7 @@ export class Picture {
     this.settle();
   }
 
-  /** Bring the view into its limits. */
+  /** Move the view within its limits. */
   settle() {
     const whole = this.whole();
     if (this.fitting || !this.view) {
@@ -91,7 +91,7 @@ export class Picture {
     view.r = inside(view.r, h / view.sy, rows);
   }
 
-  /** Zoom by a factor about a place of the stage. */
+  /** Zoom by a factor about a point of the stage. */
   zoom(factor, x, y) {
     const plot = this.plot;
     const px = x === undefined ? plot.w / 2 : x - plot.x;
@@ -121,7 +121,7 @@ export class Picture {
     this.settle();
   }
 
-  /** Bring an element into view. */
+  /** Scroll an element into view. */
   reveal(row, column) {
     if (this.fitting || !this.view) return false;
     const { w, h } = this.plot;
@@ -135,7 +135,7 @@ export class Picture {
     return before !== `${this.view.c} ${this.view.r}`;
   }
 
-  /** The part that is shown, and its pixels: of rows and columns [start, stop, pixels]. */
+  /** The visible part and its pixels: [start, stop, pixels] of rows and columns. */
   window() {
     const { w, h } = this.plot;
     const ratio = window.devicePixelRatio || 1;
@@ -144,7 +144,7 @@ export class Picture {
       let start = Math.max(0, Math.floor(from));
       let stop = Math.min(extent, Math.ceil(from + seen));
       const pixels = Math.max(1, Math.min(4096, Math.floor((stop - start) * scale * ratio)));
-      // Steps begin at multiples, so that moving the window chooses no other elements.
+      // Steps begin at multiples, so that scrolling does not change which elements are read.
       const step = Math.max(1, Math.ceil((stop - start) / pixels));
       start -= start % step;
       stop = Math.min(extent, Math.ceil(stop / step) * step);
@@ -153,7 +153,7 @@ export class Picture {
     return { rows: along(r, h / sy, this.extents[0], sy), columns: along(c, w / sx, this.extents[1], sx) };
   }
 
-  /** The element at a place of the stage, or null. */
+  /** The element at a point of the stage, or null. */
   elementAt(x, y) {
     if (!this.view) return null;
     const plot = this.plot;
@@ -202,7 +202,7 @@ export class Picture {
     const frame = this.frame;
     if (frame && this.pixels.width && this.pixels.height) {
       const [h, w] = frame.shape;
-      // Only where there is a frame: elsewhere it still says that nothing was read.
+      // Cover only the frame: elsewhere the hatching still says that nothing was read.
       context.imageSmoothingEnabled = false;
       context.drawImage(
         this.pixels,
@@ -220,7 +220,7 @@ export class Picture {
     this.drawOverlay();
   }
 
-  /** Numbers in the elements, where they are large enough. */
+  /** Draw numbers in elements that are large enough. */
   drawNumbers(context) {
     const { sx, sy } = this.view;
     const frame = this.frame;
@@ -327,7 +327,7 @@ export class Picture {
   }
 }
 
-/** Tell whether dark or light text stands out from a CSS rgb colour. */
+/** Tell whether dark or light text is readable on a CSS rgb colour. */
 export function readable(css) {
   const [r, g, b] = css.match(/\d+/g).map(Number);
   return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#101418" : "#ffffff";

@@ -1,4 +1,4 @@
-// Numbers, dates and places as texts.
+// Texts of numbers, dates and places.
 
 const SECONDS = {
   W: 604800, D: 86400, h: 3600, m: 60, s: 1, ms: 1e-3, us: 1e-6, μs: 1e-6, ns: 1e-9, ps: 1e-12, fs: 1e-15, as: 1e-18,
@@ -28,7 +28,7 @@ export function valueText(x, choice, digits) {
   return short(x, digits);
 }
 
-/** Read what a person typed; NaN: no value. */
+/** Parse a user's input; NaN: no value. */
 export function parse(text, choice) {
   const plain = text.trim().replace(/−/g, "-").replace("∞", "Infinity");
   if (plain === "") return NaN;

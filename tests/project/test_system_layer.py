@@ -1,0 +1,125 @@
+"""Two files call the operating system for the whole package: `_system.h` and `common.system`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "extarray"
+COMPILED = ROOT / "_core" / "_system.h"
+PYTHON = ROOT / "common" / "system.py"
+
+#: Modules of the standard library that Windows lacks, or has without what POSIX means by them.
+MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "signal", "termios"}
+
+#: What ``os`` has on POSIX alone, by CPython's documentation.
+CALLS = re.compile(
+    r"""(O_(CLOEXEC|NONBLOCK|DIRECTORY|NOFOLLOW|PATH|TMPFILE|D?SYNC|NDELAY|NOCTTY|DIRECT)
+    |SEEK_(DATA|HOLE)|p(read|write)v?2?|posix_\w+|copy_file_range|sendfile|splice|eventfd\w*
+    |fork\w*|register_at_fork|wait\w*|killp?g?|nice|get(e?uid|e?gid|groups|res[ug]id|pgi?d|priority)
+    |set\w*id|l?chown|fch(own|mod|dir)|lchmod|chflags|chroot|\w*xattr|f?statvfs|mk(fifo|nod)|sync
+    |fdatasync|sched_\w+|sysconf|f?pathconf|confstr|uname|ttyname|memfd_create|lockf|openpty
+    |getloadavg|ctermid|pipe2)$""",
+    re.VERBOSE,
+)
+FOLDERS = re.compile(r"^/(proc|dev|sys)(/|$)")
+ATTRIBUTES = {"st_blocks", "st_uid", "st_gid", "st_flags"}
+
+
+def posix_in_python(text: str) -> list[str]:
+    """What a module uses of the system that Windows does not have."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.split(".")[0] in MODULES]
+        elif isinstance(node, ast.ImportFrom):
+            if (node.module or "").split(".")[0] in MODULES:
+                found.append(node.module)
+            elif node.module == "os":
+                found += [a.name for a in node.names if CALLS.match(a.name)]
+        elif isinstance(node, ast.Attribute):
+            is_os = isinstance(node.value, ast.Name) and node.value.id == "os"
+            if (is_os and CALLS.match(node.attr)) or node.attr in ATTRIBUTES:
+                found.append(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if FOLDERS.match(node.value):
+                found.append(node.value)
+        elif isinstance(node, ast.keyword) and node.arg in {"dir_fd", "src_dir_fd", "dst_dir_fd"}:
+            found.append(node.arg)
+    return found
+
+
+_HEADERS = re.compile(
+    r"<(sys/\w+|unistd|fcntl|pthread|sched|poll|dirent|signal|dlfcn)\.h>|\bposix\.\w+"
+)
+_C_CALLS = re.compile(
+    r"(?<![.\w])(mmap|munmap|mprotect|madvise|pread|pwrite|fstat\w*|ftruncate|f?sysconf|fsync|fdatasync"
+    r"|fallocate|flock|pthread_\w+|sched_yield|getauxval|posix_\w+)\s*\("
+)
+_COMMENTS = re.compile(
+    r'/\*.*?\*/|//[^\n]*|#(?!\s*include)[^\n]*|"""(?!\n    #include).*?"""', re.DOTALL
+)
+
+
+def posix_in_compiled(text: str) -> list[str]:
+    """What a source in C or Cython uses of the system, comments and docstrings left out."""
+    code = _COMMENTS.sub("", text)
+    return [m[0] for m in (*_HEADERS.finditer(code), *_C_CALLS.finditer(code))]
+
+
+def test_python_calls_the_system_in_one_module():
+    sources = [p for p in ROOT.rglob("*.py") if p != PYTHON]
+    found = {
+        str(p.relative_to(ROOT)): used
+        for p in sources
+        if (used := posix_in_python(p.read_text("utf-8")))
+    }
+    assert found == {}, "call it in extarray.common.system"
+
+
+def test_compiled_code_calls_the_system_in_one_header():
+    sources = [p for p in ROOT.rglob("*") if p.suffix in {".pyx", ".pxd", ".h", ".c"}]
+    found = {
+        str(p.relative_to(ROOT)): used
+        for p in sources
+        if p != COMPILED and (used := posix_in_compiled(p.read_text("utf-8")))
+    }
+    assert found == {}, "call it in _core/_system.h"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import fcntl",
+        "from resource import getrlimit",
+        "import os\nos.pread(0, 1, 0)",
+        "import os\nos.open('a', os.O_RDONLY | os.O_CLOEXEC)",
+        "from os import fork",
+        "open('/proc/self/status')",
+        "import os\nos.stat('a').st_blocks",
+        "import os\nos.unlink('a', dir_fd=3)",
+    ],
+)
+def test_a_call_in_python_is_found(text):
+    assert len(posix_in_python(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <sys/mman.h>\n",
+        "from posix.unistd cimport pread\n",
+        "    base = mmap(NULL, 1)\n",
+        'cdef extern from "<sys/stat.h>":\n    pass\n',
+    ],
+)
+def test_a_call_in_compiled_code_is_found(text):
+    assert len(posix_in_compiled(text)) == 1
+
+
+def test_the_two_files_are_there():
+    assert posix_in_python(PYTHON.read_text("utf-8"))
+    assert posix_in_compiled(COMPILED.read_text("utf-8"))

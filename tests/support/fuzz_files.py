@@ -1,0 +1,588 @@
+"""Hostile files of other formats: good ones of their libraries, changed byte by byte, and read.
+
+    python tests/support/fuzz_files.py FORMAT [--seed N] [--first N] [--count N]
+
+`attack` makes a file out of bytes, and does with it what users do.  It raises what nobody may see:
+anything but the errors of the family.  Libraries in C crash and hang on such files: `Children` runs
+attacks in processes with limits of memory and time, which go on behind the case that ended one.
+`tests/support/fuzz.py files` lets atheris choose the bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import itertools
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+from deaths import TIME, in_ours
+from dice import Dice
+
+import extarray as xa
+from extarray.array import creation
+
+__all__ = ["FORMATS", "Children", "attack", "limit", "seeds"]
+
+#: Memory beyond that of the seeds; a file of a few kB needs less.
+SPARE_MEMORY = 3 << 30
+#: Bytes that a file may become, and bytes of values that are read again.
+LARGEST = 1 << 24
+#: What starts a child.
+COMMAND = [sys.executable, __file__]
+#: What a child says of a case that it has begun, and of one that it has done.
+BEGUN, DONE = "begun", "done"
+
+
+class Format(NamedTuple):
+    """A format of files."""
+
+    needs: str  # the module of the library; empty: none
+    make: Callable[[Path], None]  # makes good files, or folders, in a folder
+    jobs: tuple[Callable[[Path, Path], None], ...]  # reads one; the second folder is for arrays
+
+
+# -- good files ----------------------------------------------------------------------------------
+
+X = np.arange(60).reshape(5, 12)
+
+
+def hdf5(folder: Path) -> None:
+    import h5py
+
+    with h5py.File(folder / "plain.h5", "w") as f:
+        f["x"] = X.astype("<i4")
+        f["x"].attrs.update({"unit": "mm", "scale_factor": 0.5, "_FillValue": np.int32(3)})
+        f.create_dataset("z", data=X.astype("f8"), chunks=(2, 4), compression=1, shuffle=True)
+        f.create_dataset("grown", (3, 4), ">u2", maxshape=(None, None), fillvalue=7)
+        f["n"] = np.array([b"ab", b"c"])
+    with h5py.File(folder / "rich.h5", "w", libver="latest") as f:
+        f.create_group("g").attrs["list"] = np.arange(3)
+        f.create_dataset("g/texts", data=["one", "two"], dtype=h5py.string_dtype())
+        f["g/record"] = np.zeros(3, [("a", "<i2"), ("b", "S3"), ("c", "f4", (2,))])
+        f["y"] = np.arange(5.0)
+        f["y"].make_scale("y")
+        f["x"] = X
+        f["x"].dims[0].label = "y"
+        f["x"].dims[0].attach_scale(f["y"])
+        f["enum"] = np.zeros(2, h5py.enum_dtype({"a": 0, "b": 1}))
+        f["empty"] = h5py.Empty("f4")
+        f["link"] = h5py.SoftLink("/x")
+        f["other"] = h5py.ExternalLink("plain.h5", "/x")
+
+
+def netcdf(folder: Path) -> None:
+    import netCDF4
+
+    for number, kind in enumerate(("NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA", "NETCDF4")):
+        with netCDF4.Dataset(folder / f"{number}.nc", "w", format=kind) as f:
+            f.title = "a title"
+            f.createDimension("time", None)
+            f.createDimension("x", 12)
+            f.createDimension("chars", 3)
+            v = f.createVariable("level", "i2", ("time", "x"), fill_value=-1)
+            v[...] = X
+            v.scale_factor, v.units, v.coordinates = 0.5, "mm", "lon"
+            f.createVariable("time", "f8", ("time",))[...] = np.arange(5)
+            f["time"].units = "days since 2000-01-01"
+            f.createVariable("lon", "f4", ("x",))[...] = np.arange(12)
+            f.createVariable("name", "S1", ("x", "chars"))[...] = b"a"
+            if kind == "NETCDF4":
+                g = f.createGroup("inner")
+                g.createVariable("text", str, ("x",))[...] = np.array(["a"] * 12, object)
+                g.createVariable("z", "f4", ("x",), zlib=True)[...] = 1
+
+
+def fits(folder: Path) -> None:
+    from astropy.io import fits
+
+    image = fits.ImageHDU(X.astype(">i2"), name="SCI")
+    image.header.update({"BLANK": -1, "CTYPE1": "RA---TAN", "CRVAL1": 1.5, "BUNIT": "mm"})
+    scaled = fits.ImageHDU(X.astype("u2"), name="DQ")
+    fits.HDUList([fits.PrimaryHDU(X.astype("f4")), image, scaled]).writeto(folder / "plain.fits")
+    packed = fits.CompImageHDU(X.astype("i4"), name="PACKED")
+    table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=np.arange(3))])
+    fits.HDUList([fits.PrimaryHDU(), packed, table]).writeto(folder / "packed.fits")
+
+
+def mat(folder: Path) -> None:
+    import scipy.io
+
+    matrices = {"x": X.astype("f8"), "i": X.astype("i2"), "c": X * 1j, "t": "text", "b": X > 3}
+    scipy.io.savemat(folder / "5.mat", matrices)
+    scipy.io.savemat(folder / "packed.mat", matrices, do_compression=True)
+    if importlib.util.find_spec("h5py"):
+        xa.to_mat(xa.from_array(X.astype("f8")), folder / "7.mat", "x", version="7.3")
+
+
+def geotiff(folder: Path) -> None:
+    import rasterio
+
+    place = {"crs": "EPSG:4326", "transform": rasterio.Affine(2, 0, 1, 0, -2, 9)}
+    options: list[dict[str, Any]] = [
+        {},
+        {"compress": "deflate", "predictor": 2, "nodata": 3},
+        {"tiled": True, "blockxsize": 16, "blockysize": 16, "interleave": "pixel"},
+        {"BIGTIFF": "YES", "compress": "lzw", "sparse_ok": True},
+    ]
+    for number, given in enumerate(options):
+        with rasterio.open(
+            folder / f"{number}.tif", "w", "GTiff", 12, 5, 2, dtype="uint16", **place, **given
+        ) as f:
+            f.write(np.stack([X, X]).astype("u2"))
+            f.update_tags(unit="mm")
+            f.set_band_description(1, "red")
+
+
+def envi(folder: Path) -> None:
+    for interleave in ("bsq", "bil", "bip"):
+        a = xa.from_array(np.stack([X] * 3, -1).astype("u2"), dims=("y", "x", "band"))
+        a.attrs["coords"] = {"wavelength": {"dims": ["band"], "data": [1.5, 2.5, 3.5]}}
+        a.attrs["map info"] = ["UTM", "1", "1", "0", "0", "2", "2", "32", "North"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (folder / interleave).mkdir()
+            xa.to_envi(a, folder / interleave / "a.img", interleave=interleave)
+
+
+def npy(folder: Path) -> None:
+    np.save(folder / "c.npy", X)
+    np.save(folder / "f.npy", np.asfortranarray(X.astype(">f4")))
+    np.save(folder / "record.npy", np.zeros(3, [("a", "<i2"), ("b", "S3"), ("c", "f4", (2,))]))
+
+
+def npz(folder: Path) -> None:
+    np.savez(folder / "stored.npz", X, text=np.array(["a", "bc"]))
+    np.savez_compressed(folder / "packed.npz", x=X.astype("f4"), y=np.zeros(1000))
+
+
+def zarr(folder: Path) -> None:
+    import zarr
+
+    for version in (2, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            group = zarr.open_group(folder / f"v{version}", mode="w", zarr_format=version)
+            group.attrs["title"] = "a title"
+            x = group.create_array("x", shape=X.shape, dtype="i4", chunks=(2, 5), fill_value=7)
+            x[:3] = X[:3]
+            x.attrs["scale_factor"] = 0.5
+            group.create_array("in/y", shape=5, dtype="f8", chunks=3, compressors=None)[:] = 1.5
+
+
+def packed(folder: Path) -> None:
+    numbers = (n.to_bytes(16, "big") for n in itertools.count(1))
+    with mock.patch.object(creation, "new_uuid", side_effect=numbers):  # the same bytes each time
+        pack(folder)
+
+
+def pack(folder: Path) -> None:
+    with xa.create(
+        folder / "a", (3, 4), "<i4", chunks=(2, 2), checksum=True, attrs={"u": "m"}
+    ) as a:
+        a[...] = X[:3, :4]
+        xa.pack(a, folder / "one.xap")
+    with xa.open_group(folder / "g", "w") as g:
+        g["x"] = X
+        g["in/y"] = np.arange(3)
+        g.create_group("empty")
+        g.attrs["title"] = "a title"
+        xa.pack(g, folder / "group.xap")
+    shutil.rmtree(folder / "g")
+    for suffix in (".xmd", ".xta"):
+        (folder / f"a{suffix}").unlink()
+
+
+# -- what users do -------------------------------------------------------------------------------
+
+
+def look(a: Any) -> None:
+    """Look at an array, and close it."""
+    try:
+        if a.nbytes <= LARGEST:
+            assert a[...].shape == a.shape
+        assert str(a.info())
+        assert a.attrs.asdict() is not None
+    finally:
+        a.close()
+
+
+def each(name: str, **options: Any) -> Callable[[Path, Path], None]:
+    """Read each array of a file by itself."""
+
+    def job(file: Path, folder: Path) -> None:
+        found = xa.file_formats()[name]
+        names = [None] if found.names is None else found.names(file)
+        problem: xa.ExtArrayError | None = None
+        for part in names[:8]:
+            try:
+                look(found.load(file, part, **options))
+            except xa.ExtArrayError as error:  # the others are read all the same
+                problem = error
+        if problem is not None:
+            raise problem
+
+    return job
+
+
+def whole(name: str) -> Callable[[Path, Path], None]:
+    """Make a group of all of a file."""
+
+    def job(file: Path, folder: Path) -> None:
+        load = xa.file_formats()[name].load_group
+        assert load is not None
+        with load(file, None, path=folder / "group") as g:
+            assert repr(g)
+            for _, item in g.walk():
+                assert item.attrs is not None
+
+    return job
+
+
+def mapped(name: str) -> Callable[[Path, Path], None]:
+    """Map an array of a file, and write it back where nothing has changed."""
+
+    def job(file: Path, folder: Path) -> None:
+        for part in xa.file_formats()[name].names(file)[:2]:  # type: ignore[misc]
+            a = getattr(xa, f"map_{name}")(file, part)
+            assert a.write_back() == 0
+            look(a)
+
+    return job
+
+
+def raw_envi(file: Path, folder: Path) -> None:
+    look(xa.from_envi(file / "a.img"))
+
+
+def opened(file: Path, folder: Path) -> None:
+    """Open a packed file, or what is in it."""
+    try:
+        look(xa.open(file, verify="read"))
+    except xa.MissingError:
+        with xa.open_group(file) as g:
+            assert repr(g) and g.attrs.asdict() is not None
+            for _, item in g.walk():
+                if isinstance(item, xa.ExtArray):
+                    look(item)
+
+
+def checked(file: Path, folder: Path) -> None:
+    assert str(xa.check(file, data=True))
+
+
+def unpacked(file: Path, folder: Path) -> None:
+    xa.unpack(file, folder / "made")
+
+
+def jobs(name: str, text: str | None = None) -> tuple[Callable[[Path, Path], None], ...]:
+    """What users do with a format that packs numbers, and has groups and texts of any length."""
+    options = {} if text is None else {"text": text}
+    found = (each(name), each(name, mask_and_scale=True, **options), whole(name))
+    return found if text is None else (*found, mapped(name))
+
+
+FORMATS = {
+    "hdf5": Format("h5py", hdf5, jobs("hdf5", "S9")),
+    "netcdf": Format("netCDF4", netcdf, jobs("netcdf", "U9")),
+    "fits": Format("astropy", fits, (each("fits"), each("fits", mask_and_scale=True))),
+    "mat": Format("scipy", mat, (each("mat"), each("mat", mat_dtype=True))),
+    "geotiff": Format("rasterio", geotiff, (each("geotiff"), each("geotiff", mask_and_scale=True))),
+    "envi": Format("", envi, (raw_envi,)),
+    "npy": Format("", npy, (each("npy"),)),
+    "npz": Format("", npz, (each("npz"),)),
+    "zarr": Format("zarr", zarr, jobs("zarr")),
+    "packed": Format("", packed, (opened, checked, unpacked)),
+}
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+Files = dict[str, bytes]  # by their names below a folder; "" is the file itself
+
+
+class Seed(NamedTuple):
+    """A good file, or a folder of files."""
+
+    format: str
+    name: str
+    files: Files
+
+
+def seeds(names: Iterator[str] | list[str]) -> list[Seed]:
+    """Good files of formats whose libraries are installed."""
+    found = []
+    for name in names:
+        made = FORMATS[name]
+        if made.needs and not importlib.util.find_spec(made.needs):
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            made.make(Path(place))
+            for item in sorted(Path(place).iterdir()):
+                files = (
+                    [item] if item.is_file() else sorted(p for p in item.rglob("*") if p.is_file())
+                )
+                found.append(
+                    Seed(
+                        name,
+                        item.name,
+                        {os.path.relpath(p, item).lstrip("."): p.read_bytes() for p in files},
+                    )
+                )
+    return found
+
+
+def changed(dice: Dice, files: Files) -> Files:
+    """Change a few bytes, or what numbers in texts say, of a few files."""
+    result = dict(files)
+    for _ in range(1 + dice.below(4)):
+        name = dice.pick(sorted(result))
+        data = bytearray(result[name])
+        # In the head more often: what is there leads to all the rest.
+        span = len(data) if dice.flag() else min(len(data), 512)
+        at = (dice.below(1 << 16) * span) >> 16 if span else 0
+        kind = dice.below(10)
+        if kind < 2 and data:
+            data[at] ^= 1 << dice.below(8)
+        elif kind == 2 and data:
+            data[at] = dice.below(256)
+        elif kind == 3:
+            size = 1 << dice.below(4)
+            number = dice.number() % (1 << 8 * size)
+            data[at : at + size] = number.to_bytes(size, dice.pick(["little", "big"]))
+        elif kind == 4:
+            del data[at:]
+        elif kind == 5:
+            del data[at : at + 1 + dice.below(64)]
+        elif kind == 6:
+            data[at:at] = data[at : at + 1 + dice.below(64)]
+        elif kind == 7:
+            other = (dice.below(1 << 16) * len(data)) >> 16
+            n = 1 + dice.below(32)
+            data[at : at + n] = data[other : other + n]
+        else:
+            data = bytearray(of_texts(dice, bytes(data)))
+        result[name] = bytes(data)
+    if len(result) > 1 and dice.below(8) == 1:
+        del result[dice.pick(sorted(result))]
+    return result
+
+
+WORDS = re.compile(rb"-?\d+(?:\.\d+)?|[A-Za-z][A-Za-z0-9_]{2,}")
+
+
+def of_texts(dice: Dice, data: bytes) -> bytes:
+    """Give a number or a word in a text the value of another."""
+    found = list(WORDS.finditer(data))
+    if not found:
+        return data
+    word = dice.pick(found[:512])
+    kind = dice.below(4)
+    if kind == 0:
+        new = str(dice.number()).encode()
+    elif kind == 1:
+        new = dice.pick(found[:512])[0]
+    elif kind == 2:
+        new = dice.pick(
+            [b"", b"null", b"NaN", b"[]", b"{}", b'"', b"1e999", b"-1", b"true", b"\xff", b"0" * 40]
+        )
+    else:
+        new = word[0].swapcase()[::-1]
+    if dice.flag():  # what comes behind it stays where it is
+        new = new[: len(word[0])].ljust(len(word[0]))
+    return data[: word.start()] + new + data[word.end() :]
+
+
+def summed(data: bytes) -> bytes:
+    """Have the sums (CRC-32) of the members of a ZIP file fit their bytes."""
+    import io
+    import struct
+    import zlib
+
+    result = bytearray(data)
+    with contextlib.suppress(Exception), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        at = archive.start_dir
+        for info in archive.infolist():
+            start = info.header_offset
+            n_name, n_extra = struct.unpack_from("<HH", data, start + 26)
+            begin = start + 30 + n_name + n_extra
+            crc = struct.pack("<I", zlib.crc32(data[begin : begin + info.compress_size]))
+            if info.compress_type == zipfile.ZIP_STORED:
+                result[start + 14 : start + 18] = crc
+                result[at + 16 : at + 20] = crc
+            at += 46 + sum(struct.unpack_from("<HHH", data, at + 28))
+    return bytes(result)
+
+
+def attack(known: list[Seed], data: bytes, folder: Path) -> str:
+    """Make a file of bytes, and do with it what users do; tell what came of it."""
+    dice = Dice(data)
+    seed = dice.pick(known)
+    job = dice.pick(FORMATS[seed.format].jobs)
+    files = changed(dice, seed.files)
+    if seed.name.endswith((".xap", ".npz")) and dice.below(4):
+        files = {name: summed(content) for name, content in files.items()}
+    place, made = folder / "given" / seed.name, folder / "made"
+    for each_ in (place.parent, made):
+        shutil.rmtree(each_, ignore_errors=True)
+        each_.mkdir(parents=True)
+    for name, content in files.items():
+        file = place / name if name else place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    place.parent.mkdir(exist_ok=True)
+    with (
+        warnings.catch_warnings(),
+        xa.config.set(max_memory="1 MiB", max_result=LARGEST, threads=1),
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stderr(nowhere),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            job(place, made)
+        except xa.ExtArrayError as error:
+            return f"{seed.format}: {type(error).__name__}"
+    return f"{seed.format}: read"
+
+
+# -- processes with limits -------------------------------------------------------------------------
+
+
+def limit() -> None:
+    """Limit the memory of this process, and its files."""
+    with open("/proc/self/status") as status:
+        now = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize"))
+    for what, most in ((resource.RLIMIT_AS, now + SPARE_MEMORY), (resource.RLIMIT_FSIZE, 1 << 28)):
+        resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+class Children:
+    """Attacks on a format, or on all, in processes of their own.
+
+    Parameters
+    ----------
+    name : str
+        Of the format; or "all".
+    seed : int
+        Of the bytes.
+    inputs : list of bytes, optional
+        The bytes themselves.
+
+    Attributes
+    ----------
+    counts : Counter
+        Of what came of them; those of a process that ended, or was ended, by its signal.
+    findings : list of str
+        What nobody may see, each with the bytes that led there.
+    """
+
+    def __init__(self, name: str, seed: int = 1, inputs: list[bytes] | None = None) -> None:
+        self.format, self.seed, self.inputs = name, seed, inputs
+        self.counts: Counter[str] = Counter()
+        self.findings: list[str] = []
+
+    def run(self, first: int, stop: int) -> None:
+        """Run the cases first ... stop - 1."""
+        while first < stop:
+            first = self._go_on(first, stop)
+
+    def _go_on(self, first: int, stop: int) -> int:
+        """Run cases in one process, up to the one that ends it; return the next one."""
+        numbers = {"--seed": self.seed, "--first": first, "--count": stop - first}
+        words = [*COMMAND, self.format, *(str(word) for pair in numbers.items() for word in pair)]
+        if self.inputs is not None:
+            words += ["--inputs", *(data.hex() for data in self.inputs[first:stop])]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        out, err = child.communicate(timeout=(stop - first + 4) * TIME)
+        begun, done = first - 1, first - 1
+        for line in out.splitlines():
+            kind, number, what = line.split(" ", 2)
+            if kind == BEGUN:
+                begun = int(number)
+            else:
+                done = int(number)
+                self.counts[what.split("\\n")[0]] += 1
+                if what.startswith("found"):
+                    self.findings.append(
+                        f"{self.format}, case {number}: {self._bytes(done).hex()}\n"
+                        + what.replace("\\n", "\n")
+                    )
+        if child.returncode == 0:
+            return stop
+        if begun == done:  # no case has done it
+            raise AssertionError(f"{self.format}: a process ended by {child.returncode}:\n{err}")
+        name = signal.Signals(-child.returncode).name if child.returncode < 0 else child.returncode
+        ours = in_ours(err)
+        self.counts[f"ended by {name}"] += 1
+        if ours:
+            self.findings.append(
+                f"{self.format}, case {begun}: {self._bytes(begun).hex()}\n{name}\n{err}"
+            )
+        return begun + 1
+
+    def _bytes(self, number: int) -> bytes:
+        return bytes_of(self.seed, number) if self.inputs is None else self.inputs[number]
+
+
+def bytes_of(seed: int, number: int) -> bytes:
+    """The bytes of a case."""
+    return random.Random(f"{seed}/{number}").randbytes(64)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("format", choices=[*FORMATS, "all"])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--input", help="run these bytes, in hexadecimal digits, alone")
+    parser.add_argument("--inputs", nargs="*", help="the bytes of the cases")
+    arguments = parser.parse_args()
+    import faulthandler
+    import traceback
+
+    places = [place for place in ("/dev/shm", tempfile.gettempdir()) if Path(place).is_dir()]
+    known = seeds(list(FORMATS) if arguments.format == "all" else [arguments.format])
+    faulthandler.enable()
+    with tempfile.TemporaryDirectory(dir=places[0]) as folder:
+        for j in range(len(known)):  # imports all that there is to import
+            attack(known, bytes([j]), Path(folder))
+        limit()
+        if arguments.input is not None:
+            faulthandler.dump_traceback_later(TIME, exit=True)
+            print(attack(known, bytes.fromhex(arguments.input), Path(folder)))
+            return 0
+        given = map(bytes.fromhex, arguments.inputs or [])
+        for number in range(arguments.first, arguments.first + arguments.count):
+            data = next(given, bytes_of(arguments.seed, number))
+            print(BEGUN, number, "", flush=True)
+            faulthandler.dump_traceback_later(TIME, exit=True)
+            try:
+                what = attack(known, data, Path(folder))
+            except Exception:
+                what = "found " + traceback.format_exc().replace("\n", "\\n")
+            faulthandler.cancel_dump_traceback_later()
+            print(DONE, number, what, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
