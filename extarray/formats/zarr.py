@@ -602,7 +602,7 @@ def _take_place(fresh: str, place: str) -> None:
         return
     swap_folders(fresh, place)
     if not _remove(fresh):
-        with family(f"'{place}' is replaced, but what was there is left in '{{}}'", fresh):
+        with family(f"'{place}' is replaced, but its old content is left in '{{}}'", fresh):
             shutil.rmtree(fresh)
 
 
