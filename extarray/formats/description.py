@@ -1,6 +1,6 @@
 """Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
 
-More than 600 lines, as the packing of numbers, with the missing ones, is part of a description.
+More than 600 lines, as the packing of numbers is part of a description.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 #: Most elements of a coordinate in attributes, since every commit of attributes writes it again.
 MOST_LABELS = 1 << 16
-# Bytes of them: texts of one width may be long.
+# And their bytes, since strings may be wide.
 _MOST_LABEL_BYTES = 1 << 26
 
 
@@ -96,7 +96,7 @@ def other_packing(attrs: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Packing:
-    """Packing of numbers: value = stored * scale + offset, but for some that mean "missing".
+    """Packing of numbers: value = stored * scale + offset, except for missing values.
 
     Parameters
     ----------
@@ -596,7 +596,7 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
 
 
 def many_labels(n: int, nbytes: int) -> str:
-    """Return, in words, that a coordinate has too many elements to be read; empty: it has not."""
+    """Describe why a coordinate is too large to be read; empty if it is not."""
     if n <= MOST_LABELS and nbytes <= _MOST_LABEL_BYTES:
         return ""
     return f"{n} elements, too many for attributes; store it as an array"

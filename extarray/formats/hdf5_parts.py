@@ -87,7 +87,7 @@ INTERNAL = frozenset(
 
 
 class Stored(NamedTuple):
-    """Elements as HDF5 has them, where it lacks the dtype of the array.
+    """The HDF5 form of elements whose dtype HDF5 lacks.
 
     Attributes
     ----------

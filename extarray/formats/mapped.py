@@ -289,7 +289,7 @@ def _mapped(
 
 
 class _Binding:
-    """Knowledge of a mapped array about its origin.
+    """What a mapped array knows about its origin.
 
     Parameters
     ----------

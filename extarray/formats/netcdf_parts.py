@@ -76,7 +76,7 @@ _BESIDE = ("ancillary_variables", "cell_measures", "formula_terms")
 
 
 class Stored(NamedTuple):
-    """Elements as netCDF has them.
+    """The netCDF form of elements.
 
     Attributes
     ----------
@@ -456,7 +456,7 @@ def read_coords(
         if found is None or is_taken or (name == variable.name and dims == (name,)):
             continue
         itemsize = 1 if found.dtype is str else np.dtype(found.dtype).itemsize
-        # The last dimension of characters is of one text.
+        # The last dimension of characters spans one text.
         n = math.prod(found.shape[: -1 if found.dtype == "S1" and found.ndim else None])
         if many := many_labels(n, math.prod(found.shape) * itemsize):
             lost.append(f"coordinate {name!r} ({many})")
@@ -642,7 +642,7 @@ def _has(variable: Any, values: NDArray[Any], stored: Any) -> bool:
     return are_labels(found, wanted)
 
 
-# -- files that are made anew, with other dimensions -----------------------------------------------
+# -- files that are recreated with other dimensions ------------------------------------------------
 
 #: Path of a group, and name of a dimension in it.
 Dim = tuple[str, str]

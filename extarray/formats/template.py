@@ -255,7 +255,7 @@ def _entries(text: str) -> dict[str, str]:
 
 @dataclass
 class WholeSource:
-    """A file that is open, with all that a group takes from it.
+    """An open file with everything that a group needs from it.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class WholeSource:
 
 @dataclass
 class WholeSink:
-    """A file in the making, which takes its name when it is whole.
+    """A new file, which takes its name when it is complete.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ _LEAST_CHUNK = 1 << 12
 
 @dataclass
 class Source:
-    """Elements of a file of another format, and what it says of them.
+    """Elements of a file in another format, with their description.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Source:
 
 @dataclass
 class Sink:
-    """A file of another format that takes elements.
+    """A file in another format that receives elements.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Sink:
 
 @dataclass
 class Edit:
-    """An array in a file that is there, open for change: what a mapped array is written back to.
+    """An array in an existing file, open for changes that a mapped array writes back.
 
     Parameters
     ----------
@@ -529,7 +529,7 @@ def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
 
 
 class _Left:
-    """Elements that nobody has written to a source, and that a fresh array has already.
+    """Finds holes of a source whose elements a new array already has.
 
     Parameters
     ----------
@@ -563,16 +563,14 @@ class _Left:
         return self._is_known
 
     def made(self, boxes: Iterable[Box], nbytes: int) -> int:
-        """Return the bytes that a sparse array takes.
-
-        Each hole counts a little: it takes its time.
+        """Return the bytes that a sparse array takes; holes count a little, for their time.
 
         Parameters
         ----------
         boxes : iterable
-            Of all elements, as they would be moved.
+            Boxes of all elements, as they would be copied.
         nbytes : int
-            Of all elements.
+            Bytes of all elements.
         """
         # Other fill values are written, and take space.
         if any(self._fill) or _of_hole(nbytes) > config.max_result:
@@ -582,7 +580,7 @@ class _Left:
 
 
 def _of_hole(nbytes: int) -> int:
-    """Return for how many bytes a hole counts: it is passed over as fast as these are moved."""
+    """Return how many bytes are copied in the time that it takes to skip a hole."""
     return nbytes >> 10
 
 

@@ -68,7 +68,7 @@ def has_coding(attrs: Mapping[str, Any]) -> bool:
 
 
 class Coding:
-    """The way in which an array stores the values of a variable.
+    """Defines how an array stores the values of a variable.
 
     Parameters
     ----------
@@ -430,7 +430,7 @@ class Coding:
 
 
 class Coded:
-    """A variable as an array stores it: its elements are encoded and compared when they are read.
+    """A variable in its stored form; elements are encoded and compared when read.
 
     Attributes
     ----------
