@@ -111,7 +111,7 @@ cdef enum:
 cpdef int check_destination(out, order) except -1:
     """Check where a read is to put its result: in an array, or a new one in the order C or F."""
     if order not in ("C", "F"):
-        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+        raise ArgumentError(f"order {order!r} is not valid for a result; use 'C' or 'F'")
     if out is not None and not isinstance(out, cnp.ndarray):
         raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
     return 0
@@ -355,13 +355,13 @@ cdef class ArrayCore(Transfers):
     def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
         """Raise where elements of `dtype` cannot be read into an array."""
         if shape != (<object> out).shape:
-            raise ShapeError(f"out has shape {(<object> out).shape}, the selection {shape}")
+            raise ShapeError(f"out has shape {(<object> out).shape}, but the selection has {shape}")
         if not out.flags.writeable:
             raise ReadOnlyError("out is read-only; give a writable array")
         if not np.can_cast(dtype, out.dtype, "same_kind"):
             raise CastingError(
-                f"cannot cast {dtype} to out's {out.dtype} by the rule 'same_kind'; "
-                "give an out of another dtype, or read and then use astype")
+                f"cannot cast {dtype} to {out.dtype} of out under the rule 'same_kind'; "
+                "give out another dtype, or read and then use astype")
 
     cdef int _read_cast(self, Frame frame, selection_t *s, cnp.ndarray target) except -1:
         """Read into an array of another dtype, in bounded memory."""
@@ -562,7 +562,7 @@ cdef class ArrayCore(Transfers):
             except TypeError:
                 if nd != 1:
                     raise ArgumentTypeError(
-                        f"a chunk index is a tuple of {nd} ints, not {index!r}") from None
+                        f"a chunk index must be a tuple of {nd} ints, not {index!r}") from None
                 index = (index,)
         as_chunk_index(index, nd, frame.now.extents, chunk)
         self._opened()      # converting may have run any code
@@ -689,8 +689,8 @@ cdef class ArrayCore(Transfers):
             if failure == errno.EOPNOTSUPP:
                 raise self._failed(
                     failure,
-                    f"cannot fill a hole of {self._name()} for a view: the file system gives no space "
-                    "ahead; use read and write, or create the array with sparse=False")
+                    f"cannot fill a hole of {self._name()} for a view: the file system cannot preallocate "
+                    "space; use read and write, or create the array with sparse=False")
         else:
             raise self._failed(
                 failure, f"{os.strerror(failure)} while filling a hole of {self._name()}")

@@ -72,7 +72,7 @@ cdef class FileCore:
                 self.n_users += 1
                 return self.fd
         raise ClosedError(
-            f"'{self.name}' was closed while it was used; open the array again with extarray.open")
+            f"'{self.name}' was closed during use; open the array again with extarray.open")
 
     cdef int leave(self) except -1:
         """Count a user less; the last one closes what is to be closed."""

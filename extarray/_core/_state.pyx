@@ -648,8 +648,8 @@ cdef class ArrayState:
         """Refuse what was made ready for another number of axes, which only ever grows."""
         if ndim != frame_of(self).now.layout.ndim:
             raise ShapeError(
-                f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
-                f"has {frame_of(self).now.layout.ndim} axes now, and had {ndim}; make it anew")
+                f"{self._name()} has gained an axis while a selection or a view was in use: it now "
+                f"has {frame_of(self).now.layout.ndim} axes, but had {ndim}; make it again")
 
 
 # -- for the room of arrays ------------------------------------------------------------------------

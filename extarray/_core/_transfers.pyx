@@ -271,8 +271,8 @@ cdef class Transfers(ArrayState):
 
     def _raise_truncated(self):
         raise TruncatedError(
-            f"the file of {self._name()} is shorter than its chunks are: another program has cut it "
-            "off; restore it from a copy")
+            f"the file of {self._name()} is shorter than its chunks: another program has truncated "
+            "it; restore it from a copy")
 
     cdef int _check_transferred(self, Frame frame, int failure, bint write) except -1:
         if failure:
@@ -341,8 +341,8 @@ cdef class Transfers(ArrayState):
             shift = frame.now.origins[j] - origin[j]
             if shift < 0 or <index_t> extents[j] > frame.now.bounds[j] - shift:
                 raise BoundsError(
-                    f"the bounds of {self._name()} have moved in since a selection was made: axis {j} "
-                    f"had size {extents[j]}, and has {frame.now.bounds[j]}")
+                    f"{self._name()} has shrunk since the selection was made: axis {j} "
+                    f"had size {extents[j]}, but has {frame.now.bounds[j]}")
         return 0
 
     cdef int _move_points(

@@ -123,8 +123,8 @@ class Fit:
         free = members[1:] - members[0] if sum_is_one else members
         if len(free) and np.linalg.matrix_rank(free) < len(free):
             raise ArgumentError(
-                f"{len(members)} endmembers of {members.shape[1]} bands depend on each other, and "
-                "abundances are not determined: leave some out"
+                f"{len(members)} endmembers of {members.shape[1]} bands are linearly dependent, "
+                "so abundances are undetermined; leave some out"
             )
         q, r = np.linalg.qr(members.T)
         return cls(q, r, sum_is_one, signed)

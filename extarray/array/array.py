@@ -107,7 +107,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def __init__(self) -> None:
         raise ArgumentTypeError(
-            "arrays are made by extarray.create, open, zeros, ones, full, empty or from_array"
+            "cannot instantiate ExtArray directly; use extarray.create, open, zeros, ones, full, "
+            "empty or from_array"
         )
 
     @classmethod

@@ -124,11 +124,11 @@ def copy(
     progress = check_progress(progress)
     if isinstance(path, str) and path in _NUMPY_ORDERS:
         raise ArgumentError(
-            f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
+            f"copy({path!r}): the first argument is a path; use order={path!r} for an order, or "
             f'path="./{path}" for files of this name'
         )
     if checksum and path is None:
-        raise ArgumentError("checksums are kept in files; give a path too")
+        raise ArgumentError("checksum=True needs files; give a path")
     header = array._store.now.header
     if checksum is None:
         checksum = header.checksum and path is not None
@@ -277,7 +277,7 @@ def reopened(
         array.close()
         raise MissingError(
             errno.ENOENT,
-            "the array that was pickled is gone: another one has taken its place; pickle that one",
+            "the pickled array no longer exists: another array has replaced it; pickle that one",
             path,
         )
     return array
@@ -315,7 +315,7 @@ def astype(
     if order is None and copy is None:
         return late
     check_result(
-        late.nbytes, "the result of astype", "astype without 'order' and 'copy', which reads late"
+        late.nbytes, "the result of astype", "astype without 'order' and 'copy', which is lazy"
     )
     return np.asarray(late, order=order)
 
@@ -537,8 +537,8 @@ class AsType(Late):
     def write(self, selection: Any, values: Any) -> NoReturn:
         """Refuse to write: a `ReadOnlyError`."""
         raise ReadOnlyError(
-            "what astype gives is read late and cannot be written to; write to the array itself, "
-            "or take astype(..., copy=True), which is a NumPy array"
+            "the lazy result of astype is read-only; write to the array itself, or use "
+            "astype(..., copy=True), which gives a NumPy array"
         )
 
     def copy(self, order: Any = "C") -> Any:

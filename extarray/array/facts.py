@@ -244,18 +244,18 @@ def warn_if_unvouched(array: Framed) -> None:
     if files is None or unvouched is None or files.now.absolute in _told:
         return
     if not unvouched.is_copy:
-        why = "the system has gone down since"
+        why = "the system went down since"
         what = "they were not flushed, and may be zeros, or older values"
     elif _are_empty(array, unvouched.newest):
-        why = "these are not the files that it wrote to, but a copy"
-        what = "the newest are empty, as where .xta was copied before .xmd"
+        why = "these files are a copy of those that it wrote"
+        what = "the newest chunks are empty, as if .xta had been copied before .xmd"
     else:
         return
     _told.add(files.now.absolute)
     warnings.warn(
-        f"{array._name()} was not closed by its writer, and {why}: nothing vouches for the "
-        f"elements {unvouched}; {what}.  Compare them with their source, or copy the array again, "
-        "by extarray copy; once it was open with mode='r+', it counts as whole",
+        f"{array._name()} was not closed by its writer, and {why}: the elements {unvouched} are "
+        f"not verified; {what}.  Compare them with their source, or copy the array again with "
+        "extarray copy; opening it with mode='r+' marks it as complete",
         RecoveryWarning,
         stacklevel=4,
     )
@@ -309,8 +309,8 @@ def check_sole(array: Stored, what: str) -> None:
     now = array._store.now
     if now.elements_only:
         raise ReadOnlyError(
-            f"cannot {what}: opened with share='elements', which writes elements inside the bounds "
-            "and nothing else; open it alone, with mode='r+'"
+            f"cannot {what}: it was opened with share='elements', which only writes elements "
+            "within the bounds; open it with mode='r+', without share"
         )
     if now.others is not None:
         raise ArgumentError(f"cannot {what} while writers share it; open it alone")

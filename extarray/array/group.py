@@ -100,9 +100,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
         array._check_sole(f"commit {array._name()} with others")
     block = _Block(members)
     if getattr(_of_thread, "inside", False):
-        raise ArgumentError(
-            "cannot begin a commit of several arrays inside another; name all arrays in one"
-        )
+        raise ArgumentError("cannot nest commits of several arrays; name all arrays in one commit")
     with block.locked():
         _of_thread.inside = True
         try:
@@ -167,7 +165,9 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
                 is_new |= _refresh(members)
                 break
         else:
-            raise StorageError(errno.EAGAIN, "arrays gain axes faster than they can be looked at")
+            raise StorageError(
+                errno.EAGAIN, "the arrays keep gaining axes while they are refreshed"
+            )
         if not is_new:
             for array in members:
                 if array.replaced:
@@ -212,11 +212,11 @@ def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
     """Return the arrays, each once; raise where one is closed."""
     members = [] if isinstance(arrays, ExtArray) else list(arrays)
     if isinstance(arrays, ExtArray) or not all(isinstance(a, ExtArray) for a in members):
-        raise ArgumentTypeError("give a list of arrays of extarray, such as [a, b]")
+        raise ArgumentTypeError("give a list of extarray arrays, such as [a, b]")
     for array in members:
         array._check()
     if len({array._handle for array in members}) < len(members):
-        raise ArgumentError("an array stands twice in the list; give each array once")
+        raise ArgumentError("the same array is given twice; give each array once")
     return members
 
 
@@ -262,7 +262,7 @@ class _Block:
             array._check("commit")
             if array._filling:
                 raise ArgumentError(
-                    f"cannot commit {array._name()} with others in the midst of an append to it"
+                    f"cannot commit {array._name()} with others during an append to it"
                 )
         for array in self.members:
             self.marks.append((mark_of(array.axial), array.origin))
@@ -451,7 +451,7 @@ def _updates(
             return found
     raise StorageError(
         errno.EAGAIN,
-        f"{len(readers)} arrays change faster than they can be looked at; refresh fewer together",
+        f"{len(readers)} arrays keep changing while they are refreshed; refresh fewer at a time",
     )
 
 

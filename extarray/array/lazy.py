@@ -153,8 +153,7 @@ class LazyView(Late):
         if self._array._identity != place.uuid:
             raise MissingError(
                 errno.ENOENT,
-                "the array was replaced since the view was made, and shows its successor; take a "
-                "new view",
+                "the array was replaced after the view was made; make a new view",
                 str(self._array.path),
             )
         if zero != place.zero:
@@ -342,8 +341,8 @@ class LazyView(Late):
             found = field_of(self.dtype, fields)
             if found.dtype.subdtype is not None:
                 raise ArgumentError(
-                    f"no view is of field {fields!r}, which is an array of shape "
-                    f"{found.dtype.shape} in each record: read and write it by a[{fields!r}]"
+                    f"cannot make a view of field {fields!r}, which is an array of shape "
+                    f"{found.dtype.shape} in each record; read and write it with a[{fields!r}]"
                 )
         else:
             found = Field(dtype_of_fields(self.dtype, fields), 0)
@@ -433,8 +432,8 @@ class LazyView(Late):
         self._check("write to")
         if self._repeats:
             raise ReadOnlyError(
-                "cannot write to a view that has an element more than once; write to the array, or "
-                "to a view that is not broadcast and repeats no index"
+                "cannot write to a view that has an element more than once; write to the array, "
+                "or to a view without broadcasting or repeated indices"
             )
         held = self._held()
         place = None if self._field is not None else held._locate(selection)
@@ -549,8 +548,8 @@ class LazyView(Late):
         shape = self._bounds()
         if any(low < 0 or n < high for n, (low, high) in zip(shape, needed, strict=True)):
             raise BoundsError(
-                f"the array has shape {shape}, and no longer all elements of the view; take a new "
-                "view"
+                f"the array now has shape {shape}, and some elements of the view are gone; make a "
+                "new view"
             )
 
     def _bounds(self) -> tuple[int, ...]:
@@ -594,8 +593,8 @@ class LazyView(Late):
         given: Any = order
         if isinstance(given, os.PathLike) or (isinstance(given, str) and len(given) > 1):
             raise ArgumentError(
-                f"copy({order!r}): the copy of a view is in memory, and takes an order: 'C', 'F', "
-                "'A' or 'K'; extarray.rechunk(view, path) writes it to files"
+                f"copy({order!r}): the copy of a view is in memory, and the argument is an order: "
+                "'C', 'F', 'A' or 'K'; use extarray.rechunk(view, path) to write files"
             )
         check_result(self.nbytes, "the result of copy", "extarray.from_array with a path")
         return np.asarray(self.read(), order=order)

@@ -154,8 +154,8 @@ def fresh_store(
     longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
     if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
         raise LimitError(
-            f"an array of shape {shape} in chunks of {header.chunks} elements of "
-            f"{header.dtype} has 2**63 bytes or more, or an axis so long"
+            f"an array of shape {shape} in chunks of {header.chunks} elements of {header.dtype} "
+            "exceeds 2**63 - 1 bytes, or has an axis that long"
         )
     if path is None:
         return MemoryStore(header, shape, axial, attrs, growth), axial
@@ -344,18 +344,18 @@ class Host:
         """Return the error for what would change an array that is open for reading."""
         if array._store.now.elements_only:
             return ReadOnlyError(
-                f"cannot {what} {array._name()}: opened with share='elements', which writes "
-                "elements inside the bounds and nothing else; do that in the process that has it "
-                "open with mode='r+', and refresh() here, or open it with share=True"
+                f"cannot {what} {array._name()}: it was opened with share='elements', which only "
+                "writes elements within the bounds; do it in the process that has it open with "
+                "mode='r+' and call refresh() here, or open it with share=True"
             )
         if not array._store.now.is_forked:
             return ReadOnlyError(
                 f"cannot {what} {array._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
         return ReadOnlyError(
-            f"cannot {what} {array._name()}: the process that this one was forked from is its "
-            "writer, and forked ones only read; write there, or open it here with mode='r+' when "
-            "it is closed there"
+            f"cannot {what} {array._name()}: this process was forked from its writer, and can "
+            "only read; write in the parent, or open it here with mode='r+' once it is closed "
+            "there"
         )
 
     def shares(self, array: Stored, value: Source) -> bool:
@@ -391,7 +391,7 @@ class Host:
         """Return masked values as they are assigned to elements, or to a field of this dtype."""
         if dtype == array.dtype or not np.ma.is_masked(values):
             return unmasked(values, array.dtype, array.fill_value)
-        raise ArgumentError("cannot store what is masked to a field; give its .filled()")
+        raise ArgumentError("cannot store masked values in a field; give .filled() of them")
 
     def lends(self, array: Stored) -> bool:
         """Tell whether views may store to chunks through a mapping."""
@@ -431,18 +431,19 @@ class Host:
             array._know(addresses)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
-        """Return the error for a chunk that does not fit its checksum; indices are the frame's."""
+        """Return the error for a chunk that fails its checksum; indices are the frame's."""
         start, stop = address * array.chunk_bytes, (address + 1) * array.chunk_bytes
         index = array.axial.index(address)
         box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
         name, text = f"{array.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
         what = f"its elements are [{text}]"
         if any(s.start == s.stop for s in box):
-            what = "it has no elements of the array"
+            what = "it has no elements within the bounds"
         error = ChecksumError(
-            f"chunk {address} of {array._name()} does not fit its checksum: it is damaged; {what}, "
-            f"bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, overwrite all "
-            "of the chunk, or open the array with verify='never' to take it as it is"
+            f"chunk {address} of {array._name()} does not match its checksum: it is damaged; "
+            f"{what}, bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, "
+            "overwrite the whole chunk, or open the array with verify='never' to read it "
+            "unverified"
         )
         error.filename, error.chunk, error.box = name, address, box
         error.start, error.stop = start, stop
@@ -465,7 +466,7 @@ _HOST = Host()
 def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
     """Take up what a writer has committed; see `ExtArray.refresh`."""
     if on_replaced not in ("raise", "reopen"):
-        raise ArgumentError(f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'")
+        raise ArgumentError(f"on_replaced {on_replaced!r} is not valid; use 'raise' or 'reopen'")
     with array._writers.steady:
         array._check()
         files = array._store.files
@@ -494,9 +495,8 @@ def replaced_error(array: Living) -> ReplacedError:
     """Return the error for an array whose files were replaced."""
     return ReplacedError(
         errno.ENOENT,
-        f"nothing new can come to {array._name()}: its files were replaced, removed or moved "
-        "since it was opened, and nobody writes to them; open it again, or refresh with "
-        "on_replaced='reopen'",
+        f"{array._name()} cannot be followed: its files were replaced, removed or moved since it "
+        "was opened; open it again, or refresh with on_replaced='reopen'",
         str(array.path),
     )
 

@@ -220,8 +220,8 @@ class Shared:
                 # By what reads the data that are being appended, or a signal's handler.
                 if not self._others.is_committing() and not array.closed:
                     raise ArgumentError(
-                        f"cannot commit to {array._name()} in the midst of an append to it, which "
-                        "other writers share"
+                        f"cannot commit to {array._name()} during an append that other writers "
+                        "share"
                     )
                 yield
                 return

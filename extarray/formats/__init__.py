@@ -1,4 +1,4 @@
-"""Files of other formats: arrays are made of them, and written to them, chunk by chunk.
+"""Files of other formats: read into arrays and written from them, chunk by chunk.
 
 A format is a module with a `Format` in it, which `registry` finds by its name and by the suffixes
 of its files.  A package of somebody else adds one by an entry point of the group
@@ -11,11 +11,11 @@ extra in ``pyproject.toml``, if it needs a library.
 From the top down; each module uses some of those below it, and none above:
 
 ``registry``
-    The formats that there are, by name and by suffix.
+    Look up formats by name and by suffix.
 ``mapped``
     Arrays that are mapped from a dataset of another format, extended, and written back.
 ``hdf5``
-    HDF5: data sets, through h5py.
+    HDF5 datasets, through h5py.
 ``netcdf``
     netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
 ``zarr``
@@ -23,22 +23,22 @@ From the top down; each module uses some of those below it, and none above:
 ``geotiff``
     GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
 ``mat``
-    MATLAB: matrices in .mat files, of version 5 through SciPy, of version 7.3 through h5py.
+    MATLAB matrices in .mat files: version 5 through SciPy, version 7.3 through h5py.
 ``fits``
-    FITS: images, with the cards of their headers, through astropy.
+    FITS images with the cards of their headers, through astropy.
 ``envi``
     ENVI: raw elements beside a header of text, as the hyperspectral world has them.
 ``netcdf_parts``
-    Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
+    Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``hdf5_parts``
-    Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them.
+    Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
 ``flat``
     Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
 ``whole``
     Whole files: a group is made of one, or written into one.
 ``transfer``
-    The streaming copier: from a `Source` into an array, and from an array into a `Sink`; and
-    `Format`, which makes them.
+    The streaming copier between arrays and a `Source` or `Sink`; and `Format`, which creates
+    these.
 ``description``
     Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
 ``elements``

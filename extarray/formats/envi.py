@@ -218,12 +218,12 @@ def _pair(where: str) -> tuple[str, str]:
                 return header, each
         if not os.path.exists(where):
             os.stat(where)  # the system's own words
-        raise MissingError(f"beside {where!r} there is no file of elements, such as {stem!r}")
+        raise MissingError(f"no file of elements next to {where!r}, such as {stem!r}")
     os.stat(where)
     for each in (where + ".hdr", stem + ".hdr", where + ".HDR", stem + ".HDR"):
         if os.path.isfile(each):
             return each, where
-    raise FormatError(f"beside {where!r} there is no header {stem + '.hdr'!r}")
+    raise FormatError(f"no header next to {where!r}: {stem + '.hdr'!r} is missing")
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -281,9 +281,11 @@ def _number(said: dict[str, Any], key: str, default: int | None = None) -> int:
     try:
         value = int(said[key])
     except KeyError:
-        raise FormatError(f"the header does not say {key!r}") from None
+        raise FormatError(f"the header has no entry {key!r}") from None
     except (TypeError, ValueError):
-        raise FormatError(f"the header has {key!r} = {said[key]!r}, no number") from None
+        raise FormatError(
+            f"the header has {key!r} = {said[key]!r}, which is not a number"
+        ) from None
     if value < 0:
         raise FormatError(f"the header has {key!r} = {value}")
     return value
@@ -294,12 +296,12 @@ def _source_of(said: dict[str, Any], elements: str) -> Source:
     extents = tuple(_number(said, key) for key in ("lines", "samples", "bands"))
     code = _number(said, "data type")
     if code not in _DTYPES:
-        raise DTypeError(f"the data type {code} is not known; known are {sorted(_DTYPES)}")
+        raise DTypeError(f"the data type {code} is not supported; use one of {sorted(_DTYPES)}")
     if _number(said, "file compression", 0):
         raise FormatError("the elements are compressed; save the image without compression")
     axes = _AXES.get(str(said.get("interleave", "bsq")).lower())
     if axes is None:
-        raise FormatError(f"the interleave {said['interleave']!r} is none of bsq, bil, bip")
+        raise FormatError(f"the interleave {said['interleave']!r} is not one of bsq, bil, bip")
     order = ">" if _number(said, "byte order", 0) else "<"
     dtype = np.dtype(order + _DTYPES[code])
     stored = mapped(
@@ -367,7 +369,7 @@ def _sink(
     check_flag(overwrite, "overwrite")
     if given.ndim not in (2, 3):
         raise ShapeError(
-            f"an image of ENVI has 2 or 3 axes, the array {given.ndim}; a selection may have fewer"
+            f"ENVI images have 2 or 3 axes, but the array has {given.ndim}; select fewer"
         )
     elements = stem if suffix.lower() != ".hdr" else stem + ".img"
     check_free(elements, overwrite)
@@ -425,8 +427,8 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
     code = codes.get(given.dtype.str[1:]) if plain else None
     if code is None:
         raise DTypeError(
-            f"ENVI has no elements of {given.dtype}; it has {', '.join(sorted(codes))}: a.astype "
-            "makes them"
+            f"ENVI does not support elements of {given.dtype}; convert them to one of "
+            f"{', '.join(sorted(codes))} with a.astype"
         )
     lines, samples, bands = (*given.shape, 1)[:3]
     said: dict[str, Any] = {
@@ -454,7 +456,7 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
         if key in OF_IMAGE and not is_image:
             lost.append(f"attribute {key!r}, since the axes are {given.dims}, not {_DIMS}")
         elif key == "default bands" and _has_no(value, bands):
-            lost.append(f"attribute {key!r}, since not all these bands are left")
+            lost.append(f"attribute {key!r}, since some of these bands are left out")
         elif key in PER_BAND and isinstance(value, (list, tuple)):
             _put_entries(said, key, value, given, lost)
         else:
@@ -487,10 +489,10 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
             whole = name == "bbl"  # its flags are read as integers
             texts = [_number_text(v, whole) for v in each.values.tolist()] if is_number else []
         if name == "bbl" and "nan" in texts:
-            lost.append(f"coordinate {name!r}, since not all bands have an entry")
+            lost.append(f"coordinate {name!r}, since some bands have no entry")
             continue
         if len(texts) != given.shape[2] or not _is_list(texts):
-            lost.append(f"coordinate {name!r}, whose values a header does not hold")
+            lost.append(f"coordinate {name!r}, whose values a header cannot hold")
             continue
         said[key] = texts
         own_units = each.attrs.get("units")
@@ -519,7 +521,7 @@ def _put_entries(
         lost.append(f"attribute {key!r} ({error})")
         return
     if None in entries:
-        lost.append(f"attribute {key!r}, since not all bands have an entry")
+        lost.append(f"attribute {key!r}, since some bands have no entry")
     else:
         _put(said, key, entries, lost)
 
@@ -555,7 +557,7 @@ def _put(said: dict[str, Any], key: str, value: Any, lost: list[str]) -> None:
     if name == "description" and isinstance(value, str):
         rows = [row.strip() for row in value.strip().split("\n")]
         form = "\n".join(rows)
-        but = ", but for spaces around its lines" if form != value else ""
+        but = ", except for spaces around its lines" if form != value else ""
         is_held = all(_is_text(row) and not row.startswith(";") for row in rows)
     elif isinstance(value, (bool, int, float, np.generic)):
         form = str(value)
@@ -564,15 +566,15 @@ def _put(said: dict[str, Any], key: str, value: Any, lost: list[str]) -> None:
     else:
         is_held = _is_text(value) or (_is_list(value) and name != "description")
     if name in _STRUCTURE or not is_name or not (there is None or (is_held and str(there) == form)):
-        lost.append(f"attribute {key!r}, for which a header has no place")
+        lost.append(f"attribute {key!r}, which a header cannot hold")
     elif not is_held:
-        lost.append(f"attribute {key!r}, for which a header has no form")
+        lost.append(f"attribute {key!r}, whose type a header cannot hold")
     elif there is None:
         said[name] = form
         if but:
             lost.append(f"attribute {key!r}{but}")
         if name != key:
-            lost.append(f"attribute {key!r}, whose name is {name!r} there")
+            lost.append(f"attribute {key!r}, which is named {name!r} in the file")
 
 
 ENVI = Format("envi", _TITLE, (".hdr",), _source, _sink)

@@ -86,7 +86,7 @@ _OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: Numbers by the system's words for them: netCDF 3 gives no more than these.
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 _IS_OPEN = (
-    "this program, or another one, has it open for writing; close it there, or give what is open"
+    "this process, or another one, has it open for writing; close it there, or give the open object"
 )
 #: The file system has no such call, or no locks.
 _NOT_THERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
@@ -179,7 +179,7 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
             error = OSError(error.errno, os.strerror(error.errno))
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
-        raise ReserveError(f"{which} asks for more memory than there is: {error}") from error
+        raise ReserveError(f"{which} needs more memory than available: {error}") from error
     except Warning:  # of ours
         raise
     except Exception as error:
@@ -264,9 +264,10 @@ class Claims:
         ):
             return
         raise ResultError(
-            f"{self._file!r} would become {format_bytes(self._total)}, more than "
-            f"config.max_result ({format_bytes(config.max_result)}), and has {format_bytes(total)} "
-            "of data; if it is to be trusted, give max_result=, the bytes that it may become"
+            f"{self._file!r} has only {format_bytes(total)} of data, but would become "
+            f"{format_bytes(self._total)}, more than config.max_result "
+            f"({format_bytes(config.max_result)}); if you trust it, allow more bytes with "
+            "max_result="
         )
 
 
@@ -314,7 +315,7 @@ def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> Vari
     """
     names = list(there)
     shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    has = f"it has {shown}" if names else "it has none"
+    has = f"the names are {shown}" if names else "it has none"
     if asked is None:
         return VariableError(f"{file!r} has more than one array; name {kind}: {has}")
     return VariableError(f"{file!r} has no {kind.partition(' ')[2]} {asked!r}; {has}")
@@ -371,7 +372,7 @@ def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
     """Refuse to change an array of a file that has not the shape that it had."""
     if found != old:
         raise ArgumentError(
-            f"the dataset has the shape {found} now, and had {old} when it was mapped or written "
+            f"the dataset now has shape {found}, but had {old} when it was mapped or written "
             "back; map it again"
         )
 
@@ -379,7 +380,7 @@ def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
 def check_free(name: str, overwrite: bool) -> None:
     """Refuse a name that is taken, before any work."""
     if not overwrite and os.path.lexists(name):
-        raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", name)
+        raise ExistsError(errno.EEXIST, "it already exists; replace it with overwrite=True", name)
 
 
 @contextlib.contextmanager
@@ -465,7 +466,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
             try:
                 _copy(old, fresh)
             except OSError as error:
-                what = f"{title}: cannot copy '{{}}', which a changed copy is to replace"
+                what = f"{title}: cannot copy '{{}}' to change the copy"
                 is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 raise storage_error(error, what + instead * is_full, where) from error
 
@@ -474,7 +475,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
             to_disk(fresh)
             if not old.is_at(where) or _facts(old.stat()) != facts:
                 raise StorageError(
-                    errno.ESTALE, "somebody has changed it meanwhile; call again", where
+                    errno.ESTALE, "it was changed in the meantime; call again", where
                 )
 
 
@@ -736,6 +737,6 @@ def append_range(where: str, fd: int, low: int, high: int) -> None:
         while low < high:
             data = stream.read(min(1 << 20, high - low))
             if not data:
-                raise FormatError(f"{where!r} ends too early")
+                raise FormatError(f"{where!r} is truncated")
             target.write(data)
             low += len(data)

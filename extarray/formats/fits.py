@@ -1,4 +1,4 @@
-"""FITS: images, with the cards of their headers, through astropy."""
+"""FITS images with the cards of their headers, through astropy."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["FITS", "from_fits", "to_fits"]
 
 _TITLE = "FITS"
-#: A file is made of blocks of so many bytes.
+#: Size of the blocks of a file, in bytes.
 _BLOCK = 2880
-#: The attribute that has the comments of cards, by their keywords.
+#: Attribute with the comments of cards, by keyword.
 _COMMENTS = "card_comments"
 _DTYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
-#: Cards that say what an array says itself, or that hold for one file alone.
+#: Cards that an array implies itself, or that apply to one file only.
 _STRUCTURE = frozenset(
     ["SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "END"]
     + ["CHECKSUM", "DATASUM"]
@@ -89,11 +89,11 @@ def from_fits(
     Returns
     -------
     ExtArray
-        Its elements are big-endian, as the file's.  Unsigned integers, which FITS has as signed
-        ones with a ``BZERO``, are unsigned.  The cards of the header are its attributes, those of
-        the world coordinate system among them, and comments of cards are in ``card_comments``.
-        ``BLANK`` is the fill value, too.  Beside unsigned integers it is the element that it
-        stands for: ``BLANK - 32768`` in the file is ``BLANK`` here.
+        Its elements are big-endian, as in the file.  Unsigned integers, which FITS stores as signed
+        ones with a ``BZERO``, are unsigned.  The cards of the header, including the world
+        coordinate system, become attributes, and their comments ``card_comments``.  ``BLANK`` is
+        also the fill value.  For unsigned integers it is given as an element: ``BLANK - 32768`` in
+        the file becomes ``BLANK``.
 
     Raises
     ------
@@ -185,8 +185,8 @@ def to_fits(
 
     Notes
     -----
-    Attributes become cards; what is in ``card_comments`` becomes their comments.  The file has its
-    name when it is complete.  Elements are big-endian in the file, whatever the array has.
+    Attributes become cards, with the comments in ``card_comments``.  The file appears when it is
+    complete.  Its elements are always big-endian.
 
     Examples
     --------
@@ -203,10 +203,10 @@ def to_fits(
 
 @contextlib.contextmanager
 def _opened(where: str) -> Iterator[Any]:
-    """Give the list of what a file has; nothing in it is scaled."""
+    """Open the list of HDUs in a file, without scaling."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     with of_library(where, _TITLE):
-        os.stat(where)  # the system's own words
+        os.stat(where)  # raises the error of the system
         there = fits.open(where, memmap=False, do_not_scale_image_data=True, uint=False)
         len(there)  # reads all headers
     try:
@@ -216,7 +216,7 @@ def _opened(where: str) -> Iterator[Any]:
 
 
 def _images(there: Any) -> dict[int, str]:
-    """Return the numbers of what has elements, and the names; a name that occurs again is empty."""
+    """Return numbers and names of HDUs with elements; repeated names are empty."""
     result: dict[int, str] = {}
     for j, each in enumerate(there):
         if each.is_image and len(each.shape or ()):
@@ -226,7 +226,7 @@ def _images(there: Any) -> dict[int, str]:
 
 
 def _names(file: Any) -> list[str]:
-    """Return the names of the images in a file, or their numbers where they have no names."""
+    """Return the names of the images in a file, or the numbers of unnamed ones."""
     with _opened(file_name(file, _TITLE)) as there, of_library(file, _TITLE):
         return [name or str(j) for j, name in _images(there).items()]
 
@@ -255,7 +255,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _source_of(image: Any, where: str) -> Source:
-    """Return an image of astropy as a source."""
+    """Return a source for an image of astropy."""
     lost: list[str] = []
     header = image.header
     attrs = _read_cards(header, lost)
@@ -265,7 +265,7 @@ def _source_of(image: Any, where: str) -> Source:
     blank: Any = attrs.get("BLANK")
     is_blank = isinstance(blank, int) and as_element(blank, stored) is not None
     if kind is not None:
-        for each in ("BZERO", "BSCALE"):  # what the dtype says
+        for each in ("BZERO", "BSCALE"):  # the dtype implies them
             attrs.pop(each, None)
             attrs.get(_COMMENTS, {}).pop(each, None)
         if not attrs.get(_COMMENTS, True):
@@ -306,12 +306,12 @@ def _is_plain(where: str) -> bool:
 
 
 def _zero_of(kind: np.dtype[Any]) -> int:
-    """Return the ``BZERO`` of integers that FITS has with their sign turned round."""
+    """Return the ``BZERO`` of integers that FITS stores with the other sign."""
     return -128 if kind.kind == "i" else 1 << (8 * kind.itemsize - 1)
 
 
 def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | None:
-    """Return the dtype of what is stored with its sign turned round; None: it is not."""
+    """Return the dtype of integers that are stored with the other sign, or None."""
     zero = attrs.get("BZERO")
     if zero is None or attrs.get("BSCALE", 1) != 1 or stored.kind not in "iu":
         return None
@@ -320,7 +320,7 @@ def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | N
 
 
 def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
-    """Turn the signs of integers round, from what a file has to elements of a dtype or back."""
+    """Flip the sign bit of integers, to or from the stored form."""
     if kind is None:
         return values
     bits = np.dtype(kind.str.replace("i", "u"))
@@ -330,7 +330,7 @@ def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
 
 
 def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
-    """Return the cards of a header as attributes."""
+    """Convert the cards of a header to attributes."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     attrs: dict[str, Any] = {}
     comments: dict[str, str] = {}
@@ -348,7 +348,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
             if str(value).strip():
                 lost.append(f"the text {str(value)!r} without a keyword")
         elif name in attrs:
-            lost.append(f"attribute {name!r}, of which there is another")
+            lost.append(f"attribute {name!r}, which occurs more than once")
         else:
             attrs[name] = value if isinstance(value, (bool, int, float, complex, str)) else None
             if comment:
@@ -363,7 +363,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) -> Iterator[Sink]:
-    """Make a file, or a copy of one with an extension more."""
+    """Create a file, or a copy of one with an additional extension."""
     require("astropy.io.fits", "fits", _TITLE)
     where = target_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
@@ -381,7 +381,7 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     else:
         head = _primary()
     with of_library(where, _TITLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of comments that are cut, as `lost` says
+        warnings.simplefilter("ignore")  # truncated comments are reported in `lost`
         head += _head(given, stored, name, lost)
     tail = b"\0" * (-given.nbytes % _BLOCK)
     turn = np.dtype(stored.str.replace("u", "i")) if stored.kind == "u" else stored
@@ -389,7 +389,8 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
 
         def put(box: Box, values: NDArray[Any], first: int) -> None:
-            if values.dtype == stored.newbyteorder("=") != stored:  # in place: it is not kept
+            # in place, since the values are not kept
+            if values.dtype == stored.newbyteorder("=") != stored:
                 values = values.byteswap(inplace=True).view(stored)
             values = values.astype(stored, copy=False)
             write(_turned(values, turn) if is_turned else values, first * stored.itemsize)
@@ -403,7 +404,7 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     Raises
     ------
     DTypeError
-        A TypeError: FITS has no such elements.
+        A TypeError: FITS does not support the dtype.
     """
     if (
         dtype.names is None
@@ -412,18 +413,18 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     ):
         return dtype.newbyteorder(">")
     raise DTypeError(
-        f"FITS has no elements of {dtype}; it has integers, and real numbers of 4 and 8 bytes: "
-        "a.astype makes them"
+        f"FITS does not support elements of {dtype}; convert them to integers or floats of 4 or 8 "
+        "bytes with a.astype"
     )
 
 
 def _is_turned(stored: np.dtype[Any]) -> bool:
-    """Tell whether FITS has such integers with their sign turned round."""
+    """Tell whether FITS stores such integers with the other sign."""
     return (stored.kind == "u" and stored.itemsize > 1) or stored.str[1:] == "i1"
 
 
 def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
-    """Return the bytes of a file but those of the extension of a name, or refuse the name."""
+    """Return the byte ranges of a file without an extension, or refuse its name."""
     with _opened(where) as there, of_library(where, _TITLE):
         if not _is_plain(where):
             raise FormatError("it is compressed as a whole")
@@ -436,13 +437,15 @@ def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
                 kept.append((info["hdrLoc"], info["datLoc"] + info["datSpan"]))
     if found and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has an extension {name!r}; overwrite=True replaces it", where
+            errno.EEXIST,
+            f"it already has an extension {name!r}; replace it with overwrite=True",
+            where,
         )
     return kept
 
 
 def _primary() -> bytes:
-    """Return what a file begins with that has extensions alone."""
+    """Return the beginning of a file that only has extensions."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", True)])
     return bytes(head.tostring(), "ascii")
@@ -467,7 +470,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
         head["BSCALE"], head["BZERO"] = 1, zero
         for each in {"BSCALE", "BZERO"} & set(attrs):
             del attrs[each]
-            lost.append(f"attribute {each!r}, which such elements have themselves")
+            lost.append(f"attribute {each!r}, which such elements already imply")
     if stored.kind in "iu" and given.fills:
         attrs.setdefault("BLANK", int(given.fill_value))
     elif stored.kind in "iu" and given.missing is not None:
@@ -481,7 +484,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
             attrs["BLANK"] = int(blank) - zero
         else:
             del attrs["BLANK"]
-            lost.append("attribute 'BLANK', which is no element")
+            lost.append("attribute 'BLANK', which is not an element")
     for key, value in attrs.items():
         if key == "EXTNAME" and name is not None:
             continue
@@ -493,7 +496,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
 
 
 def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) -> None:
-    """Add an attribute to a header, as a card."""
+    """Add an attribute to a header as a card."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     if isinstance(value, np.generic):
         value = value.item()
@@ -504,19 +507,19 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
                 head.add_comment(line) if upper == "COMMENT" else head.add_history(line)
             return
         if not isinstance(value, (bool, int, float, complex, str, type(None))):
-            raise ValueError(f"a card has no {type(value).__name__}")
+            raise ValueError(f"a card cannot hold a {type(value).__name__}")
         if isinstance(value, (float, complex)) and not math.isfinite(abs(value)):
-            raise ValueError("a card has finite numbers alone")
+            raise ValueError("a card can only hold finite numbers")
         if upper in head or upper in _STRUCTURE or upper.startswith("NAXIS"):
             raise ValueError("the file has another card of this name")
         if not key.isascii() or not key.isprintable() or "=" in key:
-            raise ValueError("it has no name for a card")
+            raise ValueError("its name is not valid for a card")
         plain = len(upper) <= 8 and upper.replace("-", "").replace("_", "").isalnum()
         name = upper if plain else f"HIERARCH {upper}"
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             head[name] = (value, comment) if isinstance(comment, str) else value
-            head.cards[-1].image  # noqa: B018 -- astropy looks at the value now
+            head.cards[-1].image  # noqa: B018 -- makes astropy check the value
         if said:
             lost.append(f"the end of the comment of {key!r}")
     except (fits.VerifyError, ValueError, TypeError, AttributeError) as error:
@@ -525,7 +528,7 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
         lost.append(f"attribute {key!r} ({error})")
         return
     if key != upper:
-        lost.append(f"attribute {key!r}, whose name is {upper!r} there")
+        lost.append(f"attribute {key!r}, which is named {upper!r} in the file")
 
 
 FITS = Format(

@@ -278,9 +278,9 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
             pages = max(1, len(dataset.subdatasets))
             if pages > 1:
                 raise FormatError(
-                    f"{where!r} has {pages} pages, and a GeoTIFF file is read here if it has one: "
-                    "read the pages by tifffile, or one of them by "
-                    f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array by "
+                    f"{where!r} has {pages} pages, but only GeoTIFF files with one page can be "
+                    "read; read the pages with tifffile, or one of them with "
+                    f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
                     "extarray.from_array"
                 )
             given, lost = _described(dataset, _exact_nodata(where, dataset))
@@ -334,7 +334,7 @@ def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[st
         fewer = " and ".join(str(n) for n in sorted(bits, key=str))
         lost.append(f"that its elements have {fewer} bits")
     attrs: dict[str, Any] = dict(dataset.tags())
-    lost.extend(f"the tag {k!r}, a name that has another meaning" for k in _OWN if k in attrs)
+    lost.extend(f"the tag {k!r}, whose name is reserved" for k in _OWN if k in attrs)
     attrs = {k: v for k, v in attrs.items() if k not in _OWN}
     if dataset.crs is not None:
         attrs["crs"] = dataset.crs.to_wkt()
@@ -577,7 +577,7 @@ def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
     is_there = (sizes > 0) & (offsets > 0)
     end = int((offsets + nbytes)[is_there].max(initial=0))
     if end > has:  # which GDAL would find out band by band
-        raise FormatError(f"{where!r} has {has} bytes, and its elements end at byte {end}")
+        raise FormatError(f"{where!r} has {has} bytes, but its elements end at byte {end}")
     if not (blocks.is_plain and is_there.all() and (sizes >= nbytes).all()):
         return None
     n, height, width = given.shape
@@ -656,14 +656,14 @@ def _sink(
     check_flag(overwrite, "overwrite")
     if given.ndim not in (2, 3) or 0 in given.shape:
         raise ShapeError(
-            f"a raster has 2 or 3 axes, and elements; the array has the shape {given.shape}: a "
-            "selection may have another"
+            "a raster needs 2 or 3 axes and at least one element, but the array has shape "
+            f"{given.shape}; select another part"
         )
     kind = given.dtype
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in _KINDS:
         raise DTypeError(
-            f"GeoTIFF has no elements of {kind}; it has {', '.join(sorted(_KINDS))}: a.astype "
-            "makes them"
+            f"GeoTIFF does not support elements of {kind}; convert them to one of "
+            f"{', '.join(sorted(_KINDS))} with a.astype"
         )
     lost: list[str] = []
     with beside(where, overwrite) as fresh, contextlib.ExitStack() as stack:
@@ -671,7 +671,7 @@ def _sink(
         known = {str(each.value).lower() for each in rasterio.enums.Compression}
         asked = str(settings.get("compress") or "none")
         if asked.lower() not in known:  # GDAL would leave it out
-            raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
+            raise ArgumentError(f"compress {asked!r} is not supported; use one of {sorted(known)}")
         if asked.lower() == "none" and _PLAIN.issuperset(map(str.lower, options)):
             told: list[str] = []
             with _created(fresh, where, {**settings, "SPARSE_OK": True}, given, told) as dataset:
@@ -722,7 +722,7 @@ def _created(
         context = _opened(fresh, "w", where, **settings)
         dataset = context.__enter__()
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"rasterio cannot make such a file: {error}") from error
+        raise ArgumentError(f"rasterio cannot create such a file: {error}") from error
     with contextlib.ExitStack() as stack:
         stack.push(context.__exit__)
         with of_library(where, _TITLE):
@@ -825,7 +825,9 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
         settings.update(dtype="float32", nbits=16)
     own = sorted({"driver", "count", "height", "width", "dtype", "nodata"} & set(options))
     if own:
-        raise ArgumentError(f"the array says itself what {', '.join(map(repr, own))} would say")
+        raise ArgumentError(
+            f"the array already determines {', '.join(map(repr, own))}; leave it out"
+        )
     if given.chunks is not None and not {"tiled", "blockxsize", "blockysize"} & set(options):
         rows, columns = given.chunks[-2:]
         if rows % 16 == 0 and columns % 16 == 0:
@@ -856,7 +858,7 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
     elif given.missing is not None:
         settings["nodata"] = given.missing.item()
     if nodata is not None and missing is None:
-        lost.append("attribute 'nodata', which is no element")
+        lost.append("attribute 'nodata', which is not an element")
     settings.update(options)
     return settings
 
@@ -887,7 +889,8 @@ def _entries(key: str, given: Description, lost: list[str]) -> list[Any]:
         raise ValueError("no band has an entry")
     if without:
         lost.append(
-            f"attribute {key!r} of the bands {', '.join(without)}, which have {default!r} there"
+            f"attribute {key!r} of the bands {', '.join(without)}, which get {default!r} in the "
+            "file"
         )
     return [default if each is None else each for each in entries]
 
@@ -916,7 +919,7 @@ def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
             tags[key] = str(value)
             lost.append(f"attribute {key!r}, but as text")
         else:
-            lost.append(f"attribute {key!r}, which is no text")
+            lost.append(f"attribute {key!r}, which is not text")
     dataset.update_tags(**tags)
     for name, each in given.coords.items():
         is_band = given.dims is not None and given.ndim == 3 and each.dims == (given.dims[0],)

@@ -48,18 +48,18 @@ __all__ = [
 
 @dataclass
 class WholeSource:
-    """A file that is open, with all that a group takes from it.
+    """An open file with everything that a group needs from it.
 
     Attributes
     ----------
     groups : dict
-        The attributes of each group, by its path; that of all is "".
+        Attributes of each group by path; the path of the root is "".
     names : list of str
         Paths of the arrays.
     source : callable
-        Given such a path, makes the context that has the `Source`.
+        Takes such a path, and returns a context manager that yields the `Source`.
     lost : list of str
-        For the warning: what of the groups cannot be kept.
+        Descriptions of what the groups cannot keep, for the warning.
     """
 
     groups: Mapping[str, Mapping[str, Any]]
@@ -70,16 +70,16 @@ class WholeSource:
 
 @dataclass
 class WholeSink:
-    """A file in the making, which takes its name when it is whole.
+    """A new file, which takes its name when it is complete.
 
     Attributes
     ----------
     sink : callable
-        Given a path and a `Description`, makes the context that has the `Sink`.
+        Takes a path and a `Description`, and returns a context manager that yields the `Sink`.
     put_attrs : callable
-        Makes a group of a path, with attributes; returns what of them is lost.
+        Creates a group with attributes; returns descriptions of those that are lost.
     attaches : bool
-        Labels of an axis are attached to the arrays that have it; else names are enough.
+        Whether labels are attached to the arrays that have the axis; otherwise names suffice.
     """
 
     sink: Callable[[str, Description], AbstractContextManager[Sink]]
@@ -98,20 +98,19 @@ def load_whole(
     max_result: int | str | None = None,
     **options: Any,
 ) -> Group:
-    """Make a group of all that is in a file; its folder has its name when it is complete.
+    """Make a group of a whole file; its folder appears when it is complete.
 
-    Arrays of kinds that no array has are left out, with a `LossyWarning`.  `options` are those of
-    `load`.
+    Arrays of unsupported kinds are left out, with a `LossyWarning`.  `options` are those of `load`.
     """
     if chunks is not None:
-        raise ArgumentError("chunks are those of one array: name it, or leave chunks out")
+        raise ArgumentError("chunks apply to a single array; name it, or leave out chunks")
     check_flag(overwrite, "overwrite")
     target = Path(os.path.abspath(os.fsdecode(path)))
     if overwrite and target.is_dir():
         open_group(target, "r").close()
     elif os.path.lexists(target):
         raise ExistsError(
-            errno.EEXIST, "it exists; overwrite=True replaces a group", os.fspath(target)
+            errno.EEXIST, "it already exists; replace it with overwrite=True", os.fspath(target)
         )
     claims = Claims(file)
     with family("cannot make the folder '{}'", target.parent):
@@ -160,7 +159,7 @@ def load_whole(
 
 
 def of_group(name: str, lost: list[str]) -> list[str]:
-    """Return what of a group is lost, in words, with its name.
+    """Add the name of a group to descriptions of its losses.
 
     Examples
     --------
@@ -171,9 +170,9 @@ def of_group(name: str, lost: list[str]) -> list[str]:
 
 
 def _drop_labels(name: str, array: ExtArray, group: Group) -> None:
-    """Leave out of the attributes of an array the labels of axes that are arrays beside it.
+    """Remove labels from the attributes of an array if they are arrays of its group.
 
-    Or in a group around that of the array, as netCDF has them.
+    As in netCDF, arrays of an enclosing group count, too.
     """
     coords = array.attrs.get("coords")
     if isinstance(coords, dict):
@@ -192,7 +191,7 @@ def _drop_labels(name: str, array: ExtArray, group: Group) -> None:
 
 
 def _is_around(name: str, other: str, group: Group) -> bool:
-    """Tell whether a member has another one beside it, or a group around it has."""
+    """Tell whether the group of a member, or one around it, has another member."""
     outer = name
     while outer:
         outer = outer.rpartition("/")[0]
@@ -208,9 +207,9 @@ def save_whole(
     whole: AbstractContextManager[WholeSink],
     **options: Any,
 ) -> None:
-    """Write a group into a fresh file.  `options` are those of `save`."""
+    """Write a group to a new file.  `options` are those of `save`."""
     if options.pop("selection", None) is not None:
-        raise ArgumentError("a group is written whole: leave selection out, or name an array")
+        raise ArgumentError("a group is written whole; leave out selection, or name an array")
     guard = partial(of_library, file, title)
     items = dict(group.walk())
     arrays = {name: item for name, item in items.items() if isinstance(item, ExtArray)}
@@ -219,7 +218,7 @@ def save_whole(
     }
 
     def order(name: str) -> tuple[int, bool, bool]:
-        # What labels others comes first: they find it there.
+        # Write labels before the arrays that refer to them.
         return name.count("/"), not _is_label(name, arrays), name not in labelling
 
     with whole as sink:
@@ -246,9 +245,9 @@ def save_whole(
 def _placed(
     name: str, arrays: Mapping[str, ExtArray], attrs: dict[str, Any], lost: list[str]
 ) -> dict[str, Any]:
-    """Return the attributes of an array, as they are right for those whose grid mapping it is.
+    """Return the attributes of an array, adapted to the arrays whose grid mapping it is.
 
-    Elements of these have had other indices, if they have grown or shrunk at the start since.
+    The indices of these have shifted if they have grown or shrunk at the start.
     """
     if arrays[name].ndim or "GeoTransform" not in attrs:
         return attrs
@@ -266,7 +265,7 @@ def _placed(
 
 
 def _grid_mapping(name: str, array: ExtArray, arrays: Mapping[str, ExtArray]) -> str | None:
-    """Return the path of the grid mapping of an array: beside it, or in a group around it."""
+    """Return the path of an array's grid mapping, in its group or one around it."""
     said = array.attrs.get("grid_mapping")
     if not isinstance(said, str) or not said:
         return None
@@ -280,18 +279,18 @@ def _grid_mapping(name: str, array: ExtArray, arrays: Mapping[str, ExtArray]) ->
 
 
 def _beside(name: str, other: str) -> str:
-    """Return the path of another member of the group that a member is in."""
+    """Return the path of another member in the same group."""
     outer, slash, _ = name.rpartition("/")
     return f"{outer}{slash}{other}"
 
 
 def _is_label(name: str, arrays: Mapping[str, ExtArray]) -> bool:
-    """Tell whether an array labels the axis that has its name."""
+    """Tell whether an array labels the axis of its own name."""
     return arrays[name].dims == (name.rpartition("/")[2],)
 
 
 def _labels(name: str, arrays: Mapping[str, ExtArray]) -> dict[str, Coordinate]:
-    """Return the labels of the axes of an array that are arrays of its group."""
+    """Return the labels of an array's axes that are arrays of its group."""
     array, found = arrays[name], {}
     for dim, extent in zip(array.dims or (), array.shape, strict=False):
         label = _beside(name, dim)

@@ -247,7 +247,7 @@ def to_zarr(
     """
     if isinstance(a, Group):
         if name is not None:
-            raise ArgumentError("a group is written whole, into a store of its own; give no name")
+            raise ArgumentError("a group is written whole, into its own store; leave out name")
         whole = _whole_sink(store, overwrite, zarr_format, options)
         save_whole(_TITLE, a, store, whole, selection=selection, progress=progress)
         return
@@ -363,7 +363,7 @@ def _source_of(array: Any) -> Source:
     dtype = np.dtype(array.dtype)
     if dtype.hasobject or dtype.kind == "T":
         raise DTypeError(
-            f"the array {array.name!r} has elements of {dtype}, which are of no fixed size"
+            f"the array {array.name!r} has elements of {dtype}, which have no fixed size"
         )
     attrs = dict(array.attrs)
     shape = tuple(array.shape)
@@ -494,7 +494,7 @@ def _sink(
     """Make an array: in a folder beside its place, or at its place in a store of another kind."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
-        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
     check_flag(overwrite, "overwrite")
     inner = str(name).strip("/") if name else ""
     lost: list[str] = other_packing(given.attrs)
@@ -603,13 +603,17 @@ def _folder(zarr: Any, root: Any, inner: str, overwrite: bool, zarr_format: int)
         place = followed_name(os.path.join(store, *steps))
         if not _is_free(place):
             if not overwrite:
-                raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
+                raise ExistsError(
+                    errno.EEXIST, "it already exists; replace it with overwrite=True", place
+                )
             if not any(os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zarray")):
                 raise ExistsError(
-                    errno.EEXIST, "it is no array of Zarr, which alone is replaced", place
+                    errno.EEXIST, "it is not a Zarr array, so it is not replaced", place
                 )
             if not isinstance(zarr.open(place, mode="r"), zarr.Array):
-                raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", place)
+                raise ExistsError(
+                    errno.EEXIST, "it is a group, which an array cannot replace", place
+                )
         os.stat(os.path.dirname(store))  # no more folders are made
         top = store
         while steps and not _is_free(top):
@@ -666,7 +670,7 @@ def _take_place(fresh: str, place: str) -> None:
         return
     swap_folders(fresh, place)
     if not _remove(fresh):
-        with family(f"'{place}' is replaced, but what was there is left in '{{}}'", fresh):
+        with family(f"'{place}' is replaced, but its old content is left in '{{}}'", fresh):
             shutil.rmtree(fresh)
 
 
@@ -697,10 +701,14 @@ def _place(zarr: Any, store: Any, inner: str, overwrite: bool) -> Iterator[None]
             there = None
         if there is not None and not isinstance(there, zarr.Array):
             if inner or any(True for _ in there.keys()):  # noqa: SIM118 -- a group of zarr
-                raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", inner)
+                raise ExistsError(
+                    errno.EEXIST, "it is a group, which an array cannot replace", inner
+                )
         elif there is not None and not overwrite:
             raise ExistsError(
-                errno.EEXIST, "there is an array; overwrite=True replaces it", inner or "/"
+                errno.EEXIST,
+                "it already has an array; replace it with overwrite=True",
+                inner or "/",
             )
     try:
         yield
@@ -759,9 +767,9 @@ def _made(
     except (TypeError, ValueError) as error:
         if "dtype" in str(error).lower() or "data type" in str(error).lower():
             raise DTypeError(
-                f"Zarr {zarr_format} has no elements of {given.dtype}: {error}"
+                f"Zarr {zarr_format} does not support elements of {given.dtype}: {error}"
             ) from error
-        raise ArgumentError(f"zarr cannot make such an array: {error}") from error
+        raise ArgumentError(f"zarr cannot create such an array: {error}") from error
 
 
 def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str]) -> Any:
@@ -775,7 +783,7 @@ def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str
         return given.missing if fill is None else fill
     del attrs[_MISSING]
     if fill is not None and fill.tobytes() != found.tobytes():
-        lost.append(f"the fill value {fill!r}, since Zarr 2 has {found!r} for missing elements")
+        lost.append(f"the fill value {fill!r}, since Zarr 2 uses {found!r} for missing elements")
     return found
 
 
@@ -786,7 +794,7 @@ def _json_attrs(attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
         try:
             kept[key] = plain_json(value)
         except ArgumentTypeError:
-            lost.append(f"attribute {key!r}, which JSON does not have")
+            lost.append(f"attribute {key!r}, which JSON cannot represent")
         else:
             if isinstance(value, (np.ndarray, np.generic, tuple)):
                 lost.append(f"the type of the attribute {key!r}")
@@ -829,18 +837,20 @@ def _whole_sink(
     """Make a store for a group: a folder, which takes its name at the end of the block."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
-        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
     if not _is_path(store):
-        raise ArgumentError("a group becomes a folder of Zarr: give the path of one")
+        raise ArgumentError("a group is written to a Zarr folder; give its path")
     with of_library(store, _TITLE):
         place = followed_name(os.path.abspath(os.fspath(store)))
         there = os.path.lexists(place)
         if there and not check_flag(overwrite, "overwrite"):
-            raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
+            raise ExistsError(
+                errno.EEXIST, "it already exists; replace it with overwrite=True", place
+            )
         if there and not any(
             os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zgroup", ".zarray")
         ):
-            raise ExistsError(errno.EEXIST, "it is nothing of Zarr, which alone is replaced", place)
+            raise ExistsError(errno.EEXIST, "it is not a Zarr store, so it is not replaced", place)
     with _replaced(place) as fresh:
         with of_library(store, _TITLE):
             outer = zarr.open_group(fresh, mode="a", zarr_format=zarr_format)

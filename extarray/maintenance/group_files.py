@@ -118,7 +118,7 @@ class InFolder:
                 about = file.stat()
                 if not stat.S_ISREG(about.st_mode):  # a pipe would give nothing, or wait
                     number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
-                    raise OSError(number, "it is no regular file", name)
+                    raise OSError(number, "it is not a regular file", name)
                 return file.read(about.st_size, 0)
 
     def save_attrs(self, key: str, data: bytes) -> None:
@@ -422,11 +422,11 @@ def told_of(folder: str) -> Problem:
     """Return what a check tells of a folder that was left."""
     return Problem(
         "left over",
-        "left by an unpack, an import or a removal that was interrupted, or is under way",
+        "left by an unpack, an import or a removal that was interrupted or is still running",
         folder,
         None,
         "warning",
-        "the next call for the name, or extarray check --repair, removes it, if nobody is at work",
+        "the next call for this name, or extarray check --repair, removes it if no job is running",
     )
 
 

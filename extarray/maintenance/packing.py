@@ -131,7 +131,9 @@ def write_packed(
     name = os.path.abspath(path)
     with family("cannot pack '{}'", path):
         if os.path.lexists(name) and not overwrite:
-            raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", name)
+            raise ExistsError(
+                errno.EEXIST, "it already exists; give overwrite=True to replace it", name
+            )
         target = replaced_name(name) if overwrite else name
         total = sum(part.snapshot.header.chunk_bytes * part.snapshot.n_chunks for part in parts)
         with (
@@ -255,7 +257,7 @@ class _Packing:
                 # Pieces end where large folios of the page cache do.
                 some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
                 if read(some, first) < len(some):
-                    raise StorageError(errno.EIO, f"'{now.path}.xta' was cut off meanwhile")
+                    raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
                 crc = zlib.crc32(some, crc)
                 self._file.write(some, to + first)
                 first += len(some)
@@ -302,9 +304,9 @@ class _Sums:
         wrong = comparison.run(self._n_chunks, None)
         if wrong.size and not comparison.in_doubt:
             error = ChecksumError(
-                f"cannot pack '{now.path}': chunk {wrong[0]} does not fit its checksum: it is "
-                "damaged; extarray.check tells which elements are, and verify='never' packs it "
-                "as it is"
+                f"cannot pack '{now.path}': chunk {wrong[0]} does not match its checksum: it is "
+                "damaged; find its elements with extarray.check, or pack it unverified with "
+                "verify='never'"
             )
             error.chunk = int(wrong[0])
             raise error
@@ -342,7 +344,7 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
     members += [m for group, m in packed.groups.items() if m and not (inner and group != inner)]
     problems = []
     if not members:
-        what, remedy = f"there is no {inner!r} in it", "extarray ls lists what is there"
+        what, remedy = f"it has no {inner!r}", "extarray ls lists its content"
         problems.append(Problem("file", what, packed.name, None, "error", remedy))
     with Progress(max(1, sum(m.size for m in members)), "check", check_progress(progress)) as line:
         for member in members:
@@ -419,7 +421,9 @@ def unpack(
         os.stat(source)
         with Packed.find(source) as packed:
             if packed is None or packed.path != source:
-                raise FormatError(f"'{source}' is no packed file: it does not begin as a ZIP file")
+                raise FormatError(
+                    f"'{source}' is not a packed file: it does not begin as a ZIP file"
+                )
             total = sum(data.size for _, data in packed.arrays.values())
             with Progress(max(1, total), "unpack", check_progress(progress)) as line:
                 if packed.alone is not None:
@@ -435,7 +439,9 @@ def _unpack_array(
     names = absolute_names(path)
     for there in names:
         if os.path.lexists(there) and not overwrite:
-            raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", there)
+            raise ExistsError(
+                errno.EEXIST, "it already exists; give overwrite=True to replace it", there
+            )
     found = _metadata_of(packed, name)
     uuid = found[0].uuid
     if overwrite:
@@ -517,7 +523,7 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
     """Make a folder, which takes its name when it is whole."""
     name = os.path.abspath(path)
     if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
-        raise ExistsError(errno.EEXIST, "it exists; give the path of a new folder", name)
+        raise ExistsError(errno.EEXIST, "it already exists; give the path of a new folder", name)
     with making_folder(name) as fresh:
         folders = []
         for group, member in sorted(packed.groups.items()):

@@ -518,7 +518,9 @@ class OneSidedAccess:
         """
         plan = self._plan(index)
         if plan.box.shape:
-            raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
+            raise SelectionError(
+                f"{index!r} does not select a single element; give an integer for each axis"
+            )
         (patch,) = plan.patches
         windows.number_of(self.dtype)
         return windows.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
@@ -542,13 +544,13 @@ class OneSidedAccess:
             return out
         check_destination(out, "C")
         if out.shape != shape:
-            raise ShapeError(f"out has shape {out.shape}, the selection {shape}")
+            raise ShapeError(f"out has shape {out.shape}, but the selection has {shape}")
         if not out.flags.writeable:
             raise ReadOnlyError("out is read-only; give a writable array")
         if not np.can_cast(self.dtype, out.dtype, "same_kind"):
             raise CastingError(
-                f"cannot cast {self.dtype} to out's {out.dtype} by the rule 'same_kind'; give an "
-                "out of another dtype, or get and then use astype"
+                f"cannot cast {self.dtype} to {out.dtype} of out under the rule 'same_kind'; give "
+                "out another dtype, or call get and then astype"
             )
         return out
 

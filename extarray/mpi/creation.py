@@ -70,7 +70,7 @@ def create_together(
         path, shape, header, attrs, engine, overwrite, durability, growth = check()
         if path is None:
             raise ArgumentError(
-                "an array under a communicator lies in files; give a path, or leave comm away"
+                "an array under a communicator needs files; give a path, or leave out comm"
             )
         place = resolve_path(path)
         words = (
@@ -131,7 +131,7 @@ def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
         hints = {str(name): str(value) for name, value in sorted(dict(info).items())}
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"info must be a mapping of names and values, not {info!r}"
+            f"info must be a mapping of names to values, not {info!r}"
         ) from None
     make_info(hints).Free()
     return hints

@@ -484,7 +484,7 @@ class ParallelIO(ZonedArray):
                     taken.append(addresses)
                     step.numbers[0] = len(addresses)
                     known = addresses[addresses < n_chunks]  # a failed growth may leave others
-                    with family("cannot sum chunks of '{}'", self.path):
+                    with family("cannot compute checksums of '{}'", self.path):
                         found = known, sums.entries(store.now.data, known)
                 if not step.numbers[0]:
                     return

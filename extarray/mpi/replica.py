@@ -152,7 +152,7 @@ class RankSums(Sums):
 
     def doubt(self) -> None:
         """Mark sums in the files as in doubt, as `Sums.doubt` does: any rank may be the first."""
-        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+        with self._lock, family("cannot mark the checksums of '{}' as in doubt", self._path):
             if self.in_doubt:
                 return
             file, uuid = self.file, self._header.uuid
@@ -254,8 +254,8 @@ class ReplicaStore(FileStore):
             self.watch_file()
             if pair.data.stat().st_ino != opened.number:
                 raise PartnerError(
-                    f"'{path}' was overwritten while it was opened, or is another file on this "
-                    "host than on that of rank 0; open it again, from a place that all hosts share"
+                    f"'{path}' was overwritten during opening, or differs between this host and "
+                    "that of rank 0; open it from a file system that all hosts share"
                 )
             pair.engine = choose_engine(engine, pair.data, writable)
             pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)

@@ -360,7 +360,7 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
     with current().agreement.step() as step:
         if not isinstance(request, Request) and request != REQ_INVALID:
             raise ArgumentTypeError(
-                f"a request is needed, as iread and its like give it, not {request!r}"
+                f"a request as returned by iread and similar calls is needed, not {request!r}"
             )
         found = request if isinstance(request, Request) else None
         step.arguments = f"{what} {'REQ_INVALID' if found is None else found}"
@@ -375,8 +375,8 @@ def _whole(g_a: GlobalArray, d_a: DiskArray, *, write: bool, waits: bool) -> Req
         follows = not write and d_a.has_grown_from(g_a.shape)
         if g_a.shape != array.shape and not follows:
             raise ShapeError(
-                f"{g_a.shape} elements in memory and {array.shape} in '{d_a.filename}'; use "
-                "sections of the same number of elements"
+                f"{g_a.shape} elements in memory, but {array.shape} in '{d_a.filename}'; use "
+                "sections with the same number of elements"
             )
         step.arguments = _in_words(g_a, d_a, write)
         both = Section((0,) * array.ndim, array.shape)
@@ -408,8 +408,8 @@ def _sections(
         n, n_disk = math.prod(memory.shape), math.prod(disk.shape)
         if n != n_disk:
             raise ShapeError(
-                f"sections of {n} elements in memory and {n_disk} in '{d_a.filename}'; give "
-                "sections of the same number of elements"
+                f"the sections have {n} elements in memory, but {n_disk} in '{d_a.filename}'; "
+                "give sections with the same number of elements"
             )
         step.arguments = f"{_in_words(g_a, d_a, write)}: {memory} in memory, {disk} on the disk"
     return _begun(g_a, memory, d_a, disk, write, waits)
@@ -422,8 +422,8 @@ def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
     array = check_open(d_a, verb, mode, Mode.RW)
     if g_a.dtype != array.dtype:
         raise DTypeError(
-            f"elements of {g_a.dtype} in memory and of {array.dtype} in '{d_a.filename}'; "
-            "transfers cast nothing, use a global array of the same dtype"
+            f"elements have dtype {g_a.dtype} in memory, but {array.dtype} in '{d_a.filename}'; "
+            "transfers do not cast, so use a global array of the same dtype"
         )
     return array
 

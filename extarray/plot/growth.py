@@ -101,8 +101,8 @@ def growth_map(
     axial = getattr(a, "axial", a)
     if not hasattr(axial, "grid"):
         raise ArgumentTypeError(
-            f"a {type(a).__name__} has no chunks of its own to draw; give an array, which is the "
-            "base of a view, or its axial"
+            f"a {type(a).__name__} has no chunks of its own; give the array (the base of a view) "
+            "or its axial"
         )
     titles = axis_titles(getattr(a, "dims", None) if names is None else names, len(axial.grid))
     history = segments(axial)

@@ -43,7 +43,7 @@ def stretch(image: Any, percentiles: tuple[float, float] = (2.0, 98.0)) -> NDArr
     values = np.asarray(image, dtype=np.float64)
     if values.ndim != 3 or 0 in values.shape:
         raise ShapeError(
-            f"an image is (rows, columns, channels), none of them 0, not {values.shape}"
+            f"an image must have shape (rows, columns, channels) without zeros, not {values.shape}"
         )
     values = np.where(np.isfinite(values), values, np.nan)
     flat = values.reshape(-1, values.shape[2])
@@ -100,7 +100,7 @@ def composite(
         `cube` does not have three axes, or `bands` are not three.
     """
     if len(cube.shape) != 3:
-        raise ShapeError(f"a scene is (rows, columns, bands), not {tuple(cube.shape)}")
+        raise ShapeError(f"a scene must have shape (rows, columns, bands), not {tuple(cube.shape)}")
     if len(bands) != 3:
         raise ArgumentError(f"a composite takes three bands, not {len(bands)}")
     image = stretch(
@@ -168,7 +168,7 @@ def slice_image(
     line = a.ndim == 1
     shown, index = plane_of(a, (0,) if line else axes, at or {})
     if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"elements of {a.dtype} are no numbers; draw a view of one field")
+        raise ArgumentError(f"elements of {a.dtype} are not numbers; draw a view of one field")
     steps = [max(1, -(-a.shape[j] // _MOST_PIXELS)) for j in shown]
     key = list(index)
     for j, step in zip(shown, steps, strict=True):
@@ -214,12 +214,12 @@ def plane_of(
 
     shown = [number(axis) for axis in axes]
     if len(set(shown)) != len(shown) or len(shown) != min(2, a.ndim) or not shown:
-        raise ArgumentError(f"axes {tuple(axes)!r} are no plane of an array of {a.ndim} axes")
+        raise ArgumentError(f"axes {tuple(axes)!r} are not a plane of an array with {a.ndim} axes")
     index: list[Any] = [0] * a.ndim
     for axis, place in at.items():
         j = number(axis)
         if j in shown:
-            raise ArgumentError(f"at holds axis {axis!r}, which the picture shows")
+            raise ArgumentError(f"at fixes axis {axis!r}, which is an axis of the picture")
         if not -a.shape[j] <= place < a.shape[j]:
             raise BoundsError(f"index {place} is out of bounds for axis {j} with size {a.shape[j]}")
         index[j] = place % a.shape[j]

@@ -36,10 +36,13 @@ def layout_of(a: Any, selection: Any = None) -> Layout:
     """Return the chunks' addresses, and which a selection of integers, slices and lists touches."""
     n = math.prod(a.grid)
     if not n:
-        raise ArgumentError(f"cannot draw the grid {a.grid}: it has no chunk; grow the array first")
+        raise ArgumentError(
+            f"cannot draw the grid {a.grid}: it has no chunks; grow the array first"
+        )
     if n > _MOST_CHUNKS:
         raise ArgumentError(
-            f"cannot draw {n} chunks: {_MOST_CHUNKS} is the most; draw a copy in larger chunks"
+            f"cannot draw {n} chunks: at most {_MOST_CHUNKS} are supported; draw a copy with "
+            "larger chunks"
         )
     grid = np.indices(a.grid, np.int64).reshape(a.ndim, n).T
     addresses = np.asarray(a.axial.addresses(np.ascontiguousarray(grid)))
@@ -58,7 +61,7 @@ def _chunks_of(a: Any, selection: Any) -> list[NDArray[np.int64]]:
     """Return the chunk indices that a selection touches, along each axis."""
     parts = list(selection) if isinstance(selection, tuple) else [selection]
     if any(part is None or isinstance(part, str) for part in parts):
-        raise ArgumentError("a layout is of integers, slices, ..., and lists of integers")
+        raise ArgumentError("a layout takes integers, slices, ..., and lists of integers")
     given = [part is Ellipsis for part in parts]
     at = given.index(True) if any(given) else len(parts)
     rest = len(parts) - sum(given)

@@ -63,9 +63,9 @@ def rechunk_passes(
     """
     figures: Any = require("matplotlib.figure", "plot", "a plan")
     if not plan.passes:
-        raise ArgumentError("the plan has no pass: there is nothing to do, and nothing to draw")
+        raise ArgumentError("the plan has no passes, so there is nothing to draw")
     if len(plan.shape) < 2:
-        raise ArgumentError("a plan is drawn along its last two axes, and this one has fewer")
+        raise ArgumentError("a plan is drawn along its last two axes, but this one has fewer")
     titles = axis_titles(names, len(plan.shape))
     count = len(plan.passes)
     if ax is None:

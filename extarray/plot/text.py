@@ -148,7 +148,7 @@ def slice_text(
     """
     shown, index = plane_of(a, (0,) if a.ndim == 1 else axes, at or {})
     if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"elements of {a.dtype} are no numbers; draw a view of one field")
+        raise ArgumentError(f"elements of {a.dtype} are not numbers; draw a view of one field")
     key = list(index)
     step = max(1, -(-a.shape[shown[-1]] // width))
     for j in shown:

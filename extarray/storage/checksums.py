@@ -108,7 +108,7 @@ def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDAr
         if number < len(extents):
             part = file.read(4 * (high - low), extents[number] + 4 * place)
             if len(part) != 4 * (high - low):
-                raise CorruptError("the table of checksums is cut off")
+                raise CorruptError("the table of checksums is truncated")
             found[low - first : high - first] = np.frombuffer(part, "<u4")
         low = high
     return found
@@ -223,7 +223,7 @@ class Sums:
 
         The note goes to the disk, lest a power cut leave what is written and not the flag.
         """
-        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+        with self._lock, family("cannot mark the checksums of '{}' as in doubt", self._path):
             if not self.in_doubt:
                 self.note(True)
                 self._file.datasync()

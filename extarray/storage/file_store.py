@@ -273,7 +273,7 @@ class FileStore:
                 self.making = Publication(fresh, names, overwrite, header.uuid)
                 for name in file_names(path):
                     if os.path.lexists(name) and not overwrite:
-                        what = "it exists; open it, or give overwrite=True"
+                        what = "it already exists; open it, or give overwrite=True"
                         raise ExistsError(errno.EEXIST, what, name)
                 self._lock_present()
                 # Those of an array that is damaged may be what is left of it.
@@ -467,8 +467,8 @@ class FileStore:
         except FileNotFoundError:
             raise MissingError(
                 errno.ENOENT,
-                f"cannot open '{pair.path}': the metadata is there, its partner with the data is "
-                "missing; put the two files side by side again",
+                f"cannot open '{pair.path}': the metadata file exists, but its data file is "
+                "missing; put both files in the same folder",
                 data,
             ) from None
         # A writer may be at work: a reader looks again before it calls a file damaged.
@@ -488,23 +488,23 @@ class FileStore:
         if self.states.orphaned is not None:
             place, fault = self.states.orphaned
             what = (
-                f"'{pair.path}' was to change together with other arrays, and '{place}', which "
-                "tells whether they have, is"
+                f"'{pair.path}' has an unfinished commit with other arrays, and '{place}', which "
+                "decides whether it counts, is"
             )
             if commits and fault is not None:
                 raise CorruptError(
-                    f"{what} damaged ({fault}); repair that one first, or use "
-                    f"check('{pair.path}', repair=True, force=True), which takes the change back"
+                    f"{what} damaged ({fault}); repair that array first, or use "
+                    f"check('{pair.path}', repair=True, force=True) to roll back"
                 )
             warnings.warn(
-                f"{what} {'not there' if fault is None else 'damaged'}: opened in the state before",
+                f"{what} {'missing' if fault is None else 'damaged'}: opened in the previous state",
                 RecoveryWarning,
                 stacklevel=4,
             )
         if problem is not None or found.slot in SPARED_SLOTS:
             warnings.warn(
-                f"'{pair.path}' is not whole, as after a loss of power: opened in the newest state "
-                f"that is, of shape {found.state.shape}",
+                f"'{pair.path}' is incomplete, as after a power failure: opened in its newest "
+                f"complete state, of shape {found.state.shape}",
                 RecoveryWarning,
                 stacklevel=4,
             )
@@ -517,8 +517,8 @@ class FileStore:
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
                 raise ArgumentError(
-                    f"cannot map '{pair.path}': its chunks do not begin at a page of the packed "
-                    "file, as extarray.pack makes them; use engine='pread'"
+                    f"cannot map '{pair.path}': its chunks are not page-aligned in the packed "
+                    "file, as those by extarray.pack are; use engine='pread'"
                 )
             pair.engine = "pread"
         # A writer may shrink the array, and make holes, while a reader has it open.
@@ -575,8 +575,8 @@ class FileStore:
                 return False
             if writable:
                 raise ReadOnlyError(
-                    f"cannot open '{pair.path}' for writing: it is in a packed file, which does "
-                    f"not change; extarray.unpack('{packed.path}', path) makes files that grow"
+                    f"cannot open '{pair.path}' for writing: it is in a packed file, which is "
+                    f"read-only; use extarray.unpack('{packed.path}', path)"
                 )
             inner, pair.metadata, pair.data = packed.open_pair(pair.path, pair.verify)
             pair.path = packed.path / inner
@@ -631,7 +631,7 @@ class FileStore:
         with family(f"cannot move '{{}}' to '{path}'", pair.path):
             folder = os.path.dirname(names[0])
             if not os.path.isdir(folder):
-                what = "there is no such folder; make it first"
+                what = "no such folder; create it first"
                 raise FileNotFoundError(errno.ENOENT, what, folder)
             files = pair.metadata, pair.data
             move_pair(files, pair.names, names, pair.header.uuid, overwrite)
@@ -698,7 +698,7 @@ class FileStore:
                 self.writers.end(self)
         finally:
             self._withdraw()
-            what = "'{}' is closed, but what was written since the last flush may be lost"
+            what = "'{}' is closed, but data written since the last flush may be lost"
             with family(what, pair.path):
                 pair.close()
 

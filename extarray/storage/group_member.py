@@ -191,8 +191,9 @@ class GroupShare:
             if uuid not in known:
                 place = pair.path_of(path)
                 what = (
-                    f"'{place}' may not know yet that it has changed together with '{pair.path}', "
-                    "which is about to forget; open that one for writing first, or remove it"
+                    f"'{place}' may not have completed its last commit with '{pair.path}', which "
+                    "is about to discard the decision; open the former for writing first, or "
+                    "remove it"
                 )
                 try:
                     self._conclude(place, uuid)
@@ -278,7 +279,7 @@ class GroupShare:
         """Bring the decision to the disk, where commits do not touch it."""
         pair = self.pair
         assert pair.held is not None and pair.held.outcome is not None
-        with family("'{}' and the others have changed; the disk may not have it yet", pair.path):
+        with family("the commit of '{}' and the others may not be on the disk yet", pair.path):
             self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.held.outcome)
             pair.metadata.datasync()
         self._commits.unsettled = False

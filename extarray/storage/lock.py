@@ -200,8 +200,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
     if not limits.has_range_locks:
         raise StorageError(
             errno.ENOTSUP,
-            "cannot share it with other writers: that needs open-file-description locks on ranges "
-            "of bytes, which Linux has; open it without share=True",
+            "cannot share it with other writers: this system has no open file description locks "
+            "(Linux has); open it without share=True",
             str(path),
         )
     end = _end(timeout)
@@ -214,8 +214,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         else:
             raise LockedError(
                 errno.EAGAIN,
-                f"one of the writers{_processes(_sharers(file))} that share it does not come to "
-                "the end of a commit; wait with timeout=, end it there, or open with mode='r'",
+                f"one of the writers{_processes(_sharers(file))} that share it does not finish a "
+                "commit; wait with timeout=, stop that process, or open with mode='r'",
                 str(path),
             )
         for slot in range(WRITER_SLOTS):
@@ -224,8 +224,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         end_commit(file)  # whoever is about to leave must commit
     raise LockedError(
         errno.EAGAIN,
-        f"{WRITER_SLOTS} writers share it, no more are possible; wait with timeout=, close one, or "
-        "open with mode='r'",
+        f"{WRITER_SLOTS} writers already share it, which is the maximum; wait with timeout=, "
+        "close one, or open with mode='r'",
         str(path),
     )
 
@@ -358,8 +358,7 @@ def begin_elements(file: FileCore, path: Path) -> None:
         raise
     raise LockedError(
         errno.EAGAIN,
-        "the writer that has it open does not come to the end of a write; try again, or end it "
-        "there",
+        "the writer that has it open does not finish a write; try again, or stop that process",
         str(path),
     )
 
@@ -415,33 +414,31 @@ def _refusal(file: FileCore, kind: int) -> str:
         sharers = _sharers(file)
         if [(pid, own_host().startswith(host)) for pid, host in sharers] == [(os.getpid(), True)]:
             return (
-                f"this process has it open already{_processes(sharers)}, and shares it; close that "
-                "array first, write here as well with share=True, or read with mode='r'"
+                f"this process already has it open{_processes(sharers)} for shared writing; close "
+                "that array first, open it here with share=True too, or read with mode='r'"
             )
         subject = "another writer" if len(sharers) == 1 else "other writers"
         return (
             f"{subject}{_processes(sharers)} share{'s' * (len(sharers) == 1)} it; close it there "
-            "first; extarray.open can wait for that with timeout=, write as well with share=True, "
-            "and read with mode='r'"
+            "first, or use extarray.open with timeout= to wait, share=True to write too, or "
+            "mode='r' to read"
         )
     holder = _parse_note(note)
     name = _processes([] if holder is None else [holder])
     if mine:
         # For example where a cell of a notebook is run again.
-        subject = f"this process has it open already{name}"
+        subject = f"this process already has it open{name}"
         there, close = "in both places", "close that array first"
     else:
         subject = f"another writer{name} has it open"
         there, close = "there", "close it there first"
     if kind == SHARED:
         return (
-            f"{subject}, and does not share it; wait with timeout=, open it {there} with "
-            "share=True too, or open with mode='r'"
+            f"{subject}, without sharing it; wait with timeout=, open it {there} with share=True "
+            "too, or open with mode='r'"
         )
     # Those who would replace or repair it, and cannot wait, are told this, too.
-    return (
-        f"{subject}; {close}; extarray.open can wait for that with timeout=, and read with mode='r'"
-    )
+    return f"{subject}; {close}, or use extarray.open with timeout= to wait, or mode='r' to read"
 
 
 def _is_noted(file: FileCore) -> bool:

@@ -247,8 +247,8 @@ class Pair(Present):
         least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
         if size < least:
             raise TruncatedError(
-                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
-                "has cut it off; restore it from a copy"
+                f"'{self.path}.xta' has {size} bytes, but its metadata says {least}: another "
+                "program has truncated it; restore it from a copy"
             )
 
     def close(self) -> None:

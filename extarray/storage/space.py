@@ -89,11 +89,11 @@ class Allocator:
             if isinstance(error, StorageError) or not isinstance(error, OSError):
                 raise
             if too_much:
-                advice = "the whole disk has less"
+                advice = "the disk is smaller than that"
                 if is_zero:
-                    advice += "; with sparse=True elements take space when they are written"
+                    advice += "; with sparse=True, elements take space only when written"
             elif error.errno in (errno.EFBIG, errno.EINVAL):
-                advice = "the file system allows no file so large"
+                advice = "the file system does not support files that large"
             else:
                 advice = "free some space"
             raise storage_error(
@@ -181,7 +181,7 @@ class Allocator:
         if region.populate_alone(start, stop):
             raise StorageError(
                 errno.ENOSPC,
-                f"no room beside the holes of '{pair.path}.xta'; free some space, or use "
+                f"no space left to fill holes of '{pair.path}.xta'; free some space, or use "
                 "engine='pread'",
                 f"{pair.path}.xta",
             )
@@ -210,7 +210,7 @@ class Allocator:
     def punch(self, runs: list[tuple[int, int]]) -> None:
         """Give disk space back to the file system, where it can punch holes."""
         pair = self.pair
-        with family("cannot give back space of '{}'", f"{pair.path}.xta"):
+        with family("cannot release space of '{}'", f"{pair.path}.xta"):
             for wait in (False, True):
                 for start, stop in runs:
                     pair.data.write_back_ends(start, stop, wait)

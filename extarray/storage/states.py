@@ -222,7 +222,7 @@ class StateReader:
         # First, so that they are not newer than the live ones while a writer is at work.
         spared = decided + self.superblocks(SPARED_SLOTS)
         spared.sort(key=lambda pair: pair[1].sequence, reverse=True)
-        problem: Exception = CorruptError("no superblock is whole")
+        problem: Exception = CorruptError("no superblock is intact")
         found = None
         try:
             found = self.live_state()
@@ -238,7 +238,7 @@ class StateReader:
 
     def live_state(self) -> WholeState:
         """Return the newest whole state of the superblocks that commits write."""
-        problem: Exception = CorruptError("no superblock is whole")
+        problem: Exception = CorruptError("no superblock is intact")
         before: list[tuple[int, Superblock]] = []
         for _ in range(ATTEMPTS):
             blocks = self.superblocks(LIVE_SLOTS)
@@ -283,7 +283,7 @@ class StateReader:
         """Raise if a superblock's values are not possible."""
         pair = self.pair
         if not (values_fit(state, pair.header) and regions_fit(state, pair.header, extents)):
-            raise CorruptError("the superblock is damaged: its values are not possible")
+            raise CorruptError("the superblock is damaged: its values are invalid")
 
     def read_attrs(self, state: Superblock) -> str:
         """Read the attributes of a state, a JSON text."""
@@ -293,7 +293,7 @@ class StateReader:
         """Read attributes from where a superblock says that they are."""
         file = self.pair.metadata
         if offset + length > file.length:
-            raise CorruptError("the attributes are cut off")
+            raise CorruptError("the attributes are truncated")
         blob = file.read(length, offset)
         if len(blob) != length or crc32c(blob) != crc:
             raise CorruptError("the attributes are damaged")
@@ -312,18 +312,18 @@ class StateReader:
         if seal is not None and not ours:
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
-                "array; put the files of one array side by side"
+                "array; put both files of one array in the same folder"
             )
         least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
         if size < least:
             return TruncatedError(
-                f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
-                "to another array; restore it from a copy"
+                f"'{name}' has {size} bytes, but its metadata says {least}: it was truncated, or "
+                "belongs to another array; restore it from a copy"
             )
         if state.sealed and (not ours or size != least):
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it does not end with the array's "
-                "uuid; put the files of one array side by side"
+                "uuid; put both files of one array in the same folder"
             )
         return None
 
@@ -517,7 +517,7 @@ def read_records(
     try:
         data = np.empty(EXTENT_HEAD_BYTES + (stop - first) * size, np.uint8)
     except MemoryError:
-        raise CorruptError("the growth log is longer than memory") from None
+        raise CorruptError("the growth log is larger than memory") from None
     known = known or [header.first_extent]
     with file as fd:
         extents = read_log(fd, file.start, length, header.uuid, known, data, size, first)

@@ -51,7 +51,7 @@ class _Derived(Source):
 
     def write(self, selection: Any, values: Any) -> None:
         """Refuse to write, by a `ReadOnlyError`."""
-        raise ReadOnlyError("an operand that is computed as it is read cannot be written to")
+        raise ReadOnlyError("an operand that is computed on reading is read-only")
 
     def _compute(self, box: Box) -> NDArray[Any]:
         """Compute a box, as a new array or a view of an operand; do not write to it."""

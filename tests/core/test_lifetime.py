@@ -162,7 +162,7 @@ def test_a_closed_file_is_no_file(tmp_path):
             file.datasync,
             file.stat,
         ):
-            with pytest.raises(xa.ClosedError, match="was closed while it was used"):
+            with pytest.raises(xa.ClosedError, match="was closed during use"):
                 call()
     with pytest.raises(OSError, match=f"/dev/fd/{fd}"), open(f"/dev/fd/{fd}", "rb"):
         pass

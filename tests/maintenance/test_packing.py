@@ -175,7 +175,7 @@ def test_what_is_no_packed_array_says_what_it_is(tmp_path):
     with xa.open(tmp_path / "g.xap" / "b" / "c") as c:
         assert c.shape == (4,)
     (tmp_path / "text").write_text("no array")
-    with pytest.raises(xa.errors.MissingError, match="is no array"):
+    with pytest.raises(xa.errors.MissingError, match="is not an array"):
         xa.open(tmp_path / "text")
     with pytest.raises(xa.errors.FormatError):
         xa.unpack(tmp_path / "text", tmp_path / "x")

@@ -178,7 +178,7 @@ def test_impossible_distributions(arguments, error):
 
 
 def test_the_error_says_how_many_blocks_are_possible():
-    with pytest.raises(xa.ShapeError, match=r"3 x 2 blocks .* 6 ranks, and there are 4; give"):
+    with pytest.raises(xa.ShapeError, match=r"3 x 2 blocks .* 6 ranks, but there are 4; give"):
         Distribution.of("irregular", [[0, 1, 2], [0, 1]], None, 2, 4)
     fitting = Distribution.of("irregular", np.array([[0, 1], [0, 1]]), (2, 2), 2, 4)
     assert fitting.edges == ((1,), (1,))

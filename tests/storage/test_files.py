@@ -452,7 +452,7 @@ def test_every_damaged_byte_is_detected(scene):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-@pytest.mark.parametrize(("by", "told"), [(1, "newer"), (-1, "fresh one, through NumPy")])
+@pytest.mark.parametrize(("by", "told"), [(1, "newer"), (-1, "copy the array through NumPy")])
 def test_another_version(scene, mode, by, told):
     """The major version follows the eight bytes of the signature."""
     path, _ = scene
@@ -545,7 +545,7 @@ def test_one_writer_in_a_process(disk):
 def test_a_writer_of_this_process_is_told_apart(scene, forked):
     """As where a cell of a notebook runs once more."""
     path, _ = scene
-    mine = rf"this process has it open already \(process {os.getpid()} on .*\); close that array"
+    mine = rf"this process already has it open \(process {os.getpid()} on .*\); close that array"
     with xa.open(path, mode="r+"):
         with pytest.raises(xa.LockedError, match=mine):
             xa.create(path, (2, 3), overwrite=True)
@@ -561,7 +561,7 @@ def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
     monkeypatch.setattr(limits, "has_range_locks", False)
     writer = xa.open(path, mode="r+")
     for timeout in (0, 0.02):
-        with pytest.raises(xa.LockedError, match="this process has it open already"):
+        with pytest.raises(xa.LockedError, match="this process already has it open"):
             xa.open(path, mode="r+", timeout=timeout)
     with pytest.raises(xa.LockedError):
         xa.create(path, (1,), overwrite=True)

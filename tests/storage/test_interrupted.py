@@ -183,7 +183,7 @@ def test_sums_that_cannot_be_put_in_doubt(tmp_path, monkeypatch):
         array.flush()
         with monkeypatch.context() as patch:
             failing(patch, "write")
-            with pytest.raises(xa.StorageError, match="cannot note that checksums of"):
+            with pytest.raises(xa.StorageError, match="cannot mark the checksums of"):
                 array.extend(0, 1 << 20)
         array.extend(0, 1 << 20)
 

@@ -220,7 +220,7 @@ def test_a_whole_chunk_heals(damaged, key, value):
     assert format_reader.wrong_sums(damaged) == ([], False)
 
 
-@pytest.mark.parametrize("byte", [0, 20], ids=["inside the bounds", "outside of them"])
+@pytest.mark.parametrize("byte", [0, 20], ids=["inside the bounds", "outside them"])
 def test_a_chunk_at_the_end_heals_with_what_lies_outside(path, engine, byte):
     create(path, fill_value=3)
     spoil(path, 8, byte)
@@ -325,7 +325,7 @@ def test_a_group_hands_on_how_reads_are_verified(tmp_path, engine):
         g = xa.open_group(tmp_path / "g")
     with pytest.raises(ChecksumError):
         g["a"][MIDDLE]
-    with pytest.raises(ValueError, match="verify 'always' is not possible"):
+    with pytest.raises(ValueError, match="verify 'always' is not valid"):
         xa.open_group(tmp_path / "g", verify="always")
 
 
@@ -506,9 +506,9 @@ def test_origins_count(path):
 
 def test_wrong_settings(path):
     create(path)
-    with pytest.raises(ValueError, match="verify 'always' is not possible; use one of never"):
+    with pytest.raises(ValueError, match="verify 'always' is not valid; use one of never"):
         xa.open(path, verify="always")
-    with pytest.raises(ValueError, match="verify True is not possible"):
+    with pytest.raises(ValueError, match="verify True is not valid"):
         xa.config.set(verify=True)
 
 

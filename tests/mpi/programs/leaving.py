@@ -77,13 +77,13 @@ assert a.comm == MPI.COMM_NULL
 assert last or "close" in str(caught.value)
 
 # One has come to the end of the statement.
-with pytest.raises(xa.ArgumentError, match="different things"), create() as a:
+with pytest.raises(xa.ArgumentError, match="the ranks disagree"), create() as a:
     last or a.read_zone()
 assert a.comm == MPI.COMM_NULL
 
 # So it is with memory; to see what others have written is a call like others.
 with (
-    pytest.raises(xa.ArgumentError, match="different things"),
+    pytest.raises(xa.ArgumentError, match="the ranks disagree"),
     GlobalArray.create(8, "i4", comm) as g,
 ):
     last or g.sync()
