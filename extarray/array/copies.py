@@ -488,6 +488,13 @@ class AsType(Late):
     def _leaves_holes(self) -> bool:
         return leaves_holes(self._source)
 
+    @property
+    def _comes_late(self) -> bool:
+        return self._source._comes_late
+
+    def _ahead(self, box: Box) -> None:
+        self._source._ahead(box)
+
     def _verified(self) -> AsType:
         return AsType(self._source._verified(), self._dtype)
 

@@ -202,13 +202,15 @@ class Framed(Stored, Protocol):
 def holes(array: Framed) -> Callable[[Box], bool] | None:
     """Return what tells whether a box of elements has no byte in the files but zeros of holes.
 
-    None where there are no holes, or chunks are to be compared with their checksums: a hole in the
-    place of elements is damage.
+    None where there are no holes, or chunks come from elsewhere, or are to be compared with their
+    checksums: a hole in the place of elements is damage.
     """
     files = array._store.files
     if files is None:
         return None
     now = files.now
+    if now.supply is not None:
+        return None
     if any(now.header.fill) or (now.header.checksum and now.verify != "never"):
         return None
     if not now.data.has_holes():

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._mapping import Counter, Region, Users
-    from extarray._core._state import Frame, Trust
+    from extarray._core._state import Frame
+    from extarray._core._supply import Supply, Trust
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
     from extarray.storage.file_store import FileStore
@@ -117,6 +118,7 @@ class Living(Stored, Resizable, Protocol):
         trust: Trust | None = None,
         verifies: bool = False,
         sieve: Any = None,
+        supply: Supply | None = None,
     ) -> None: ...
     def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
@@ -255,6 +257,7 @@ def attach_store(array: Living) -> None:
         now.trust,
         now.verify == "read",
         now.sieve,
+        now.supply,
     )
 
 

@@ -532,15 +532,16 @@ class ParallelIO(ZonedArray):
 
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
-        """Verify the chunks of a job if asked to, and note those that it writes to."""
-        header = self._pair.now.header
-        if job is None or not header.checksum:
+        """Have the chunks that a job reads, or note and verify those that it writes to."""
+        now = self._pair.now
+        header = now.header
+        if job is None or not (header.checksum or now.supply is not None):
             yield
             return
         addresses, places = np.unique(job.parts.offsets // header.chunk_bytes, return_inverse=True)
         if not job.write:
-            together.verify(self, addresses)
-            yield
+            with together.provided(self, addresses):
+                yield
             return
         written = np.zeros(len(addresses), np.int64)
         np.add.at(written, places.reshape(-1), job.parts.nbytes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._history import record_at, replay_log, replay_more
-from extarray._core._state import Trust
+from extarray._core._supply import Trust
 from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.common.on_error import OnError
 from extarray.format.blocks import decode_sums, encode_sums

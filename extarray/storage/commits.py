@@ -512,7 +512,7 @@ class SumKeeper:
             metadata, sums = sums.file, None
         key = metadata if sums is None else sums
         if known is None or known[0] is not key or known[1] is not header:
-            known = key, header, Comparison(metadata, pair.data, header, None, sums)
+            known = key, header, Comparison(metadata, pair.data, header, None, sums, pair.supply)
             self._comparison = known
         return known[2]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from extarray._core._file import Sieve
 from extarray._core._history import record_at
 from extarray._core._mapping import Users
-from extarray._core._state import Trust
+from extarray._core._supply import Trust
 from extarray.common.arguments import check_choice
 from extarray.common.choices import VERIFICATIONS
 from extarray.common.config import config

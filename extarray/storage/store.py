@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 from extarray._core._mapping import Users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
     from extarray._core._file import Sieve
     from extarray._core._mapping import Counter, Region
-    from extarray._core._state import Trust
+    from extarray._core._supply import Supply, Trust
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
     from extarray.grid.bounds import Bounds
     from extarray.storage.checksums import Sums
 
-__all__ = ["Commits", "Freed", "Held", "Others", "Present", "Share", "Store", "without"]
+__all__ = ["Commits", "Freed", "Held", "Others", "Present", "Provider", "Share", "Store", "without"]
 
 
 @dataclass
@@ -174,6 +177,9 @@ class Present:
         Which chunks are known to be right, where others can be verified.
     verify : {"never", "write", "read"}
         Before which operations they are verified.
+    supply : Supply or None
+        Where chunks come from elsewhere: those that are present, and what brings the others.  The
+        region and the supply belong to one process; a store gives its forked child new ones.
     sieve : Sieve or None
         Leave to write back what lies between elements, where there is one writer and no rank.
     cuts : Counter or None
@@ -200,6 +206,7 @@ class Present:
     held: Held | None = None
     sums: Sums | None = None
     trust: Trust | None = None
+    supply: Supply | None = None
     verify = "never"
     sieve: Sieve | None = None
     cuts: Counter | None = None
@@ -218,6 +225,17 @@ class Present:
         """True if the commits are those of other processes."""
         return self.mode == "r" or self.elements_only
 
+    def written(self, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the runs of the first `stop` bytes of chunks beside which there are zeros alone."""
+        if stop:
+            yield 0, stop
+
+    def read_into(self, target: memoryview, offset: int) -> int:
+        """Read bytes of chunks from an offset on; return how many there were."""
+        assert self.region is not None
+        target[:] = self.region.copied(offset, offset + len(target))
+        return len(target)
+
     def keep(self, start: int, stop: int) -> None:
         """Do not give back bytes that a growth uses again."""
         self.freed.keep(start, stop)
@@ -234,6 +252,23 @@ class Present:
             self.held.freed.append((start, stop))
         else:
             self.freed.add(start, stop)
+
+
+class Provider(Protocol):
+    """Where chunks of an array come from, that is open for reading.
+
+    The core asks for chunks before it reads them, by their addresses: sorted, each once.  The three
+    methods may be called by several threads at a time, but never for one chunk.
+    """
+
+    def provide(self, addresses: NDArray[np.int64]) -> None:
+        """Have chunks here: when this returns, their bytes lie at their places in the region."""
+
+    def ahead(self, addresses: NDArray[np.int64]) -> None:
+        """Begin to bring chunks that `provide` may be asked for soon, and return at once."""
+
+    def evict(self, addresses: NDArray[np.int64]) -> None:
+        """Give back the space of chunks: nobody uses them before `provide` was asked again."""
 
 
 class Commits(Protocol):
