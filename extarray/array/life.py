@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
     from extarray.storage.file_store import FileStore
+    from extarray.storage.store import Reader
     from extarray.streaming.blocks import Source
 
 __all__ = [
@@ -168,7 +169,7 @@ def fresh_store(
     return store, axial
 
 
-def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> None:
+def start(array: Any, store: Reader | MemoryStore, axial: Axial, writers: Writers) -> None:
     """Put a new array on an open store; its writers get along by a policy."""
     array._store = store
     array._writers = writers
@@ -402,15 +403,15 @@ class Host:
 
     def sync(self, array: Stored) -> None:
         """Bring the elements that were written to the disk."""
-        files = array._store.files
-        if files is not None:
-            files.commits.sync_elements()
+        commits = array._store.commits
+        if commits is not None:
+            commits.sync_elements()
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
         with array._writers.resizing:  # or a refresh comes in between
             array._check()
-            number, inner = _files(array).following.inner_box(array.axial)
+            number, inner = _reader(array).inner_box(array.axial)
             watch_cuts(array)  # another counter, perhaps
             array._know_cuts(number, inner)
 
@@ -419,7 +420,7 @@ class Host:
 
         None if it is impossible to tell.
         """
-        return _files(array).chunk_sums.unfit_chunks(addresses)
+        return _reader(array).unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
         """Give the fill value to those chunks that do not fit their checksums, and know all."""
@@ -453,8 +454,15 @@ class Host:
         return error
 
 
+def _reader(array: Stored) -> Reader:
+    """Return the place of an array that is more than memory."""
+    files: Reader | None = array._store.files
+    assert files is not None
+    return files
+
+
 def _files(array: Stored) -> FileStore:
-    """Return the store of an array in files."""
+    """Return the store of an array in files that are written to."""
     files = array._store.files
     assert files is not None
     return files
@@ -472,14 +480,14 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
         raise ArgumentError(f"on_replaced {on_replaced!r} is not valid; use 'raise' or 'reopen'")
     with array._writers.steady:
         array._check()
-        files = array._store.files
-        axial = None if files is None else files.following.refresh(array.axial)
+        files: Reader | None = array._store.files
+        axial = None if files is None else files.refresh(array.axial)
         if axial is not None:
             show_store(array, axial)
         reopen = on_replaced == "reopen"
         if files is None or not files.now.follows:
             return axial is not None
-        if (axial is None or reopen) and files.following.replaced:
+        if (axial is None or reopen) and files.replaced:
             if not reopen:
                 raise replaced_error(array)
             _become_successor(array)
@@ -490,8 +498,8 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
 def is_replaced(array: Living) -> bool:
     """Tell whether the files were replaced; see `ExtArray.replaced`."""
     array._check()
-    files = array._store.files
-    return files is not None and files.following.replaced
+    files: Reader | None = array._store.files
+    return files is not None and files.replaced
 
 
 def replaced_error(array: Living) -> ReplacedError:
@@ -506,7 +514,7 @@ def replaced_error(array: Living) -> ReplacedError:
 
 def _become_successor(array: Any) -> None:
     """Become the array that has the path now, as the files of this one were replaced."""
-    before = _files(array)
+    before = _reader(array)
     now = before.now
     try:
         durability = "commit" if now.is_durable else "flush"

@@ -133,7 +133,7 @@ class Elements(Alone):
     def flush(self, array: Any) -> None:
         """Bring the elements to the disk."""
         array._check()
-        array._store.files.commits.sync_elements()
+        array._store.commits.sync_elements()
 
     def close(self, array: Any) -> None:
         """Let go of the files."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from extarray.array.resizing import Side
     from extarray.mpi.runtime import Agreement
-    from extarray.storage.file_store import FileStore
+    from extarray.storage.reading import PairReader
 
 
 __all__ = [
@@ -357,7 +357,7 @@ class ZonedArray(ExtArray):
     _agreement: Agreement
     _distribution: Distribution | None  # in indices from the origin; None: no axes
     _latest_zones: Zones | None
-    _pair: FileStore  # the files that this rank has open
+    _pair: PairReader  # the files that this rank has open
 
     def distribute(
         self,

@@ -14,6 +14,7 @@ from extarray._core._mapping import Users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import numpy as np
@@ -23,12 +24,24 @@ if TYPE_CHECKING:
     from extarray._core._file import Sieve
     from extarray._core._mapping import Counter, Region
     from extarray._core._supply import Supply, Trust
+    from extarray.format.groups import Pending
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
     from extarray.grid.bounds import Bounds
     from extarray.storage.checksums import Sums
 
-__all__ = ["Commits", "Freed", "Held", "Others", "Present", "Provider", "Share", "Store", "without"]
+__all__ = [
+    "Commits",
+    "Freed",
+    "Held",
+    "Others",
+    "Present",
+    "Provider",
+    "Reader",
+    "Share",
+    "Store",
+    "without",
+]
 
 
 @dataclass
@@ -271,9 +284,67 @@ class Provider(Protocol):
         """Give back the space of chunks: nobody uses them before `provide` was asked again."""
 
 
-class Commits(Protocol):
-    """The steps before a change that a store in files needs, and one in memory does not."""
+class Reader(Protocol):
+    """The place of an array that is more than memory, as its readers know it.
 
+    Pairs of files, packed ones, and the replicas of ranks are such places, and so are arrays whose
+    chunks come from elsewhere.  What there is at present is `now`: the state, the attributes, the
+    region, and where chunks come from.
+    """
+
+    @property
+    def now(self) -> Present: ...
+    @property
+    def absolute(self) -> str: ...  # path by which any program of this host finds the array
+    @property
+    def unvouched(self) -> Any: ...  # elements that nothing tells to be the writer's, or None
+    def has_holes(self) -> bool: ...
+    def all_holes(self, starts: list[int], stops: list[int]) -> bool: ...  # of bytes of chunks
+
+    # What is new, which is taken up or only asked for.  `refresh` returns the axial vectors, or
+    # None if nothing is new; `as_committed` goes to the newest state in a forked child.
+    @property
+    def sequence(self) -> int: ...  # number of the commit that is taken up
+    def refresh(self, axial: Axial) -> Axial | None: ...
+    def as_committed(self, axial: Axial) -> Axial: ...
+    def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]: ...
+    @property
+    def replaced(self) -> bool: ...
+
+    # What is new in several arrays at one moment: looks that are compared, and the steps by which
+    # it is taken up.  States may depend on another array, the coordinator of a commit.
+    def look(self) -> tuple[int, bytes, bytes]: ...  # the number of cuts comes first
+    def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]: ...
+    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Any: ...
+    def replay(self, update: Any, axial: Axial) -> None: ...
+    def adopt(self, update: Any) -> None: ...
+    def was_superseded(self) -> bool: ...
+    def coordinator_of(self, pending: Pending) -> str: ...
+    def probe(self, place: str, uuid: bytes) -> AbstractContextManager[Any]: ...
+
+    # Which of some chunks do not match their checksums; None: nobody can tell.
+    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None: ...
+
+    # A name of the elements, which changes when they may have changed; and sizes.
+    @property
+    def generation(self) -> tuple[int, int]: ...
+    @property
+    def metadata_bytes(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def disk_bytes(self) -> int: ...
+
+    # The pickle of the array: what opens it again, which for a pair of files is the function given.
+    def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]: ...
+    def warn_if_writer(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Commits(Protocol):
+    """The steps before a change, or after a write, that a store in files needs, and no other."""
+
+    def sync_elements(self) -> None: ...
     def begin_append(self) -> None: ...
     def begin_renewal(self) -> None: ...
     def begin_cut(self) -> None: ...
