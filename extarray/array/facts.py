@@ -21,6 +21,7 @@ from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports, Upward
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.labels import attrs_at, check_dims
+from extarray.grid.chunking import place_of
 from extarray.grid.policy import GrowthPolicy, encode_policy
 from extarray.streaming.warnings import warn
 
@@ -214,14 +215,14 @@ def holes(array: Framed) -> Callable[[Box], bool] | None:
         return None
     if not files.has_holes():
         return None
-    axial, offset, chunks, size = array.axial, array._frame.offset, array.chunks, array.chunk_bytes
+    axial, offset, chunks = array.axial, array._frame.offset, array.chunks
 
     def is_hole(box: Box) -> bool:
         places = list(zip(box, offset, chunks, strict=True))
         first = tuple((s.start + b) // c for s, b, c in places)
         stop = tuple(-(-(s.stop + b) // c) for s, b, c in places)
         return all(
-            files.all_holes((starts * size).tolist(), (stops * size).tolist())
+            files.all_holes(starts, stops)
             for starts, stops in _later.runs_together(axial, first, stop)
         )
 
@@ -381,7 +382,7 @@ def info(array: Shown) -> Info:
     store, axial = array._store, array.axial
     now = store.now
     logical = array.nbytes
-    allocated = axial.size * array.chunk_bytes
+    allocated = place_of(axial.size, array.chunk_bytes)
     facts = Info(
         path=None if array.path is None else str(array.path),
         shape=array.shape,

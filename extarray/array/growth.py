@@ -43,7 +43,7 @@ from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.constants import LIMIT
 from extarray.format.labels import wider_dims, with_new_axis
 from extarray.grid.bounds import along_axis, beside, to_box
-from extarray.grid.chunking import MAX_NDIM, check_shape, grain
+from extarray.grid.chunking import MAX_NDIM, check_shape, grain, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
@@ -343,7 +343,7 @@ def add_axis(
         _check_chunk(array, at, extent)
         attrs = _wider_attrs(array, at, name)
         axial = with_axis(array.axial, at)
-        old = array.axial.size * array.chunk_bytes
+        old = place_of(array.axial.size, array.chunk_bytes)
         new = old * extent
         if max(new, array.chunk_bytes * extent) >= LIMIT:
             raise LimitError(

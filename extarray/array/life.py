@@ -37,7 +37,7 @@ from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
-from extarray.grid.chunking import elements_of_chunk, grid_of
+from extarray.grid.chunking import elements_of_chunk, grid_of, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.selection.indexable import read_index, write_index
 from extarray.storage.memory import MemoryStore
@@ -155,7 +155,7 @@ def fresh_store(
     """
     axial = Axial(grid_of(shape, header.chunks))
     longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
-    if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
+    if max(longest, place_of(axial.size, header.chunk_bytes)) >= LIMIT:
         raise LimitError(
             f"an array of shape {shape} in chunks of {header.chunks} elements of {header.dtype} "
             "exceeds 2**63 - 1 bytes, or has an axis that long"
@@ -436,7 +436,7 @@ class Host:
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""
-        start, stop = address * array.chunk_bytes, (address + 1) * array.chunk_bytes
+        start, stop = (place_of(q, array.chunk_bytes) for q in (address, address + 1))
         index = array.axial.index(address)
         box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
         name, text = f"{array.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)

@@ -24,6 +24,7 @@ from extarray.common.errors import ArgumentError, LimitError, ReserveError, Stor
 from extarray.format.constants import LIMIT
 from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
 from extarray.grid.bounds import Bounds, Change, outside, to_box
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.grid.policy import EXACT, decode_policy
 from extarray.grid.tiles import tiles
 
@@ -202,9 +203,9 @@ def _make_room(
 
     Returns the change as it is then, and the bytes of the grid.
     """
-    store, size = array._store, array.chunk_bytes
+    store = array._store
     now = store.now
-    new = math.prod(change.after.grid) * size
+    new = place_of(math.prod(change.after.grid), array.chunk_bytes)
     if new >= LIMIT:
         raise LimitError(
             f"cannot grow to {change.after.shape}: its chunks would take {new} bytes, too close "
@@ -225,7 +226,10 @@ def _make_room(
 def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> Change | None:
     """Grow the grid as the policy says, if there is room for that; returns the change then."""
     ahead = change.ahead(decode_policy(array._store.now.growth), LIMIT)
-    if ahead is None or (new := math.prod(ahead.after.grid) * array.chunk_bytes) >= LIMIT:
+    if ahead is None:
+        return None
+    new = place_of(math.prod(ahead.after.grid), array.chunk_bytes)
+    if new >= LIMIT:
         return None
     try:
         _take(array, ahead, old, new)
@@ -242,7 +246,7 @@ def _take(array: Resizable, change: Change, old: int, new: int) -> None:
         store, runs = array._store, None
         now = store.now
         if now.unclean or change.cuts:
-            runs = _runs_needed(array, change, (new - old) // array.chunk_bytes)
+            runs = _runs_needed(array, change, chunks_before(new - old, array.chunk_bytes))
         store.reserve(old, new, runs)
         if runs is not None and now.sums is not None and any(now.header.fill):
             _note_bytes(array, old, new)  # some are holes, which hold no fill value
@@ -416,7 +420,7 @@ def _addresses_with_pages(
     size, end = array.chunk_bytes, array.axial.size
     for firsts, lasts in _addresses_around(array, boxes, needed):
         if size < mmap.PAGESIZE:
-            small = (lasts - firsts) * size < mmap.PAGESIZE
+            small = place_of(lasts - firsts, size) < mmap.PAGESIZE
             for at, inside in ((firsts - 1, firsts > 0), (lasts, lasts < end)):
                 small &= inside
                 small[small] = _are_in(array, needed, at[small])
@@ -446,23 +450,24 @@ def _with_unneeded(array: Resizable, start: int, stop: int, needed: Corners) -> 
     back all of it.
     """
     size, piece = array.chunk_bytes, array._store.now.given_back_together
-    low = max(start - start % piece, start - LOOKED_AT * size)
-    high = min(stop + -stop % piece, stop + LOOKED_AT * size, array.axial.size * size)
+    far = place_of(LOOKED_AT, size)
+    low = max(start - start % piece, start - far)
+    high = min(stop + -stop % piece, stop + far, place_of(array.axial.size, size))
     # Mostly something is needed near by, or nothing at all.
-    first, at, n = low // size, start // size, 8
+    first, at, n = chunks_before(low, size), chunks_before(start, size), 8
     while at > first:
         at, before = max(first, at - n), at
         found = _those_in(array, needed, at, before)
         if found.size:
-            low = (int(found[-1]) + 1) * size
+            low = place_of(int(found[-1]) + 1, size)
             break
         n *= 4
-    last, at, n = -(-high // size), stop // size, 8
+    last, at, n = chunks_before(high + size - 1, size), chunks_before(stop, size), 8
     while at < last:
         before, at = at, min(last, at + n)
         found = _those_in(array, needed, before, at)
         if found.size:
-            high = int(found[0]) * size
+            high = place_of(int(found[0]), size)
             break
         n *= 4
     return low, high
@@ -483,7 +488,8 @@ def _are_in(array: Resizable, box: Corners, addresses: NDArray[np.int64]) -> NDA
 
 def _note_bytes(array: Resizable, start: int, stop: int) -> None:
     """Note as written the chunks in which bytes start ... stop - 1 of the file lie."""
-    first, last = start // array.chunk_bytes, -(-stop // array.chunk_bytes)
+    size = array.chunk_bytes
+    first, last = chunks_before(start, size), chunks_before(stop + size - 1, size)
     core: Any = array
     sums = array._store.now.sums
     assert sums is not None
@@ -497,7 +503,8 @@ def _in_bytes(array: Resizable, pieces: Iterable[Runs]) -> Iterator[tuple[int, i
     """Yield the runs of bytes, one by one, of runs of addresses."""
     size = array.chunk_bytes
     for firsts, lasts in pieces:
-        yield from zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
+        places = (place_of(ends, size).tolist() for ends in (firsts, lasts))
+        yield from zip(*places, strict=True)
 
 
 def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError
+from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.names import Packed
 
@@ -82,7 +83,7 @@ def _chunks(
             key = "/".join(["c", *parts])
         else:
             key = ".".join(parts) or "0"
-        yield prefix + key, [file, start + address * size, size]
+        yield prefix + key, [file, start + place_of(address, size), size]
 
 
 def _file_and_start(path: Path) -> tuple[str, int]:

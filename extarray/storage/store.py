@@ -299,7 +299,7 @@ class Reader(Protocol):
     @property
     def unvouched(self) -> Any: ...  # elements that nothing tells to be the writer's, or None
     def has_holes(self) -> bool: ...
-    def all_holes(self, starts: list[int], stops: list[int]) -> bool: ...  # of bytes of chunks
+    def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool: ...
 
     # What is new, which is taken up or only asked for.  `refresh` returns the axial vectors, or
     # None if nothing is new; `as_committed` goes to the newest state in a forked child.
