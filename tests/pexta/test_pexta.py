@@ -1,4 +1,4 @@
-"""The PEXTA interface: which element goes where, and real programs under mpiexec."""
+"""The PEXTA interface: places of elements, and real programs under mpiexec."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_sections_that_are_not_possible(low, high, error, match):
     [
         ((1, 20, 20), (20, 20, 20), 4, (1, 20, 20)),
         ((3, 20, 20), (20, 20, 20), 8, (3, 20, 20)),
-        ((50, 7), (10, 10), 8, (50, 7)),  # the array will grow
+        ((50, 7), (10, 10), 8, (50, 7)),  # the array may grow beyond its shape
         ((-1, 7), (10, 10), 8, (10, 7)),
         ((-1, 7), (0, 10), 8, (1, 7)),
         ((-1, -1), (10, 10), 8, None),
