@@ -326,7 +326,7 @@ def _nothing() -> str:
         f'<svg width="{_STRIP[0]:g}" height="60" style="display:block" role="img" '
         'aria-label="No chunk">'
         f'<rect x="1" y="1" width="{_STRIP[0] - 2:g}" height="58" rx="4" {_OUTLINE} '
-        'stroke-dasharray="4 4"/>' + _label("no chunk yet", _STRIP[0] / 2, 34, "middle") + "</svg>"
+        'stroke-dasharray="4 4"/>' + _label("no chunks yet", _STRIP[0] / 2, 34, "middle") + "</svg>"
     )
 
 

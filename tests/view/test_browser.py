@@ -373,7 +373,7 @@ with xa.open(sys.argv[1], mode="r+") as a:
         assert writer.wait(60) == 0
     until(lambda: server.process.poll() is not None)
     page.find("#live").click()
-    assert page.sees("notice", "does not answer")
+    assert page.sees("notice", "does not respond")
 
 
 @pytest.fixture
@@ -422,7 +422,7 @@ def test_seven_pages_follow_an_array(seven, tmp_path):
         all_see("3,2", "8.5")
         port = urlsplit(server.url).port
     _, front = pages[-1]
-    assert front.sees("notice", "does not answer")
+    assert front.sees("notice", "does not respond")
     # A server that takes its place has another token.
     with Server(path, "--no-browser", "--port", str(port)) as server:
         assert front.sees("notice", "does not know the token")
