@@ -542,9 +542,7 @@ def test_a_mask_that_changes(factory, ours, max_memory, shown):
                 given[...] = changed
 
             if max_memory < 400:
-                with pytest.raises(
-                    xa.SelectionError, match="a mask changed during use"
-                ):
+                with pytest.raises(xa.SelectionError, match="a mask changed during use"):
                     target[given] = Values(change)
                 continue
             array[...] = 0
