@@ -171,7 +171,7 @@ def test_the_token_leaves_the_address_and_a_reload_stays(page, server):
     first = page.browser.current_window_handle
     page.browser.switch_to.new_window("tab")
     page.browser.get(server.url.partition("#")[0])
-    until(lambda: "needs the address" in page.text("notice"))
+    until(lambda: "token is missing" in page.text("notice"))
     page.browser.close()
     page.browser.switch_to.window(first)
 
