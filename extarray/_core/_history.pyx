@@ -1,11 +1,11 @@
 """The history of growth of a grid of chunks: its memory, growth, and the growth log replayed.
 
+Growth adds segments and changes none, so every address stays as it is (I1).
+
 Growth appends to memory that kernels may read at the same time, lengthens tables behind their
 published length, or installs new memory and retires the old until the last kernel has left.  Where
 there is no GIL, retired memory stays as long as the vectors do: frames have copies of the struct that
 lead to it, and all of it together is no more than a few times what is in use.
-
-A little more than 600 lines, as growth, its roll-back and its replay change the same tables.
 """
 
 import operator

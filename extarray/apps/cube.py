@@ -1,7 +1,4 @@
-"""A table as a cube: totals by several keys, on axes that grow with the keys (MOLAP).
-
-Most of the more than 600 lines tell users how a cube treats their rows.
-"""
+"""A table as a cube: totals by several keys, on axes that grow with the keys (MOLAP)."""
 
 from __future__ import annotations
 

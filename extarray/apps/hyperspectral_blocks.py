@@ -48,6 +48,7 @@ __all__ = [
     "memory_of",
     "no_data",
     "spectra_given",
+    "with_endmembers",
 ]
 
 Floats = NDArray[np.float64]
@@ -457,6 +458,20 @@ def as_spectra(
     if isinstance(a, Spectra):
         return a
     return Spectra(a, band_axis, comm, max_memory, block_bytes, mask=mask)
+
+
+def with_endmembers(
+    a: Any,
+    endmembers: ArrayLike,
+    band_axis: int | str | None,
+    comm: Any,
+    max_memory: int | str | None,
+    mask: Any,
+    block_bytes: int = _BLOCK,
+) -> tuple[Spectra, Floats]:
+    """Return a scene as `Spectra`, and the spectra of its endmembers."""
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask, block_bytes)
+    return spectra, spectra_given(endmembers, spectra.bands, "endmembers")
 
 
 def no_data() -> ArgumentError:

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError, ShapeError
-from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, spectra_given
+from extarray.apps.hyperspectral_blocks import (
+    Block,
+    Floats,
+    Spectra,
+    spectra_given,
+    with_endmembers,
+)
 from extarray.apps.hyperspectral_pixels import Raster
 from extarray.apps.hyperspectral_unmixing import LARGE, Fit
 from extarray.common.extras import require
@@ -64,8 +70,7 @@ def sam(
     >>> hyperspectral.sam([[[3.0, 3.0]]], [[1, 0], [2, 2]]).round(4).tolist()
     [[[0.7854, 0.0]]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
-    members = spectra_given(endmembers, spectra.bands, "endmembers")
+    spectra, members = with_endmembers(a, endmembers, band_axis, comm, max_memory, mask)
     return spectra.map(lambda x: angles(x, members), len(members), path=path)
 
 
@@ -129,8 +134,7 @@ def classify(
     [[1, 2, 0]]
     """
     large = [] if method == "sam" else [LARGE]
-    spectra = as_spectra(a, band_axis, comm, max_memory, mask, *large)
-    members = spectra_given(endmembers, spectra.bands, "endmembers")
+    spectra, members = with_endmembers(a, endmembers, band_axis, comm, max_memory, mask, *large)
     labels = np.arange(1, len(members) + 1) if classes is None else np.asarray(classes)
     if (
         labels.shape != (len(members),)

@@ -2,7 +2,7 @@
 
 This is the array's face.  A method has its docstring here, and one line that calls the function of
 this room, or of one below, that does it; what an ndarray has comes from `NumpyMixin`, brackets and
-transfers from `ArrayCore`.  The docstrings make it longer than other modules.
+transfers from `ArrayCore`.
 """
 
 from __future__ import annotations

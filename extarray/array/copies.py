@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from extarray.common.choices import Order
     from extarray.format.header import Header
     from extarray.grid.tiles import Box
+    from extarray.storage.store import Reader
     from extarray.streaming.blocks import Line
 
 __all__ = [
@@ -223,18 +224,10 @@ def repack(
 def reduced(array: Copied) -> tuple[Any, ...]:
     """Return the pickle of an array: a path, or the elements."""
     array._check()
-    store, files = array._store, array._store.files
-    now = store.now
+    files: Reader | None = array._store.files
+    now = array._store.now
     if files is not None:
-        pair = files.now
-        writes = pair.mode == "r+"
-        if writes and not pair.elements_only:
-            if pair.sums is not None:
-                pair.sums.hand_out()
-            pair.handed_out = True
-        place = pair.absolute, pair.header.uuid, pair.engine
-        durability = files.durability if writes else None
-        return array._reopen, (*place, durability, files.names_as_yet, pair.verify)
+        return files.reduced(array._reopen)
     return array._restore, (now.header, _attrs_of_copy(array), array.read(), now.growth)
 
 
@@ -294,7 +287,7 @@ def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], grow
 def token(array: Copied) -> tuple[Any, ...]:
     """Return a name of the elements in dask's graphs; it changes when they may have changed."""
     array._check()
-    files = array._store.files
+    files: Reader | None = array._store.files
     if files is not None and files.now.mode == "r":
         return ("extarray", files.now.header.uuid.hex(), *files.generation)
     changes = array._changes
@@ -487,6 +480,13 @@ class AsType(Late):
     @property
     def _leaves_holes(self) -> bool:
         return leaves_holes(self._source)
+
+    @property
+    def _comes_late(self) -> bool:
+        return self._source._comes_late
+
+    def _ahead(self, box: Box) -> None:
+        self._source._ahead(box)
 
     def _verified(self) -> AsType:
         return AsType(self._source._verified(), self._dtype)

@@ -1,7 +1,4 @@
-"""Making and opening arrays.
-
-The public functions with their docstrings make this longer than other modules.
-"""
+"""Making and opening arrays."""
 
 from __future__ import annotations
 
@@ -318,7 +315,13 @@ def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
 
 
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Return the bytes of a fill value in a dtype."""
+    """Return the bytes of a fill value in a dtype.
+
+    Parameters
+    ----------
+    value : scalar
+    dtype : dtype
+    """
     item = np.zeros((), dtype)
     if isinstance(value, int) and value == 0:
         return item.tobytes()  # also for texts and records: what a fresh file holds

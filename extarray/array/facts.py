@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from extarray.grid.policy import GrowthPolicy
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
+    from extarray.storage.store import Reader
 
 __all__ = [
     "Pictures",
@@ -202,16 +203,16 @@ class Framed(Stored, Protocol):
 def holes(array: Framed) -> Callable[[Box], bool] | None:
     """Return what tells whether a box of elements has no byte in the files but zeros of holes.
 
-    None where there are no holes, or chunks are to be compared with their checksums: a hole in the
-    place of elements is damage.
+    None where there are no holes, or chunks come from elsewhere, or are to be compared with their
+    checksums: a hole in the place of elements is damage.
     """
-    files = array._store.files
+    files: Reader | None = array._store.files
     if files is None:
         return None
     now = files.now
     if any(now.header.fill) or (now.header.checksum and now.verify != "never"):
         return None
-    if not now.data.has_holes():
+    if not files.has_holes():
         return None
     axial, offset, chunks, size = array.axial, array._frame.offset, array.chunks, array.chunk_bytes
 
@@ -220,7 +221,7 @@ def holes(array: Framed) -> Callable[[Box], bool] | None:
         first = tuple((s.start + b) // c for s, b, c in places)
         stop = tuple(-(-(s.stop + b) // c) for s, b, c in places)
         return all(
-            now.data.all_holes((starts * size).tolist(), (stops * size).tolist())
+            files.all_holes((starts * size).tolist(), (stops * size).tolist())
             for starts, stops in _later.runs_together(axial, first, stop)
         )
 
@@ -239,9 +240,9 @@ def warn_if_unvouched(array: Framed) -> None:
     In a copy, only where the newest of them look as if nobody had written them: files that were
     copied in the right order, ``.xmd`` first, have them.
     """
-    files = array._store.files
+    files: Reader | None = array._store.files
     unvouched = None if files is None else files.unvouched
-    if files is None or unvouched is None or files.now.absolute in _told:
+    if files is None or unvouched is None or files.absolute in _told:
         return
     if not unvouched.is_copy:
         why = "the system went down since"
@@ -251,7 +252,7 @@ def warn_if_unvouched(array: Framed) -> None:
         what = "the newest chunks are empty, as if .xta had been copied before .xmd"
     else:
         return
-    _told.add(files.now.absolute)
+    _told.add(files.absolute)
     warnings.warn(
         f"{array._name()} was not closed by its writer, and {why}: the elements {unvouched} are "
         f"not verified; {what}.  Compare them with their source, or copy the array again with "
@@ -401,7 +402,7 @@ def info(array: Shown) -> Info:
         allocated_bytes=allocated,
         utilisation=logical / allocated if allocated else 1.0,
     )
-    files = store.files
+    files: Reader | None = store.files
     if files is not None:
         facts.update(
             sparse=files.now.header.sparse,

@@ -1,8 +1,7 @@
 """Groups: folders of arrays and of groups; one file with all of it, to move.
 
-A thin layer over the file system: what is in a group is what is in the folder at that moment.  What
-the methods do with members is done in `group_session`; most of the more than 600 lines say what
-that is, to users.
+A thin layer over the file system: a group holds whatever its folder holds at that moment.
+`group_session` does the work on members.
 """
 
 from __future__ import annotations

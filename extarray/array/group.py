@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from extarray.grid.bounds import Index
-    from extarray.storage.file_store import FileStore
-    from extarray.storage.following import Update
     from extarray.storage.group_member import GroupShare
+    from extarray.storage.store import Reader
 
 __all__ = ["close_all", "commit", "refresh"]
 
@@ -159,7 +158,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
         for _ in range(ATTEMPTS):
             # An axis more is taken up alone: nothing that arrays have in common changes with it.
             for array in members:
-                if _files(array).states.was_superseded():
+                if _files(array).was_superseded():
                     is_new |= array.refresh()
             with contextlib.suppress(_Superseded):
                 is_new |= _refresh(members)
@@ -220,7 +219,7 @@ def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
     return members
 
 
-def _files(array: ExtArray) -> FileStore:
+def _files(array: ExtArray) -> Reader:
     """Return the store of an array that is open for reading, which has files."""
     files = array._store.files
     assert files is not None
@@ -402,43 +401,42 @@ def _refresh(members: list[ExtArray]) -> bool:
     try:
         for array, store, update in found:
             replayed.append((array, mark_of(array.axial)))
-            store.following.replay(update, array.axial)
+            store.replay(update, array.axial)
     except BaseException:
         for array, mark in replayed:
             roll_back(array.axial, mark)
         raise
     for array, store, update in found:
-        store.following.adopt(update)
+        store.adopt(update)
         show_store(array, array.axial)
     return bool(found)
 
 
 def _updates(
-    readers: list[tuple[ExtArray, FileStore]], stack: contextlib.ExitStack
-) -> list[tuple[ExtArray, FileStore, Update]]:
+    readers: list[tuple[ExtArray, Reader]], stack: contextlib.ExitStack
+) -> list[tuple[ExtArray, Reader, Any]]:
     """Return what is new in arrays, at one moment; coordinators to ask go to the stack."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
-    looks: list[Callable[[], Any]] = [store.following.look for _, store in readers]
-    own = [store.states for _, store in readers]
+    looks: list[Callable[[], Any]] = [store.look for _, store in readers]
     failures = 0
     for seen in moments(looks):
         asked = len(coordinators)
         found = []
         try:
             for array, store in readers:
-                state, pendings = store.following.parse(seen[store.following.look])
+                state, pendings = store.parse(seen[store.look])
                 for pending in pendings:
-                    key = store.states.coordinator_of(pending), pending.coordinator
+                    key = store.coordinator_of(pending), pending.coordinator
                     if key not in coordinators:
-                        coordinators[key] = stack.enter_context(store.states.probe(*key))
+                        coordinators[key] = stack.enter_context(store.probe(*key))
                         looks.append(coordinators[key].newest_group)
                     elif seen.get(coordinators[key].newest_group) == pending.group:
                         state = pending.state
                         break
-                if state.sequence > store.now.state.sequence:
+                if state.sequence > store.sequence:
                     with family("cannot refresh '{}' together with others", store.now.path):
-                        cuts = seen[store.following.look][0]
-                        update = store.following.read_update(state, array.axial, cuts)
+                        cuts = seen[store.look][0]
+                        update = store.read_update(state, array.axial, cuts)
                     found.append((array, store, update))
         except FormatError:  # damaged, or overtaken by a writer
             failures += 1
@@ -446,7 +444,8 @@ def _updates(
                 raise
             continue
         if len(coordinators) == asked:
-            if any(states.was_superseded() for states in (*coordinators.values(), *own)):
+            looked_at: list[Any] = [*coordinators.values(), *(store for _, store in readers)]
+            if any(states.was_superseded() for states in looked_at):
                 raise _Superseded
             return found
     raise StorageError(

@@ -6,8 +6,7 @@ axes, and the two together are a query on the array, which runs it: elements mov
 dimension that no factor fills is a new one, or one along which the elements are repeated.  Of
 records a view may have a field, or some fields: the query then says so, too.
 
-The class is the face of views, with their docstrings, which make this longer than other modules;
-where a view is in its array is told by its `Placement`.
+The class is the face of views; its `Placement` tells where a view lies in its array.
 """
 
 from __future__ import annotations
@@ -266,16 +265,20 @@ class LazyView(Late):
             return None
 
         def is_hole_of_view(box: Box) -> bool:
-            around = []
-            for start, step, count, dim in lines:
-                part = slice(0, count) if dim is None or dim < 0 else box[dim]
-                if part.start >= part.stop:
-                    return True
-                ends = start + step * part.start, start + step * (part.stop - 1)
-                around.append(slice(min(ends), max(ends) + 1))
-            return bool(is_hole(tuple(around)))
+            around = _box_around(lines, box)
+            return around is None or bool(is_hole(around))
 
         return is_hole_of_view
+
+    @property
+    def _comes_late(self) -> bool:
+        late: bool = self._array._comes_late
+        return late
+
+    def _ahead(self, box: Box) -> None:
+        around = _box_around(self._lines, box)
+        if around is not None:
+            self._array._ahead(around)
 
     @property
     def _extract(self) -> list[Any]:
@@ -667,6 +670,18 @@ def _index_text(factor: AxisFactor) -> str:
     stop = factor.start + factor.count * factor.step
     step = "" if factor.step == 1 else f":{factor.step}"
     return f"{factor.start}:{stop if stop >= 0 else ''}{step}"
+
+
+def _box_around(lines: Sequence[Line], box: Box) -> Box | None:
+    """Return the box of an array that has a box of a view of it; None if that has no elements."""
+    around = []
+    for start, step, count, dim in lines:
+        part = slice(0, count) if dim is None or dim < 0 else box[dim]
+        if part.start >= part.stop:
+            return None
+        ends = start + step * part.start, start + step * (part.stop - 1)
+        around.append(slice(min(ends), max(ends) + 1))
+    return tuple(around)
 
 
 def _restored(

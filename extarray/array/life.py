@@ -1,8 +1,6 @@
 """The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
 
 Here is also what the compiled core asks of it meanwhile, as the one object of `Host`.
-
-More than 600 lines, as an open array passes through all of these.
 """
 
 from __future__ import annotations
@@ -50,10 +48,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._mapping import Counter, Region, Users
-    from extarray._core._state import Frame, Trust
+    from extarray._core._state import Frame
+    from extarray._core._supply import Supply, Trust
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
     from extarray.storage.file_store import FileStore
+    from extarray.storage.store import Reader
     from extarray.streaming.blocks import Source
 
 __all__ = [
@@ -119,6 +119,7 @@ class Living(Stored, Resizable, Protocol):
         trust: Trust | None = None,
         verifies: bool = False,
         sieve: Any = None,
+        supply: Supply | None = None,
     ) -> None: ...
     def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
@@ -168,7 +169,7 @@ def fresh_store(
     return store, axial
 
 
-def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> None:
+def start(array: Any, store: Reader | MemoryStore, axial: Axial, writers: Writers) -> None:
     """Put a new array on an open store; its writers get along by a policy."""
     array._store = store
     array._writers = writers
@@ -257,6 +258,7 @@ def attach_store(array: Living) -> None:
         now.trust,
         now.verify == "read",
         now.sieve,
+        now.supply,
     )
 
 
@@ -401,21 +403,24 @@ class Host:
 
     def sync(self, array: Stored) -> None:
         """Bring the elements that were written to the disk."""
-        files = array._store.files
-        if files is not None:
-            files.commits.sync_elements()
+        commits = array._store.commits
+        if commits is not None:
+            commits.sync_elements()
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
         with array._writers.resizing:  # or a refresh comes in between
             array._check()
-            number, inner = _files(array).following.inner_box(array.axial)
+            number, inner = _reader(array).inner_box(array.axial)
             watch_cuts(array)  # another counter, perhaps
             array._know_cuts(number, inner)
 
     def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the chunks that do not match their checksums; None if it is impossible to tell."""
-        return _files(array).chunk_sums.unfit_chunks(addresses)
+        """Return the chunks that do not match their checksums (I11).
+
+        None if it is impossible to tell.
+        """
+        return _reader(array).unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
         """Give the fill value to those chunks that do not fit their checksums, and know all."""
@@ -449,8 +454,15 @@ class Host:
         return error
 
 
+def _reader(array: Stored) -> Reader:
+    """Return the place of an array that is more than memory."""
+    files: Reader | None = array._store.files
+    assert files is not None
+    return files
+
+
 def _files(array: Stored) -> FileStore:
-    """Return the store of an array in files."""
+    """Return the store of an array in files that are written to."""
     files = array._store.files
     assert files is not None
     return files
@@ -468,14 +480,14 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
         raise ArgumentError(f"on_replaced {on_replaced!r} is not valid; use 'raise' or 'reopen'")
     with array._writers.steady:
         array._check()
-        files = array._store.files
-        axial = None if files is None else files.following.refresh(array.axial)
+        files: Reader | None = array._store.files
+        axial = None if files is None else files.refresh(array.axial)
         if axial is not None:
             show_store(array, axial)
         reopen = on_replaced == "reopen"
         if files is None or not files.now.follows:
             return axial is not None
-        if (axial is None or reopen) and files.following.replaced:
+        if (axial is None or reopen) and files.replaced:
             if not reopen:
                 raise replaced_error(array)
             _become_successor(array)
@@ -486,8 +498,8 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
 def is_replaced(array: Living) -> bool:
     """Tell whether the files were replaced; see `ExtArray.replaced`."""
     array._check()
-    files = array._store.files
-    return files is not None and files.following.replaced
+    files: Reader | None = array._store.files
+    return files is not None and files.replaced
 
 
 def replaced_error(array: Living) -> ReplacedError:
@@ -502,7 +514,7 @@ def replaced_error(array: Living) -> ReplacedError:
 
 def _become_successor(array: Any) -> None:
     """Become the array that has the path now, as the files of this one were replaced."""
-    before = _files(array)
+    before = _reader(array)
     now = before.now
     try:
         durability = "commit" if now.is_durable else "flush"

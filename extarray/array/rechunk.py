@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.format.header import Header
+    from extarray.storage.store import Reader
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -310,9 +311,9 @@ def _writable(src: Any) -> ExtArray:
         check_not_held(src, "replace")
         if src.mode == "r+":
             return src
-        files = src._store.files
+        files: Reader | None = src._store.files
         assert files is not None
-        array = open_array(files.now.absolute, "r+", verify=files.now.verify)
+        array = open_array(files.absolute, "r+", verify=files.now.verify)
         src.close()
         return array
     return open_array(src, "r+")

@@ -164,7 +164,7 @@ def carry_out(
             if store.commits is not None:
                 store.commits.begin_append()
             now.unclean = array._filling = True
-            fill()
+            fill()  # I5: before the commit
         now.unclean = change.cuts or (was_unclean and not change.fills)
         store.commit(change.after, axial, size, change.cuts)
         _publish(array, change)
@@ -278,7 +278,10 @@ def _runs_needed(
 
 
 def _grows_by_holes(array: Resizable) -> bool:
-    """Tell whether new chunks need nothing: there may be far more than anybody could go through."""
+    """Tell whether new chunks need nothing, as zeros are free (I8).
+
+    There may be far more chunks than anybody could go through.
+    """
     header = array._store.now.header
     return header.sparse and not any(header.fill)
 

@@ -133,7 +133,7 @@ class Elements(Alone):
     def flush(self, array: Any) -> None:
         """Bring the elements to the disk."""
         array._check()
-        array._store.files.commits.sync_elements()
+        array._store.commits.sync_elements()
 
     def close(self, array: Any) -> None:
         """Let go of the files."""
@@ -391,6 +391,7 @@ class Shared:
 
     def _fill_place(self, array: Any, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
+        # I5: written before `_end_append` commits.
         with self.steady:  # other threads of this process must not move the bounds
             before = _appending.arrays
             try:

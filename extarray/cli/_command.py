@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.terminal import print_text, printable
 from extarray.storage.filesystem import is_folder
@@ -56,7 +56,7 @@ def wrong_calls() -> Iterator[None]:
     """Turn argument errors of extarray into `WrongCall`."""
     try:
         yield
-    except (ArgumentError, ArgumentTypeError) as error:
+    except (ArgumentError, ArgumentTypeError, AxisError) as error:
         raise WrongCall(str(error)) from None
 
 

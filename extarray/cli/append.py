@@ -259,7 +259,7 @@ def _check_transform(target: _Target, found: Found, side: str) -> None:
 
 
 def _check_labels(target: _Target, found: Found) -> None:
-    """Refuse elements with other labels along the other axes."""
+    """Refuse elements with other labels along the axes that do not grow (I13)."""
     for name, label in found.description.coords.items():
         stored = target.coords.get(name)
         if stored is None or label.dims != stored.dims or target.dim in stored.dims:

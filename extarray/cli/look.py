@@ -27,7 +27,7 @@ from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 from extarray.common.terminal import print_text, printable
-from extarray.grid.drawing import axis_titles, segments
+from extarray.grid.growth_map import axis_titles, segments
 from extarray.maintenance.group_files import packed_names
 
 __all__ = [

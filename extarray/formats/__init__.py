@@ -1,11 +1,12 @@
 """Files of other formats: read into arrays and written from them, chunk by chunk.
 
-A format is a module with a `Format`, which `registry` finds by name and by suffix.  Other packages
-add one with an entry point in the group "extarray.formats".  A built-in one needs a module with a
-`Format` (at least name, title, suffixes and `source`; `sink` to write, `names` for several arrays,
-`edit` for mapped arrays) that is listed in `registry._ours`; functions ``from_...`` and ``to_...``,
-made by `template.from_template` and exported by ``extarray/__init__``; and an extra in
-``pyproject.toml``, if it needs a library.
+A format is a module with a `Format` in it, which `registry` finds by its name and by the suffixes
+of its files.  A package of somebody else adds one by an entry point of the group
+"extarray.formats".  One of ours needs a module with a `Format` (at least name, title, suffixes and
+`source`; `sink` to write, `names` for several arrays, `edit` to be mapped), which is entered in
+`registry._ours`; functions ``from_...`` and ``to_...``, named in ``extarray/__init__``, whose
+common parameters are those of the other formats (``tests/formats/test_signatures.py``); and an
+extra in ``pyproject.toml``, if it needs a library.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -32,14 +33,16 @@ From the top down; each module uses some of those below it, and none above:
 ``hdf5_parts``
     Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
 ``flat``
-    Contiguous elements: ``.npy`` files, several of them in a ``.npz``, and raw files.
-``template``
-    Code that all formats share: the template of public functions, and whole files.
+    Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
+``whole``
+    Whole files: a group is made of one, or written into one.
 ``transfer``
     The streaming copier between arrays and a `Source` or `Sink`; and `Format`, which creates
     these.
 ``description``
-    Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
+    Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
+``elements``
+    Elements as they lie in files: read in pieces, mapped, and written one after another.
 ``files``
     Files of other formats: written beside and renamed, and read with errors of the family.
 

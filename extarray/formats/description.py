@@ -1,7 +1,4 @@
-"""Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
-
-More than 600 lines, as the packing of numbers is part of a description.
-"""
+"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates."""
 
 from __future__ import annotations
 

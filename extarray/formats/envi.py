@@ -15,19 +15,19 @@ from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
 from extarray.format.places import OF_IMAGE, PER_BAND, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
-from extarray.formats.template import from_template
+from extarray.formats.elements import flat_file, mapped
+from extarray.formats.files import beside, check_free, file_name, of_library
 from extarray.formats.transfer import Format, Sink, Source, inverse
 from extarray.storage.filesystem import random_name, replaced_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues, Out
+    from extarray.common.arguments import Reported
 
 __all__ = ["ENVI", "from_envi", "to_envi"]
 
@@ -63,17 +63,42 @@ _LAST_LINE = re.compile(r"\}\s*(;.*)?$")
 _SUFFIXES = (".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".sli")
 
 
-@from_template()
-def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtArray:
+def from_envi(
+    file: str | PathLike[str],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
+) -> ExtArray:
     """Make an array of an image of ENVI, in bounded memory.
 
     Parameters
     ----------
     file : str or PathLike
         The header, ``scene.hdr``, or the file with the elements beside it.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mask_and_scale : bool
-        Divide by what the header has as ``reflectance scale factor``; elements that are its ``data
-        ignore value`` become NaN.  False: elements are taken as they are.
+        Divide by the header's ``reflectance scale factor``; elements that are its ``data ignore
+        value`` become NaN.  False: take elements as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -88,6 +113,11 @@ def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtAr
     ------
     DTypeError
         A TypeError: the header tells a type of elements that is not known.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -105,29 +135,44 @@ def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtAr
     (array([[0, 1, 2],
            [3, 4, 5]], dtype=uint16), array([450., 550., 650.]))
     """
-    return ENVI.load(file, **options)
+    return ENVI.load(
+        file,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_envi(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
+    selection: Any = None,
     interleave: Literal["bsq", "bil", "bip"] = "bsq",
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write an array as an image of ENVI, in bounded memory.
 
     Parameters
     ----------
     a : ExtArray or LazyView
-        Of 3 axes, which are lines, samples and bands; of 2: an image of one band.
+        With 3 axes, which are lines, samples and bands; or with 2, for an image of one band.
     file : str or PathLike
         The header, ``scene.hdr``; the elements come into ``scene.img`` beside it.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     interleave : {"bsq", "bil", "bip"}
         Order of the elements in the file: by band, by line, or by pixel.
     overwrite : bool
         Replace the two files.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
@@ -135,6 +180,14 @@ def to_envi(
         A TypeError: ENVI has no such elements.
     ShapeError
         A ValueError: the array has another number of axes.
+    ExistsError
+        A FileExistsError: the name is taken.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -150,7 +203,9 @@ def to_envi(
     >>> np.fromfile(name[:-4] + ".img", "i2")
     array([0, 3, 1, 4, 2, 5], dtype=int16)
     """
-    ENVI.save(a, file, interleave=interleave, **options)
+    ENVI.save(
+        a, file, interleave=interleave, selection=selection, overwrite=overwrite, progress=progress
+    )
 
 
 def _pair(where: str) -> tuple[str, str]:

@@ -15,29 +15,20 @@ from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing, as_element
-from extarray.formats.files import (
-    check_free,
-    file_name,
-    flat_file,
-    mapped,
-    of_library,
-    part_of,
-    target_name,
-    unknown_part,
-)
-from extarray.formats.template import from_template
+from extarray.formats.elements import flat_file, mapped, part_of
+from extarray.formats.files import check_free, file_name, of_library, target_name, unknown_part
 from extarray.formats.transfer import Format, Sink, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues, Out
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["FITS", "from_fits", "to_fits"]
@@ -56,21 +47,44 @@ _STRUCTURE = frozenset(
 _PACKING = ("BSCALE", "BZERO", "BLANK")
 
 
-@from_template("astropy")
 def from_fits(
     file: str | PathLike[str],
     hdu: int | str | None = None,
-    **options: Unpack[IntoValues],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of an image in a FITS file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
     hdu : int or str, optional
-        Number of the image, from 0, or its name (``EXTNAME``).  None: the first with elements.
+        Number of the image, from 0, or its name, the ``EXTNAME``.  None: the first with elements.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mask_and_scale : bool
-        Unpack numbers by ``BSCALE`` and ``BZERO``; ``BLANK`` becomes NaN. False: keep elements and
-        cards unchanged.
+        Unpack numbers by ``BSCALE`` and ``BZERO``; ``BLANK`` becomes NaN.  False: take elements
+        and cards as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -84,7 +98,19 @@ def from_fits(
     Raises
     ------
     VariableError
-        A KeyError: no such image; the message lists the images.
+        A KeyError: no such image; the message names those in the file.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: astropy is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -103,30 +129,59 @@ def from_fits(
     (array([[1., 2.],
            [3., 4.]], dtype='>f4'), 'RA---TAN')
     """
-    return FITS.load(file, hdu, **options)
+    return FITS.load(
+        file,
+        hdu,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("astropy")
 def to_fits(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     name: str | None = None,
-    **options: Unpack[Out],
+    *,
+    selection: Any = None,
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write an array as an image into a FITS file, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
     name : str, optional
-        ``EXTNAME`` of an extension, which is appended to the file.  None: the image is the only one
-        in the file.
+        ``EXTNAME`` of an extension, which comes behind what is in the file.  None: the image is the
+        file's first, and only one.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     overwrite : bool
         Replace an existing file, or the extension of this name.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
     DTypeError
-        A TypeError: FITS only supports integers, and floats of 4 and 8 bytes.
+        A TypeError: FITS has integers and real numbers of 4 and 8 bytes alone.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: astropy is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -143,7 +198,7 @@ def to_fits(
     >>> fits.getdata(name)[0].tolist(), fits.getheader(name)["OBJECT"]
     ([1, 2], 'M 13')
     """
-    FITS.save(a, file, name, **options)
+    FITS.save(a, file, name, selection=selection, overwrite=overwrite, progress=progress)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,4 @@
-"""Contiguous elements: ``.npy`` files, several of them in a ``.npz``, and raw files.
-
-More than 600 lines, as these formats share how elements lie in a file.
-"""
+"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files."""
 
 from __future__ import annotations
 
@@ -31,18 +28,15 @@ from extarray.common.errors import (
 )
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import Description
+from extarray.formats.elements import flat_file, mapped, part_of
 from extarray.formats.files import (
     beside,
     file_name,
-    flat_file,
-    mapped,
     of_library,
-    part_of,
     successor,
     target_name,
     unknown_part,
 )
-from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 from extarray.grid.chunking import check_shape
 from extarray.streaming.derived import flat
@@ -50,13 +44,13 @@ from extarray.streaming.derived import flat
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
-    from typing import SupportsIndex, Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import Into, Out
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -79,17 +73,51 @@ _TITLE = "NumPy .npy"
 _MAX_HEADER = 1 << 20
 
 
-@from_template()
 def from_npy(
     file: str | PathLike[str],
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of a ``.npy`` file, as `numpy.load` reads it, in bounded memory.
+
+    Parameters
+    ----------
+    file : str or PathLike
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray
 
     Raises
     ------
     DTypeError
         A TypeError: the file has Python objects.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -103,25 +131,48 @@ def from_npy(
            [4, 5, 6],
            [0, 0, 0]])
     """
-    return NPY.load(file, **options)
+    return NPY.load(
+        file,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_npy(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
+    selection: Any = None,
     order: Literal["C", "F"] = "C",
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write an array into a ``.npy`` file, as `numpy.save` does, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
     file : str or PathLike
-        Exact name; no suffix is added.
+        The name as it is: no suffix is added.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     order : {"C", "F"}
-        Order of the elements in the file.
+        Order of the elements in the file: the last axis runs fastest, or the first.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the name is taken.
+    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -141,7 +192,7 @@ def to_npy(
     >>> np.load(name)
     array([2, 4])
     """
-    NPY.save(a, file, order=order, **options)
+    NPY.save(a, file, order=order, selection=selection, overwrite=overwrite, progress=progress)
 
 
 @contextlib.contextmanager
@@ -250,24 +301,55 @@ NPY = Format("npy", _TITLE, (".npy",), _source, _sink)
 _NPZ = "NumPy .npz"
 
 
-@from_template()
 def from_npz(
     file: str | PathLike[str],
     name: str | None = None,
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of one array in a ``.npz`` file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
     name : str, optional
-        Name of the array in the file; None: the only one.
+        Name of the array in the file.  None: the only one.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray
 
     Raises
     ------
     VariableError
-        A KeyError: no array of this name; the message lists the names.
+        A KeyError: no array of this name; the message names those in the file.
     DTypeError
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -277,37 +359,54 @@ def from_npz(
     >>> xa.from_npz(name, "green")[...]
     array([3, 4])
     """
-    return NPZ.load(file, name, **options)
+    return NPZ.load(
+        file,
+        name,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_npz(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     name: str = "arr_0",
     *,
+    selection: Any = None,
     compressed: bool = False,
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Add an array to a ``.npz`` file, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
     file : str or PathLike
         Exact name; no suffix is added.
     name : str
         Name of the array in the file.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     compressed : bool
-        As `numpy.savez_compressed`.
+        Compress the elements, as `numpy.savez_compressed` does.
     overwrite : bool
-        Replace an array of this name in the file.
+        Replace an array that has this name in the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
     ExistsError
         A FileExistsError: the file has an array of this name.
     FormatError
-        A ValueError: an existing file of this name is not a ``.npz``.
+        A ValueError: there is another file of this name, no ``.npz``.
+    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -328,7 +427,15 @@ def to_npz(
     >>> np.load(name)["red"]
     array([1, 2])
     """
-    NPZ.save(a, file, name, compressed=compressed, **options)
+    NPZ.save(
+        a,
+        file,
+        name,
+        compressed=compressed,
+        selection=selection,
+        overwrite=overwrite,
+        progress=progress,
+    )
 
 
 def _names(file: Any) -> list[str]:
@@ -450,34 +557,62 @@ NPZ = Format("npz", _NPZ, (".npz",), _npz_source, _npz_sink, part="an array", na
 _RAW = "raw elements"
 
 
-@from_template()
 def from_raw(
     file: str | PathLike[str],
     shape: Shape,
     dtype: DTypeLike,
     offset: int = 0,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     order: Literal["C", "F"] = "C",
-    **options: Unpack[Into],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of the elements of a raw file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
     shape : int or sequence of int
-        One extent may be -1, and follows from the file size.
+        Shape of the array.  One extent may be -1: as many as the file has.
     dtype : dtype_like
-        Dtype of the elements in the file; ``">i2"``, for example, is big-endian.
+        Data type of the elements in the file; ``">i2"``, say, is big-endian.
     offset : int
         Bytes before the first element.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     order : {"C", "F"}
-        Order in the file: the last axis varies fastest, or the first.
+        Order of the elements in the file: the last axis runs fastest, or the first.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray
 
     Raises
     ------
     FormatError
         A ValueError: the file is too short.
     ShapeError, DTypeError
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     See Also
     --------
@@ -492,23 +627,51 @@ def from_raw(
     array([[0, 1, 2],
            [3, 4, 5]], dtype='>u2')
     """
-    return RAW.load(file, shape=shape, dtype=dtype, offset=offset, order=order, **options)
+    return RAW.load(
+        file,
+        shape=shape,
+        dtype=dtype,
+        offset=offset,
+        order=order,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_raw(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
+    selection: Any = None,
     order: Literal["C", "F"] = "C",
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write only the elements of an array into a file, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     order : {"C", "F"}
-        Order of the elements in the file.
+        Order of the elements in the file: the last axis runs fastest, or the first.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the name is taken.
+    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -524,7 +687,7 @@ def to_raw(
     >>> np.fromfile(name, int)
     array([1, 3, 2, 4])
     """
-    RAW.save(a, file, order=order, **options)
+    RAW.save(a, file, order=order, selection=selection, overwrite=overwrite, progress=progress)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,4 @@
-"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
-
-More than 600 lines, as blocks that lie as they are go by themselves, in both directions.
-"""
+"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio."""
 
 from __future__ import annotations
 
@@ -23,29 +20,20 @@ from extarray.common.extras import require
 from extarray.common.system import ALONE, allocate
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import (
-    Pieces,
-    beside,
-    file_name,
-    mapped,
-    of_library,
-    part_of,
-    target_name,
-    write_all,
-)
-from extarray.formats.template import from_template
+from extarray.formats.elements import Pieces, mapped, part_of
+from extarray.formats.files import beside, file_name, of_library, target_name, write_all
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
@@ -75,15 +63,41 @@ _DEFAULTS = {"scales": 1.0, "offsets": 0.0, "units": "", "colors": "undefined"}
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
 
-@from_template("rasterio")
-def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtArray:
+def from_geotiff(
+    file: str | PathLike[str],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
+) -> ExtArray:
     """Make an array of a GeoTIFF file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mask_and_scale : bool
         Unpack numbers by the scale and the offset of the bands, which must be the same for all;
-        elements that are the file's ``nodata`` become NaN.  False: elements are taken as they are.
+        elements that are the file's ``nodata`` become NaN.  False: take elements as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -101,7 +115,17 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
     DTypeError
         A TypeError: complex integers.
     FormatError
-        A ValueError: no such file, one that is damaged, or one of several pages.
+        A ValueError: the file is damaged, of another format, or has several pages.
+    MissingExtraError
+        An ImportError: rasterio is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -118,17 +142,25 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
     >>> a.shape, a.dims, a.attrs["transform"][2]
     ((1, 2, 3), ('band', 'y', 'x'), 583000.0)
     """
-    return GEOTIFF.load(file, **options)
+    return GEOTIFF.load(
+        file,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("rasterio")
 def to_geotiff(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
     selection: Any = None,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     **options: Any,
 ) -> None:
     """Write an array into a GeoTIFF file, in bounded memory.
@@ -136,13 +168,21 @@ def to_geotiff(
     Parameters
     ----------
     a : ExtArray or LazyView
-        Of 3 axes, which are bands, rows and columns; of 2: one band.  Its fill value, or else its
-        attribute ``nodata``, is the file's ``nodata``.
+        With 3 axes, which are bands, rows and columns; or with 2, for one band.  Its fill value, or
+        else its attribute ``nodata``, is the file's ``nodata``.
+    file : str or PathLike
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``, ``blockxsize``,
-        ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may come to more than 4 GiB,
-        and has tiles like the array's chunks where these are multiples of 16.  Elements of float16
-        are those of 16 bits in the file.
+        Arguments of ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``,
+        ``blockxsize``, ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may exceed
+        4 GiB, and has tiles like the array's chunks where these are multiples of 16.  Elements of
+        float16 have 16 bits in the file, too.
 
     Raises
     ------
@@ -152,6 +192,16 @@ def to_geotiff(
         A ValueError: the array has another number of axes, or no elements.
     ArgumentError
         A ValueError: options that rasterio does not take.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: rasterio is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----

@@ -1,7 +1,4 @@
-"""HDF5 datasets, through h5py.
-
-More than 600 lines, as whole files need what single datasets need.
-"""
+"""HDF5: data sets, through h5py."""
 
 from __future__ import annotations
 
@@ -34,10 +31,10 @@ from extarray.formats.files import (
     beside,
     check_shape_is,
     file_name,
+    named_part,
     of_library,
     successor,
     target_name,
-    unknown_part,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -68,28 +65,27 @@ from extarray.formats.hdf5_parts import (
     with_room,
     write_attrs,
 )
-from extarray.formats.template import (
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     of_group,
     save_whole,
 )
-from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.grid.chunking import check_chunks
 from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Unpack
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
     from extarray.common.arguments import Reported
-    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
 __all__ = ["HDF5", "from_hdf5", "to_hdf5"]
@@ -98,13 +94,18 @@ _TITLE = "HDF5"
 _INSTEAD = " (to a file that is open, with h5py.File(..., 'r+'), it is written in place)"
 
 
-@from_template("h5py")
 def from_hdf5(
     file: Any,
     name: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
     text: Any = None,
-    **options: Unpack[IntoValues],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
     """Make an array of a dataset, or a group of a whole HDF5 file, in bounded memory.
 
@@ -115,10 +116,28 @@ def from_hdf5(
         Name of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.  None, with a path: the
         whole file, or the ``h5py.Group``, becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Path of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        Dtype for texts of variable length: "U20", for example, or "U" for the longest length.
-        None: refuse such datasets.
+        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
+        refuse such a dataset.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -130,11 +149,21 @@ def from_hdf5(
     Raises
     ------
     VariableError
-        A KeyError: no dataset of this name; the message lists the names.
+        A KeyError: no dataset of this name; the message names those in the file.
     DTypeError
         A TypeError: texts of variable length, references, sequences.
     FormatError
-        A ValueError: not an HDF5 file, a damaged one, or a filter that is not installed.
+        A ValueError: the file is damaged, of another format, or needs a filter that is missing.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -148,12 +177,33 @@ def from_hdf5(
     (array([[1, 2],
            [3, 4]]), 'mm')
     """
-    if name is None and options.get("path") is not None and not hasattr(file, "dtype"):
-        return load_whole(_TITLE, file, _whole_source(file, text), **options)
-    return HDF5.load(file, name, text=text, **options)
+    if name is None and path is not None and not hasattr(file, "dtype"):
+        return load_whole(
+            _TITLE,
+            file,
+            _whole_source(file, text),
+            path=path,
+            chunks=chunks,
+            mask_and_scale=mask_and_scale,
+            overwrite=overwrite,
+            sparse=sparse,
+            progress=progress,
+            max_result=max_result,
+        )
+    return HDF5.load(
+        file,
+        name,
+        text=text,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("h5py")
 def to_hdf5(
     a: ExtArray | LazyView | Group,
     file: Any,
@@ -171,21 +221,35 @@ def to_hdf5(
     a : ExtArray, LazyView or Group
         A group becomes a whole file.
     file : str, PathLike, h5py.File or h5py.Group
-        A missing file is created.
-    name : str
-        Name of the dataset: ``"/group/name"``; groups are created.  Not for a group.
+        A file that does not exist is made.
+    name : str, optional
+        Name of the dataset: ``"/group/name"``; groups are made.  None for a group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     overwrite : bool
-        Replace a dataset of this name; for a group, the file.
+        Replace a dataset that has this name; for a group, the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``, ``chunks``,
-        ``maxshape``.  By default chunks are those of the array, and every axis may grow.
+        Arguments of ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``,
+        ``chunks``, ``maxshape``.  By default chunks are those of the array, and every axis may
+        grow.
 
     Raises
     ------
     ExistsError
         A FileExistsError: the file has an object of this name.
     DTypeError
-        A TypeError: HDF5 does not support the dtype.
+        A TypeError: HDF5 does not have such elements.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -253,24 +317,18 @@ def _names(file: Any) -> list[str]:
 
 
 def find(group: Any, name: Any, file: Any) -> Any:
-    """Return a dataset of h5py by its name.
-
-    Raises
-    ------
-    VariableError
-        A KeyError: no such dataset.
-    """
+    """Return a dataset of h5py by its name, as `named_part` does."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
-    if isinstance(group, h5py.Dataset):
-        if name is not None:
-            raise ArgumentError(f"give either the dataset {group.name!r}, or a file and a name")
-        return group
-    if name is not None:
-        with of_library(file, _TITLE):
-            found = group.get(os.fsdecode(name))
-        if isinstance(found, h5py.Dataset):
-            return found
-    raise unknown_part(file, name, "a dataset", _names(group))
+    return named_part(
+        group,
+        name,
+        file,
+        title=_TITLE,
+        part="a dataset",
+        kind=h5py.Dataset,
+        look_up=lambda group, name: group.get(os.fsdecode(name)),
+        names=_names,
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------

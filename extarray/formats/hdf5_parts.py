@@ -1,7 +1,4 @@
-"""Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
-
-More than 600 lines, as each part is read and written by the same rules.
-"""
+"""Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from extarray.common.extras import require
 from extarray.format.constants import LIMIT
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate, many_labels, of_coordinate
-from extarray.formats.files import Pieces, mapped, part_of
+from extarray.formats.elements import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
 from extarray.grid.chunking import grid_of
 

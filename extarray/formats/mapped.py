@@ -14,25 +14,25 @@ from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
-from extarray.formats.files import Claims, allowed, check_shape_is, of_library, part_of
+from extarray.formats.elements import part_of
+from extarray.formats.files import Claims, allowed, check_shape_is, of_library
 from extarray.formats.hdf5 import HDF5
 from extarray.formats.netcdf import NETCDF
-from extarray.formats.template import from_template
 from extarray.formats.transfer import line_of, load
 from extarray.grid.chunking import check_chunks, product
 from extarray.streaming.blocks import hold
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
-    from typing import Unpack
+    from os import PathLike
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.common.arguments import Reported
     from extarray.formats.description import Description
-    from extarray.formats.template import Into
     from extarray.formats.transfer import Format
     from extarray.grid.tiles import Box
 
@@ -166,21 +166,42 @@ class MappedArray(ExtArray):
         return self._binding.write_back(self, replace, check_progress(progress))
 
 
-@from_template("h5py")
 def map_hdf5(
     dataset: Any,
     name: str | None = None,
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> MappedArray:
     """Map an HDF5 dataset to an array that can be extended and written back.
 
     Parameters
     ----------
     dataset : h5py.Dataset, str, PathLike, h5py.File or h5py.Group
-        An open object must still be open, for writing, when it is written back; a file given by
-        name is opened then.
+        An object of the library must be open for writing when the array is written back; a file
+        given by its name is opened then.
     name : str, optional
-        Name of the dataset, if `dataset` is a file or a group.
+        Name of the dataset, where `dataset` is a file or a group.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -191,6 +212,18 @@ def map_hdf5(
     ------
     VariableError, DTypeError
         As for `from_hdf5`.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -205,24 +238,55 @@ def map_hdf5(
     >>> level[...].tolist()
     [[1, 2, 9], [3, 4, 9]]
     """
-    return _mapped(HDF5, dataset, name, **options)
+    return _mapped(
+        HDF5,
+        dataset,
+        name,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("netCDF4")
 def map_netcdf(
     file: Any,
     variable: str | None = None,
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> MappedArray:
     """Map a netCDF variable to an array that can be extended and written back.
 
     Parameters
     ----------
     file : netCDF4.Variable, str, PathLike, netCDF4.Dataset or netCDF4.Group
-        An open object must still be open, for writing, when it is written back; a file given by
-        name is opened then.
+        An object of the library must be open for writing when the array is written back; a file
+        given by its name is opened then.
     variable : str, optional
-        Name of the variable, if `file` is a file or a group.
+        Name of the variable, where `file` is a file or a group.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -233,6 +297,18 @@ def map_netcdf(
     ------
     VariableError, DTypeError
         As for `from_netcdf`.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -254,7 +330,17 @@ def map_netcdf(
     ...     d["rain"].shape
     (3, 2)
     """
-    return _mapped(NETCDF, file, variable, **options)
+    return _mapped(
+        NETCDF,
+        file,
+        variable,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
 def _mapped(

@@ -29,30 +29,29 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.formats.description import Description
+from extarray.formats.elements import part_of
 from extarray.formats.files import (
     append_range,
     beside,
     file_name,
     of_library,
-    part_of,
     successor,
     target_name,
     unknown_part,
     written,
 )
-from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import Into, Out
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["MAT", "from_mat", "to_mat"]
@@ -90,23 +89,45 @@ _HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 
 
-@from_template("SciPy, or h5py for a file of version 7.3,")
 def from_mat(
     file: str | PathLike[str],
     variable: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     mat_dtype: bool = False,
-    **options: Unpack[Into],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of a matrix in a MATLAB .mat file.
 
     Parameters
     ----------
+    file : str or PathLike
     variable : str, optional
-        Name of the variable; None: the only one.
+        Name of the matrix.  None: the only one in the file.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mat_dtype : bool
-        Give elements the type of the matrix in MATLAB. False: the stored type, as in
-        `scipy.io.loadmat`; in version 5, MATLAB stores small whole numbers as integers.
+        Give elements the type that the matrix has in MATLAB.  False: the type that they have in the
+        file, as `scipy.io.loadmat` does: in version 5 MATLAB stores small whole numbers as
+        integers.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -116,9 +137,21 @@ def from_mat(
     Raises
     ------
     VariableError
-        A KeyError: no variable of this name; the message lists the names.
+        A KeyError: no variable of this name; the message names those in the file.
     DTypeError
         A TypeError: text, cells, a struct, a sparse matrix.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: SciPy, or h5py for a file of version 7.3, is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -135,28 +168,46 @@ def from_mat(
     array([[1, 2],
            [3, 4]], dtype=int16)
     """
-    return MAT.load(file, variable, mat_dtype=mat_dtype, **options)
+    return MAT.load(
+        file,
+        variable,
+        mat_dtype=mat_dtype,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("SciPy, or h5py for a file of version 7.3,")
 def to_mat(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     variable: str,
     *,
+    selection: Any = None,
     version: Literal["5", "7.3"] | None = None,
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Add an array as a matrix to a MATLAB .mat file.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
     variable : str
-        Name of the variable: a letter followed by letters, digits and "_", at most 63 characters.
+        Name of the matrix: a letter, and letters, digits and "_", 63 at most.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     version : {"5", "7.3"}, optional
         Version of a new file.  None: "5", or "7.3" for more than 4 GiB.
     overwrite : bool
-        Replace a variable of this name.
+        Replace a variable that has this name.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
@@ -165,8 +216,18 @@ def to_mat(
     LimitError
         An OverflowError: more than 4 GiB for version 5.
     FormatError
-        A ValueError: nothing can be added to a file of version 5, because it is damaged, has the
-        other byte order, or has MATLAB objects after the replaced variable.
+        A ValueError: a file of version 5 to which nothing can be added, as it is damaged, has the
+        other byte order, or has objects of MATLAB behind a variable that is replaced.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: SciPy, or h5py for a file of version 7.3, is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -183,7 +244,15 @@ def to_mat(
     array([[1., 2.],
            [3., 4.]])
     """
-    MAT.save(a, file, variable, version=version, **options)
+    MAT.save(
+        a,
+        file,
+        variable,
+        version=version,
+        selection=selection,
+        overwrite=overwrite,
+        progress=progress,
+    )
 
 
 # -- version 5 -----------------------------------------------------------------------------------

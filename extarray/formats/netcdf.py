@@ -1,7 +1,4 @@
-"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
-
-More than 600 lines, as whole files need what single variables need.
-"""
+"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4."""
 
 from __future__ import annotations
 
@@ -34,11 +31,11 @@ from extarray.formats.files import (
     beside,
     check_shape_is,
     file_name,
+    named_part,
     of_library,
     successor,
     target_name,
     to_disk,
-    unknown_part,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -73,28 +70,26 @@ from extarray.formats.netcdf_parts import (
     stored_as,
     unknown_names,
 )
-from extarray.formats.template import (
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     of_group,
     save_whole,
 )
-from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
     from extarray.common.arguments import Reported
-    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
     Model = Literal[
@@ -118,13 +113,18 @@ MODELS = (
 )
 
 
-@from_template("netCDF4")
 def from_netcdf(
     file: Any,
     variable: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
     text: Any = None,
-    **options: Unpack[IntoValues],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
     """Make an array of a variable, or a group of a whole netCDF file, in bounded memory.
 
@@ -132,13 +132,31 @@ def from_netcdf(
     ----------
     file : str, PathLike, netCDF4.Dataset, netCDF4.Group or netCDF4.Variable
     variable : str, optional
-        Name of the variable with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.
-        None, with a path: the whole file becomes a group in the folder `path`.
+        Name of the variable: ``"group/name"``; not for a ``netCDF4.Variable``.  None, with a path:
+        the whole file becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Path of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        Dtype for texts of variable length: "U20", for example, or "U" for the longest length.
-        None: refuse such variables.
+        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
+        refuse such a variable.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -153,11 +171,21 @@ def from_netcdf(
     Raises
     ------
     VariableError
-        A KeyError: no variable of this name; the message lists the names.
+        A KeyError: no variable of this name; the message names those in the file.
     DTypeError
         A TypeError: texts or sequences of variable length.
     FormatError
-        A ValueError: not a netCDF file, or a damaged one.
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -169,12 +197,33 @@ def from_netcdf(
     >>> a.dims, a.attrs["units"], a.attrs["unlimited_dims"]
     (('time', 'x'), 'mm', ['time'])
     """
-    if variable is None and options.get("path") is not None and not hasattr(file, "dtype"):
-        return load_whole(_TITLE, file, _whole_source(file, text), **options)
-    return NETCDF.load(file, variable, text=text, **options)
+    if variable is None and path is not None and not hasattr(file, "dtype"):
+        return load_whole(
+            _TITLE,
+            file,
+            _whole_source(file, text),
+            path=path,
+            chunks=chunks,
+            mask_and_scale=mask_and_scale,
+            overwrite=overwrite,
+            sparse=sparse,
+            progress=progress,
+            max_result=max_result,
+        )
+    return NETCDF.load(
+        file,
+        variable,
+        text=text,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("netCDF4")
 def to_netcdf(
     a: ExtArray | LazyView | Group,
     file: str | PathLike[str],
@@ -182,7 +231,7 @@ def to_netcdf(
     *,
     selection: Any = None,
     unlimited: bool | str | Sequence[str] | None = None,
-    format: Model | str | None = None,  # as in netCDF4
+    format: Model | str | None = None,
     overwrite: bool = False,
     progress: Reported = True,
     **options: Any,
@@ -194,19 +243,24 @@ def to_netcdf(
     a : ExtArray, LazyView or Group
         A group becomes a whole file.
     file : str or PathLike
-        A missing file is created.
-    variable : str
-        Name of the variable with its groups, which are created: ``"group/name"``.  Not for a group.
+        A file that does not exist is made.
+    variable : str, optional
+        Name of the variable: ``"group/name"``; groups are made.  None for a group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     unlimited : bool, str or sequence of str, optional
         Names of the dimensions that may grow in the file; True: all.  None: those in the attribute
         ``unlimited_dims``.  In netCDF 3, only the first dimension can be unlimited.
     format : {"NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", ...}, optional
-        As for ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
+        Data model, as in ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
     overwrite : bool
-        Replace a variable of this name; for a group, the file.
+        Replace a variable that has this name; for a group, the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``netCDF4.Dataset.createVariable``: ``compression="zlib"``, ``shuffle=True``,
-        ``chunksizes``.  By default chunks are those of the array.
+        Arguments of ``netCDF4.Dataset.createVariable``: ``compression="zlib"``,
+        ``shuffle=True``, ``chunksizes``.  By default chunks are those of the array.
 
     Raises
     ------
@@ -215,7 +269,15 @@ def to_netcdf(
     DTypeError
         A TypeError: netCDF does not support the dtype.
     ArgumentError
-        A ValueError: unknown options.
+        A ValueError: options that netCDF does not have.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -300,25 +362,26 @@ def _group_of(dataset: Any, path: list[str]) -> Any:
     return dataset
 
 
-def find(dataset: Any, name: Any, file: Any) -> Any:
-    """Return a variable by its name.
+def _variable_of(dataset: Any, name: Any) -> Any:
+    """Return a variable of a dataset; None: there is none."""
+    *path, last = str(name).strip("/").split("/")
+    group = _group_of(dataset, path)
+    return None if group is None else group.variables.get(last)
 
-    Raises
-    ------
-    VariableError
-        A KeyError: no such variable.
-    """
+
+def find(dataset: Any, name: Any, file: Any) -> Any:
+    """Return a variable of netCDF4 by its name, as `named_part` does."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
-    if isinstance(dataset, nc.Variable):
-        if name is not None:
-            raise ArgumentError(f"give either the variable {dataset.name!r}, or a file and a name")
-        return dataset
-    if name is not None:
-        *path, last = str(name).strip("/").split("/")
-        group = _group_of(dataset, path)
-        if group is not None and last in group.variables:
-            return group.variables[last]
-    raise unknown_part(file, name, "a variable", _walk(dataset))
+    return named_part(
+        dataset,
+        name,
+        file,
+        title=_TITLE,
+        part="a variable",
+        kind=nc.Variable,
+        look_up=_variable_of,
+        names=_walk,
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -578,7 +641,7 @@ def _variable_sink(
     """Create a variable and its coordinates."""
     model = dataset.data_model
     lost: list[str] = other_packing(given.attrs)
-    *path, last = name.strip("/").split("/")
+    *path, last = str(name).strip("/").split("/")
     group = dataset
     for part in path:
         if not model == "NETCDF4":

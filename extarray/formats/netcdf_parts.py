@@ -1,7 +1,4 @@
-"""Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
-
-More than 600 lines, as each part is read and written by the same rules, also in a recreated file.
-"""
+"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """The streaming copier: from a `Source` into an array, and from an array into a `Sink`.
 
-A `Format` creates them.  Elements are copied box by box, within ``config.max_memory``.  A box
-consists of whole pieces of the file, which may be compressed, and also of whole chunks of the array
-if memory allows.  While the library of the format reads or writes a box in the calling thread,
-another thread writes or reads one of the array.
-
-More than 600 lines, as both ways go through the same boxes and threads.
+A `Format` makes them.  Elements go box by box, in the memory that ``config.max_memory`` allows.  A
+box is of whole pieces of the file, since these may be compressed, and of whole chunks of the array
+as well where memory allows.  While the library of the format reads or writes a box, in the thread
+of the caller, another thread writes or reads one of the array.
 """
 
 from __future__ import annotations
@@ -30,7 +28,8 @@ from extarray.common.system import disk_bytes
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
-from extarray.formats.files import Claims, allowed, of_library, part_of
+from extarray.formats.elements import part_of
+from extarray.formats.files import Claims, allowed, of_library
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
 from extarray.streaming.holes import write_fresh
@@ -710,7 +709,7 @@ def line_of(way: str, title: str, file: Any, name: Any = None) -> str:
 
 
 def _tell(lost: list[str], words: str) -> None:
-    """Warn of all losses at once."""
+    """Warn of what is lost (I13), all of it at once."""
     if lost:
         warn(words + "; ".join(lost), LossyWarning)
 

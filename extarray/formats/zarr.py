@@ -1,7 +1,4 @@
-"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are.
-
-More than 600 lines, as whole stores need what single arrays need.
-"""
+"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are."""
 
 from __future__ import annotations
 
@@ -28,29 +25,30 @@ from extarray.common.system import ALONE
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing, other_packing
-from extarray.formats.files import memory_of, of_library, read_all, unknown_part
-from extarray.formats.template import (
+from extarray.formats.elements import memory_of
+from extarray.formats.files import of_library, read_all, unknown_part
+from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     save_whole,
 )
-from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import making_folder, swap_folders
 from extarray.storage.filesystem import File, family, followed_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from typing import Unpack
+    from os import PathLike
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["ZARR", "from_zarr", "to_zarr"]
@@ -64,23 +62,47 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _MISSING = "_FillValue"
 
 
-@from_template("zarr")
 def from_zarr(
     store: Any,
     name: str | None = None,
-    **options: Unpack[IntoValues],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
     """Make an array of one in a Zarr store, or a group of all, in bounded memory.
 
     Parameters
     ----------
     store : str, PathLike, zarr.Array, zarr.Group, or a store of zarr
-        What ``zarr.open`` takes.
+        Whatever ``zarr.open`` takes.
     name : str, optional
-        Of the array in its group: ``"run/level"``; None: the store is an array, or, with a path,
-        all that is in its group becomes a group in the folder `path`.
+        Name of the array in the store: ``"run/level"``.  None: the store is an array, or, with a
+        path, the whole group of the store becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -92,9 +114,21 @@ def from_zarr(
     Raises
     ------
     VariableError
-        A KeyError: no array of this name; the message has those that there are.
+        A KeyError: no array of this name; the message names those in the file.
     DTypeError
         A TypeError: texts of variable length, objects.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: zarr is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -113,14 +147,34 @@ def from_zarr(
     (array([[1, 2],
            [3, 4]], dtype=int32), ('y', 'x'))
     """
-    if name is None and options.get("path") is not None:
+    if name is None and path is not None:
         found = _opened(store)
         if not hasattr(found, "dtype"):
-            return load_whole(_TITLE, store, _whole_source(found), **options)
-    return ZARR.load(store, name, **options)
+            return load_whole(
+                _TITLE,
+                store,
+                _whole_source(found),
+                path=path,
+                chunks=chunks,
+                mask_and_scale=mask_and_scale,
+                overwrite=overwrite,
+                sparse=sparse,
+                progress=progress,
+                max_result=max_result,
+            )
+    return ZARR.load(
+        store,
+        name,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("zarr")
 def to_zarr(
     a: ExtArray | LazyView | Group,
     store: Any,
@@ -129,7 +183,7 @@ def to_zarr(
     selection: Any = None,
     zarr_format: Literal[2, 3] = 3,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     **options: Any,
 ) -> None:
     """Write an array, or a group, into a Zarr store, of format 2 or 3, in bounded memory.
@@ -140,14 +194,20 @@ def to_zarr(
         A group becomes a folder of its own.
     store : str, PathLike, zarr.Group, or a store of zarr
     name : str, optional
-        Of the array in the store, with its groups, which are made: ``"run/level"``.  None: the
-        whole store is the array.
+        Name of the array in the store: ``"run/level"``; groups are made.  None: the whole store is
+        the array, or the group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     zarr_format : {2, 3}
+        Version of the format.
     overwrite : bool
-        Replace an array that has this place.
+        Replace an array of this name; for a group, the folder.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``zarr.create_array``: ``compressors``, ``shards``, ``chunks``.  By default chunks
-        are those of the array.
+        Arguments of ``zarr.create_array``: ``compressors``, ``shards``, ``chunks``.  By default
+        chunks are those of the array.
 
     Raises
     ------
@@ -157,6 +217,14 @@ def to_zarr(
         A TypeError: Zarr has no such elements.
     ArgumentError
         A ValueError: options that zarr does not take.
+    MissingExtraError
+        An ImportError: zarr is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----

@@ -62,6 +62,11 @@ def _chunks(
         raise ArgumentError(
             "an array in memory has no file to refer to; write one with a.copy(path)"
         )
+    if array._comes_late:
+        raise ArgumentError(
+            f"chunks of '{array.path}' are not in its file before they are read, so nothing can "
+            "refer to them; write a file that has them all with a.copy(path)"
+        )
     file, start = _file_and_start(array.path)
     lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
     grid = [range(-(-n // c)) for n, c in zip(shape, node.chunks, strict=True)]

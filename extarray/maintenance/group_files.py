@@ -228,7 +228,7 @@ def making_folder(
     within: str | None = None,
     old: str | None = None,
 ) -> Iterator[str]:
-    """Make a folder for the length of a block; then it takes its name, unless the block raises.
+    """Make a folder for the length of a block, which then takes its name unless it raises (I14).
 
     What earlier calls for the name have left is removed first.  The folder, and the files of arrays
     in it, have the permissions of those that they replace.

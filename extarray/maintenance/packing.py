@@ -242,21 +242,15 @@ class _Packing:
 
     def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
         """Copy bytes of chunks; holes stay holes.  Returns the CRC-32 of all of them."""
-        if isinstance(now, Pair):
-            now.check_length()
-            runs = now.data.written(stop)
-            read: Callable[[memoryview, int], int] = now.data.read_into
-        else:
-            runs, read = iter([(0, stop)] if stop else []), _reader_of(now)
         crc = at = 0
         piece = memoryview(bytearray(_PIECE))
-        for first, last in runs:
+        for first, last in now.written(stop):
             crc = crc_of_zeros(first - at, crc)
             self._progress.add(first - at)
             while first < last:
                 # Pieces end where large folios of the page cache do.
                 some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
-                if read(some, first) < len(some):
+                if now.read_into(some, first) < len(some):
                     raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
                 crc = zlib.crc32(some, crc)
                 self._file.write(some, to + first)
@@ -270,18 +264,6 @@ class _Packing:
                 "it again",
             )
         return crc_of_zeros(stop - at, crc)
-
-
-def _reader_of(now: Present) -> Callable[[memoryview, int], int]:
-    """Return a function that reads the chunks of an array in memory, as `File.read_into` does."""
-    region = now.region
-    assert region is not None
-
-    def read(target: memoryview, offset: int) -> int:
-        target[:] = region.copied(offset, offset + len(target))
-        return len(target)
-
-    return read
 
 
 class _Sums:
@@ -300,7 +282,7 @@ class _Sums:
         self._entries = read_sums(now.metadata, extents, 0, min(self._n_chunks, reach))
         if now.verify == "never":
             return
-        comparison = Comparison(now.metadata, now.data, now.header, None, now.sums)
+        comparison = Comparison(now.metadata, now.data, now.header, None, now.sums, now.supply)
         wrong = comparison.run(self._n_chunks, None)
         if wrong.size and not comparison.in_doubt:
             error = ChecksumError(

@@ -18,7 +18,6 @@ from extarray.common.errors import (
 from extarray.mpi import windows
 from extarray.mpi.patches import Plan, Section, as_points, numbers
 from extarray.mpi.requests import as_elements, as_item, scaled, spread
-from extarray.mpi.runtime import check_rank
 from extarray.mpi.zones import as_index
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class OneSidedAccess:
         return f"<{what}, {part}, rank {self.comm.rank} of {self.comm.size}>"
 
     def distribution(self, rank: SupportsIndex | None = None) -> Any:
-        """Return the zone of a rank.
+        """Return the zone of a rank, as `ParallelArray.zone` does.
 
         Parameters
         ----------
@@ -116,15 +115,14 @@ class OneSidedAccess:
         (slice(0, 5, None), slice(6, 12, None))
         """
         self._check()
-        return self._window.layout.zones.as_told(check_rank(rank, self.comm))
+        return self._window.layout.zones.of_rank(rank, self.comm)
 
     def locate(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
-        """Return the rank whose zone has an element.
+        """Return the rank whose zone has an element, as `ParallelArray.owner` does.
 
         Parameters
         ----------
         index : sequence of int
-            An index of each axis.
 
         Returns
         -------

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from extarray.mpi.file_views import FileViews
     from extarray.mpi.rank_io import Transfer
     from extarray.mpi.runtime import Agreement, Step
-    from extarray.storage.file_store import FileStore
+    from extarray.storage.reading import PairReader
 
 
 __all__ = ["ParallelArray", "resize_in_order"]
@@ -105,7 +105,7 @@ class ParallelArray(ParallelIO):
     @classmethod
     def _join(
         cls,
-        store: FileStore,
+        store: PairReader,
         axial: Axial,
         replica: ReplicaStore | None,
         agreement: Agreement,

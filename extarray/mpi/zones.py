@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from extarray.array.resizing import Side
     from extarray.mpi.runtime import Agreement
-    from extarray.storage.file_store import FileStore
+    from extarray.storage.reading import PairReader
 
 
 __all__ = [
@@ -271,6 +271,10 @@ class Zones:
         zones = self.of(rank)
         return zones if self.distribution.is_dealt else zones[0]
 
+    def of_rank(self, rank: SupportsIndex | None, comm: Any) -> Any:
+        """Return the zones of a rank that a user names, as `as_told` does; None: this rank."""
+        return self.as_told(check_rank(rank, comm))
+
     def ranges(self, rank: int) -> list[list[slice]]:
         """Return ranges along each axis; a rank's zones are their outer product."""
         if rank >= math.prod(self.process_grid):  # more ranks than irregular blocks
@@ -353,7 +357,7 @@ class ZonedArray(ExtArray):
     _agreement: Agreement
     _distribution: Distribution | None  # in indices from the origin; None: no axes
     _latest_zones: Zones | None
-    _pair: FileStore  # the files that this rank has open
+    _pair: PairReader  # the files that this rank has open
 
     def distribute(
         self,
@@ -426,7 +430,7 @@ class ZonedArray(ExtArray):
         >>> a.zone(1)  # doctest: +SKIP
         (slice(0, 6, None), slice(6, 12, None))
         """
-        return self._of_rank(self._zones(), rank)
+        return self._zones().of_rank(rank, self.comm)
 
     def owner(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
         """Return the rank whose zone has an element.
@@ -483,7 +487,7 @@ class ZonedArray(ExtArray):
         (slice(10, 12, None), slice(0, 12, None))
         """
         j, n, first = as_axis(axis, self.ndim, self), count(by), is_start(side)
-        parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
+        parts = self._zones_of_growth(j, n, first).of_rank(rank, self.comm)
         if not first:
             return parts
         # Shift indices to count from the new start.
@@ -528,6 +532,3 @@ class ZonedArray(ExtArray):
         if self._distribution is None:
             raise ArgumentError("an array without axes has no zones")
         return self._distribution
-
-    def _of_rank(self, zones: Zones, rank: SupportsIndex | None) -> Any:
-        return zones.as_told(check_rank(rank, self.comm))

@@ -375,7 +375,7 @@ def _stream_transform_nd(function: Callable[..., Any], *steps: Callable[..., Any
                 place = tuple(whole[j] if j in along else piece for j, piece in enumerate(box))
                 store(target, place, function(part_of(a, box), s, along, norm))
 
-            run(work, lanes(a, along, name, _PARTS), math.prod(a.shape) * a.dtype.itemsize)
+            run(work, lanes(a, along, name, _PARTS), math.prod(a.shape) * a.dtype.itemsize, (a,))
             return target
         if not steps or s is not None:
             return NotImplemented

@@ -2,8 +2,6 @@
 
 Each method that NumPy also has as a function calls that function, so the protocols lead it to the
 one streamed form.
-
-Longer than other modules, as one class holds all methods.
 """
 
 from __future__ import annotations

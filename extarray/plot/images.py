@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
-from extarray.common.extras import require
-from extarray.grid.drawing import axis_titles
+from extarray.grid.growth_map import axis_titles
 from extarray.plot.figures import finished, on_axes
 
 __all__ = ["composite", "plane_of", "slice_image", "stretch"]
@@ -100,7 +99,6 @@ def composite(
     ArgumentError
         `cube` does not have three axes, or `bands` are not three.
     """
-    figure_module = require("matplotlib.figure", "plot", "extarray.plot.composite")
     if len(cube.shape) != 3:
         raise ShapeError(f"a scene must have shape (rows, columns, bands), not {tuple(cube.shape)}")
     if len(bands) != 3:
@@ -108,19 +106,11 @@ def composite(
     image = stretch(
         np.stack([np.asarray(cube[:, :, band]) for band in bands], axis=-1), percentiles
     )
-    if ax is None:
-        figure = figure_module.Figure(figsize=(5.0, 5.2), layout="constrained")
-        ax = figure.add_subplot()
-    else:
-        figure = ax.figure
-    ax.imshow(image, interpolation="nearest")
-    ax.set_xlabel("column")
-    ax.set_ylabel("row")
-    if title is not None:
-        ax.set_title(title, fontsize=10)
-    if path is not None:
-        figure.savefig(path, dpi=dpi)
-    return figure
+    figure, drawn = on_axes(ax, (5.0, 5.2))
+    drawn.imshow(image, interpolation="nearest")
+    drawn.set_xlabel("column")
+    drawn.set_ylabel("row")
+    return finished(figure, drawn, title, path, dpi)
 
 
 def slice_image(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
-from extarray.grid.drawing import axis_titles, segment_colours, segments
+from extarray.grid.growth_map import axis_titles, segment_colours, segment_numbers, segments
 from extarray.plot.figures import INK, RED, finished, on_axes
 
 __all__ = ["Layout", "layout", "layout_of"]
@@ -132,10 +132,9 @@ def layout(
         figure, drawn = on_axes(given[0], (6.4, 4.4))
         strip = given[1] if found.is_selected and len(given) > 1 else None
     history = segments(a)
-    starts = [segment.start_address for segment in history]
     colours = 0.85 * segment_colours(history)  # darker, for a white background
     colours[0] = 0.45  # the pale grey of cells would be invisible as a line
-    shade = colours[np.searchsorted(starts, found.addresses, side="right") - 1]
+    shade = colours[segment_numbers(history, found.addresses)]
     if found.is_selected:
         shade = np.where(found.touched[:, None], shade, 0.3 * shade + 0.7)
     n, size = len(found.addresses), a.chunk_bytes

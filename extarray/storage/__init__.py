@@ -21,6 +21,8 @@ From the top down; each module uses some of those below it, and none above:
 ``space``
     Disk space of the chunks: what growth takes, and what cuts give back, and `release` where a
     growth fails.
+``reading``
+    A pair of files as its readers know it: what is there, what is new, and how it is opened again.
 ``commits``
     The commits of a writer: what they write in which order, and what of it is on the disk;
     checksums brought up to date.
@@ -34,7 +36,8 @@ From the top down; each module uses some of those below it, and none above:
 ``pair``
     An open pair of files and its present state, which the parts of a store share.
 ``store``
-    The store as the array knows it: the protocol `Store`, and its present.
+    The store as the array knows it: the protocols `Reader` and `Store`, and its present; the
+    protocol `Provider`, where chunks come from elsewhere.
 ``checksums``
     Checksums of chunks: their table in ``.xmd``, when they can be trusted, and chunks compared
     with them.

@@ -104,6 +104,7 @@ class Committer:
                 pair.extents, end = append_records(
                     pair.metadata, pair.header, known, axial, state.n_segments, end
                 )
+            # I2: this one write makes the commit count.
             self.write_superblock(
                 next_superblock(
                     state,
@@ -511,7 +512,7 @@ class SumKeeper:
             metadata, sums = sums.file, None
         key = metadata if sums is None else sums
         if known is None or known[0] is not key or known[1] is not header:
-            known = key, header, Comparison(metadata, pair.data, header, None, sums)
+            known = key, header, Comparison(metadata, pair.data, header, None, sums, pair.supply)
             self._comparison = known
         return known[2]
 

@@ -1,7 +1,6 @@
 """A pair of files as the store of an array, from its making or opening to its end.
 
-The store holds the parts that do the rest of its work; each is handed the pair of files.  The
-module has more than 600 lines, as making, opening and closing are one piece of work.
+The store holds the parts that do the rest of its work; each is handed the pair of files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from extarray._core._file import Sieve
 from extarray._core._history import record_at
 from extarray._core._mapping import Users
-from extarray._core._state import Trust
+from extarray._core._supply import Trust
 from extarray.common.arguments import check_choice
 from extarray.common.choices import VERIFICATIONS
 from extarray.common.config import config
@@ -36,14 +35,13 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
-from extarray.common.system import boot_id, disk_bytes, name_of_descriptor
+from extarray.common.system import boot_id, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
 from extarray.format.superblock import Superblock
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
-from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.filesystem import (
     File,
     absolute_names,
@@ -58,7 +56,6 @@ from extarray.storage.filesystem import (
     replaced_name,
     sync_folders,
 )
-from extarray.storage.following import Follower
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import (
     MAPPABLE,
@@ -72,8 +69,9 @@ from extarray.storage.names import (
 )
 from extarray.storage.new_axis import add_axis, renew_uuid
 from extarray.storage.pair import OPEN_FLAGS, Pair
+from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
-from extarray.storage.states import ATTEMPTS, StateReader, Unvouched, WholeState
+from extarray.storage.states import ATTEMPTS, Unvouched, WholeState
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
@@ -155,8 +153,8 @@ class FileAlone:
 ALONE = FileAlone()
 
 
-class FileStore:
-    """The store of an array in a pair of files.
+class FileStore(PairReader):
+    """The store of an array in a pair of files, which it makes, opens and grows.
 
     Made by `FileStore.create` and `FileStore.open`.
 
@@ -168,68 +166,21 @@ class FileStore:
 
     Attributes
     ----------
-    now : Pair
-        What the array and all parts look at.
-    states, following, commits, space, chunk_sums, group
-        The parts; `GroupShare` is that in a commit of several arrays.
-    unvouched : Unvouched or None
-        Elements that nothing tells to be those that the writer wrote, where it is open for reading.
+    space, group
+        The parts beside those of every reader; `GroupShare` is that in a commit of several arrays.
     """
 
-    unvouched: Unvouched | None = None
-
     def __init__(self, pair: Pair, writers: FileWriters | None = None) -> None:
-        self.now = pair
+        super().__init__(pair)
         self.writers = writers or ALONE
-        self.states = states = StateReader(pair)
-        self.following = following = Follower(pair, states)
-        self.commits = commits = Committer(pair, states)
+        commits = self.commits
         self.space = space = Allocator(pair, commits)
-        self.chunk_sums = SumKeeper(pair, commits)
-        self.group = GroupShare(pair, states, commits, space, _take_up_decision)
+        self.group = GroupShare(pair, self.states, commits, space, _take_up_decision)
         self.making: Publication | None = None  # until the files have their names
-        # What a growth asks of the store it asks of the part at once.
         self.commit, self.set_attrs = commits.commit, commits.set_attrs
         self.set_growth, self.flush = commits.set_growth, commits.flush
         self.reserve, self.release = space.reserve, space.release
         self.renew, self.punch = space.renew, space.punch
-        self.as_committed = following.as_committed
-
-    @property
-    def files(self) -> Self:
-        """The store itself; what only stores with files have is asked of this."""
-        return self
-
-    @property
-    def durability(self) -> str:
-        """The durability: "flush" or "commit"."""
-        return "commit" if self.now.is_durable else "flush"
-
-    @property
-    def generation(self) -> tuple[int, int]:
-        """Number of the commit, and time of the last change of the elements, in nanoseconds.
-
-        The system may be late with the time while a writer stores through a mapping.
-        """
-        pair = self.now
-        return pair.state.sequence, pair.data.stat().st_mtime_ns
-
-    @property
-    def metadata_bytes(self) -> int:
-        """Bytes of ``.xmd``."""
-        return self.now.metadata.length
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes of ``.xta``, holes included."""
-        return self.now.data.length
-
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes that ``.xta`` takes on the disk."""
-        data = self.now.data
-        blocks = disk_bytes(data.stat())
-        return min(blocks, data.length) if self.now.packed_as else blocks
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -324,7 +275,7 @@ class FileStore:
             present.close()
 
     @property
-    def names_as_yet(self) -> tuple[str, str] | None:
+    def names_as_yet(self) -> tuple[str, str] | None:  # type: ignore[override]
         """The names of the files of a new pair that has not its own; None if it has."""
         return None if self.making is None else self.making.fresh
 
@@ -702,27 +653,6 @@ class FileStore:
             what = "'{}' is closed, but data written since the last flush may be lost"
             with family(what, pair.path):
                 pair.close()
-
-    def __del__(self) -> None:
-        try:
-            if not self.now.metadata.closed:
-                self.warn_if_writer()
-        finally:
-            self._close_quietly()
-
-    def warn_if_writer(self) -> None:
-        """Warn of a writer that nobody has closed."""
-        if not self.now.follows:
-            warnings.warn(
-                f"'{self.now.path}' was not closed; use close() or a with block",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
-
-    def _close_quietly(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
 
 def _take_up_decision(path: Path) -> None:

@@ -1,8 +1,4 @@
-"""The file system beneath a pair of files: names, whole writes, space, publication, engine.
-
-The module has more than 600 lines, as whoever makes a file asks for its name, its permissions and
-its space together, and the answers depend on the same file system.
-"""
+"""The file system beneath a pair of files: names, whole writes, space, publication, engine."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ class Follower:
     def refresh(self, axial: Axial) -> Axial | None:
         """Take up what was committed since; return the axial vectors, or None if nothing is new.
 
-        This reads the superblocks and the records that are new.  Where the array has gained an
-        axis, the metadata are another file and the axial vectors are new; otherwise those given
-        have grown.
+        This takes no lock, and reads the superblocks and new records alone (I3, I4).  Where the
+        array has gained an axis, the metadata are another file and the axial vectors are new;
+        otherwise those given have grown.
         """
         return self.take_up(axial) if self.pair.follows else None
 

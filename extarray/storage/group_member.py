@@ -3,8 +3,9 @@
 One of the arrays, the coordinator, decides.  Each of the others first writes its next state to a
 place of its own, marked as pending, with the number of the group commit and the place of the
 coordinator, and brings it to the disk.  Then the coordinator writes its next superblock, with that
-number in it: this one write makes all of it count.  Finally the others commit their states like any
-other.  Whoever meets a pending state that is newer than all others looks at the coordinator.
+number in it: this one write makes all of it count (I2).  Finally the others commit their states
+like any other.  Whoever meets a pending state that is newer than all others looks at the
+coordinator.
 
 The coordinator remembers one decision.  Before it forgets this, it makes sure that all who took
 part have the state on the disk as a commit of their own.

@@ -4,9 +4,9 @@ Such a lock belongs to the open file, not to the process: two opens in one proce
 other, closing a reader's descriptor does not drop the writer's lock, and the kernel drops it when
 the writer dies.
 
-A writer alone locks the whole file.  Writers that share it lock single bytes, far behind its end:
-each a byte of its own, which tells the others that it lives, and for the length of a commit the
-byte of commits.
+Readers take none of them (I4).  A writer alone locks the whole file.  Writers that share it lock
+single bytes, far behind its end: each a byte of its own, which tells the others that it lives, and
+for the length of a commit the byte of commits.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
-    """Take the lock of a writer that is alone, on an ``.xmd`` that is open for writing.
+    """Take the lock of a writer that is alone (I6), on an ``.xmd`` that is open for writing.
 
     Raise LockedError where it is still held after `timeout` seconds; None: wait for ever.
     """

@@ -2,12 +2,10 @@
 
 The metadata get their name first, in one step, by which the pair is there.  Until the data have
 theirs, whoever opens the pair finds them under a fresh one, which the array's uuid tells.  All jobs
-that make, replace, move or remove a pair keep to this order.
+that make, replace, move or remove a pair keep to this order, so that each is done as a whole or not
+at all (I14).
 
 A packed file is a folder to those who open what is in it: its members have paths behind its own.
-
-The module has more than 600 lines, as whoever looks for left-overs, or opens data, must know all
-orders in which names are given.
 """
 
 from __future__ import annotations

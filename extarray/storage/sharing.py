@@ -1,8 +1,8 @@
 """A pair of files that several writers share.
 
-Each commit is made on the newest state, under a lock that is held for no longer: the writer first
-takes up what others have committed.  A table in ``.xmd`` tells what the writers are doing; the
-kernel tells, by the locks that it drops when one dies, which entries still count.
+Each commit is made on the newest state, under a lock that is held for no longer (I6): the writer
+first takes up what others have committed.  A table in ``.xmd`` tells what the writers are doing;
+the kernel tells, by the locks that it drops when one dies, which entries still count.
 
 An append takes a *turn*: it gets a ticket and a place behind all places that were given before,
 writes its elements there without a lock, and is committed when those with earlier tickets have been

@@ -49,7 +49,7 @@ class Allocator:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
 
         Where `runs` of bytes are given, only those get their space and the fill value, and holes
-        are left between them.  On an error the file is as before.
+        are left between them.  On an error the file is as before (I7).
         """
         pair = self.pair
         sparse, fill = pair.header.sparse, pair.header.fill
@@ -73,7 +73,7 @@ class Allocator:
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start and not self._has_room(stop):
                     self._extend(start, stop, ahead=old > 0 and runs is None)
-                if not is_zero:
+                if not is_zero:  # I8
                     pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     pair.data.fill(bytes(BLOCK), start, stop)

@@ -183,7 +183,7 @@ class StateReader:
     # -- the state that counts -------------------------------------------------------------------
 
     def newest_state(self) -> WholeState:
-        """Return the newest state that is whole, and counts."""
+        """Return the newest state that is whole, and counts: a torn one is passed over (I2)."""
         self.orphaned = None
         found = self._undisputed_state()
         if found is not None:
@@ -300,7 +300,7 @@ class StateReader:
         return check_attrs(blob)
 
     def check_data(self, state: Superblock) -> Exception | None:
-        """Return what is wrong with ``.xta`` in a state, if anything."""
+        """Return what is wrong with ``.xta`` in a state, if anything: too short, say (I7)."""
         pair = self.pair
         metadata, name = file_names(pair.path)
         size = pair.data.length
@@ -529,7 +529,8 @@ def append_records(
 ) -> tuple[list[int], int]:
     """Write the records of segments first, first + 1, ...; return the extents, and where they end.
 
-    Free space begins at `end`.  Nothing of this counts before a superblock says so.
+    Only new records are written, however long the history is (I3).  Free space begins at `end`.
+    Nothing of this counts before a superblock says so.
     """
     extents = list(known)
     uuid, size = header.uuid, record_bytes(header.ndim)

@@ -558,7 +558,8 @@ class Growth(Handler):
             columns = self.chunks("columns", grid)
             rows = self.chunks("rows", grid) if self.get_argument("rows", "") else None
             names = array.dims or [f"axis {j}" for j in range(array.ndim)]
-            return pack(*growth_map(array, names, chunk, rows, columns))
+            facts, blocks = growth_map(array, names, chunk, rows, columns)
+            return pack(facts, *blocks)
 
         self.send(await self.work(self.site.answers, read), time.perf_counter() - clock)
 

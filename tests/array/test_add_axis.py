@@ -80,6 +80,7 @@ def test_every_position_and_order(factory, position, order):
             agree(array, model)
 
 
+@pytest.mark.invariant("I1")
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from(["end", "start", "axis"])),

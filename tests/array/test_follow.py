@@ -91,6 +91,7 @@ print(states)
 """
 
 
+@pytest.mark.invariant("I2", "I4")
 @pytest.mark.slow
 def test_readers_find_whole_commits_while_a_writer_makes_them(disk, script):
     """EXTARRAY_TEST_COMMITS says how many; readers and writer never wait for one another."""

@@ -18,6 +18,7 @@ def append(*words):
     return main(["append", *map(str, words)])
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize(
     ("dtype", "given", "fits"),
     [
@@ -76,6 +77,7 @@ def tile(path, north=900.0, size=10.0, nodata=None, scale=None):
     return path
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize(
     ("side", "other", "words"),
     [

@@ -235,6 +235,7 @@ def test_time_differences(folder):
         assert ds.v.values.tolist() == [0, 7]
 
 
+@pytest.mark.invariant("I13")
 def test_bounds_of_times_have_the_unit_of_the_times(folder):
     """By the conventions they need no attribute of their own."""
 
@@ -279,6 +280,7 @@ def test_regions_are_compared_before_they_are_written(folder, region):
 # -- packed numbers ------------------------------------------------------------------------------
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize("casting", [None, "safe", "same_kind"])
 @pytest.mark.parametrize("value", [1e6, -5.0, 127.5, np.inf, -0.3])
 def test_packed_values_do_not_wrap(write, value, casting):
@@ -604,6 +606,7 @@ def agree(got, want, step):
     )
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(pieces(), st.booleans(), st.sampled_from(["end", "start"]), st.booleans())

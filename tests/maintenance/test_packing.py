@@ -261,6 +261,7 @@ def test_work_tells_how_far_it_has_come(tmp_path):
             work(xa.ones(3) if work is xa.pack else tmp_path / "a.xap", tmp_path / "b", progress=3)
 
 
+@pytest.mark.invariant("I11")
 def test_damage_is_not_packed(tmp_path):
     grown(tmp_path / "a", checksum=True).close()
     with open(tmp_path / "a.xta", "r+b") as file:

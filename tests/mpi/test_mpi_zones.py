@@ -250,6 +250,7 @@ def carry_out(jobs, file, stage):
     return touched
 
 
+@pytest.mark.invariant("I9")
 @given(histories(), st.sampled_from([2, 16, 1 << 18]), st.booleans())
 def test_parts_move_what_is_selected_and_write_nothing_else(mmap_disk, history, stage, tiny):
     shape, chunks, order, growths, key = history

@@ -61,6 +61,7 @@ WRITE_COLUMNS = """
 """
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("order", ["C", "Z"])

@@ -120,6 +120,7 @@ class Recorder:
 GROUPS = [["abc", "abc"], ["abc", "bca"], ["ab", "ac"], ["abc", "ca"], ["ca", "ab", "cb"]]
 
 
+@pytest.mark.invariant("I2")
 @pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)

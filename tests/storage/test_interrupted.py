@@ -29,6 +29,7 @@ def failing(monkeypatch, name, times=1):
     return left
 
 
+@pytest.mark.invariant("I5")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 def test_rows_of_a_killed_append_never_show(tmp_path, engine):
     """Killed in the midst of an append to a sealed array, then opened, closed, opened, grown."""

@@ -142,6 +142,7 @@ def test_another_reader_of_the_format(pair, path):
 # The order of appends --------------------------------------------------------------------------
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_appends_are_committed_as_they_began(pair, side):
     one, two = pair
@@ -431,6 +432,7 @@ def test_room_that_is_reserved_keeps_its_space(pair):
 # Locks ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.invariant("I6")
 def test_writers_that_share_and_one_that_does_not(path):
     xa.zeros((2, 2), path=path).close()
     with share(path), share(path):
@@ -570,6 +572,7 @@ def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
             one._store.writers.end_commit()
 
 
+@pytest.mark.invariant("I4")
 def test_a_reader_takes_no_lock(pair, monkeypatch):
     one, _ = pair
     one.append(rows(1))
@@ -584,6 +587,7 @@ def test_a_reader_takes_no_lock(pair, monkeypatch):
     monkeypatch.undo()
 
 
+@pytest.mark.invariant("I4")
 def test_what_is_known_is_not_read_again(pair, monkeypatch):
     """Until another writer has changed something, whatever that is."""
     one, two = pair

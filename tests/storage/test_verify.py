@@ -91,6 +91,7 @@ INTO = {
 }
 
 
+@pytest.mark.invariant("I11")
 @pytest.mark.parametrize("way", COPIES.values(), ids=COPIES)
 def test_no_copy_of_a_damaged_chunk(damaged, tmp_path, way):
     before, to = files(damaged), tmp_path / "copy"
@@ -153,6 +154,7 @@ PARTS = {
 }
 
 
+@pytest.mark.invariant("I11")
 @pytest.mark.parametrize("way", PARTS.values(), ids=PARTS)
 def test_no_new_sum_for_a_part_of_a_damaged_chunk(damaged, way):
     before = elements(damaged)
@@ -170,6 +172,7 @@ def test_no_new_sum_for_a_part_of_a_damaged_chunk(damaged, way):
     assert format_reader.wrong_sums(damaged) == ([], False)  # taken as it is
 
 
+@pytest.mark.invariant("I11")
 def test_nor_by_growth(path, engine):
     create(path)
     spoil(path, 8)

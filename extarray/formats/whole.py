@@ -1,22 +1,16 @@
-"""Code that all formats share: the template of public functions, and whole files.
+"""Whole files: `load_whole` makes a group of a file, and `save_whole` writes a group into one.
 
-A function ``from_X`` or ``to_X`` documents only its own parameters, errors, notes and example;
-`from_template` adds the common ones to its signature and docstring.  For type checkers, `Into`,
-`IntoValues` and `Out` declare the content of ``**options``.
-
-`load_whole` makes a group of a whole file, and `save_whole` writes one, for formats with groups.
+Formats that have groups, such as HDF5, say how: with a `WholeSource` and a `WholeSink`.
 """
 
 from __future__ import annotations
 
 import errno
-import inspect
 import os
-import re
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from extarray.array.array import ExtArray
 from extarray.array.folders import Group, open_group, replace_group
@@ -37,220 +31,19 @@ from extarray.storage.filesystem import family
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
-    from os import PathLike
-    from typing import SupportsIndex
 
-    from extarray.common.arguments import Reported
     from extarray.formats.description import Description
     from extarray.formats.transfer import Sink, Source
 
 __all__ = [
-    "Into",
-    "IntoValues",
-    "Out",
     "WholeSink",
     "WholeSource",
-    "from_template",
     "load_whole",
     "of_group",
     "save_whole",
 ]
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
-class Into(TypedDict, total=False):
-    """Keyword arguments of a function that makes an array."""
-
-    path: str | PathLike[str] | None
-    chunks: SupportsIndex | Sequence[SupportsIndex] | None
-    overwrite: bool
-    sparse: bool | None
-    progress: Reported
-    max_result: int | str | None
-
-
-class IntoValues(Into, total=False):
-    """`Into` for formats that pack numbers."""
-
-    mask_and_scale: bool
-
-
-class Out(TypedDict, total=False):
-    """Keyword arguments of a function that writes an array to a file."""
-
-    selection: Any
-    overwrite: bool
-    progress: Reported
-
-
-_TAKES = {each.__name__: each for each in (Into, IntoValues, Out)}
-#: Parameters that come before those of the format; all others come after them.
-_FIRST = ("path", "chunks", "mask_and_scale", "selection")
-_DEFAULTS = {"mask_and_scale": False, "overwrite": False, "progress": True}
-
-_PROGRESS = """\
-progress : bool or callable
-    Show how far the work has come, on a terminal or in a notebook; or a function, which is
-    called with the bytes that are done, and with those in all."""
-
-_FROM_PARAMETERS = f"""\
-file : str or PathLike
-path : str, PathLike, or None
-    Of the pair of files; None: in memory.
-chunks : int or sequence of int, optional
-    None: those of the file, if it has any of 4 KiB or more; else as for `create`.
-mask_and_scale : bool
-    Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
-    ``missing_value`` and ``_Unsigned`` say are packed; what is missing becomes NaN.  False:
-    elements and attributes are taken as they are.
-overwrite : bool
-    Replace an existing pair.
-sparse : bool, optional
-    Leave holes where there are only zeros, as for `create`; None: where parts of the file were
-    never written.
-{_PROGRESS}
-max_result : int or str, optional
-    Bytes that may be made of a file that has less than a thousandth of them; texts such as
-    ``"2 TiB"``, too.  What stays a hole hardly counts.  None: ``config.max_result``."""
-
-_TO_PARAMETERS = f"""\
-a : ExtArray or LazyView
-file : str or PathLike
-selection : index expression, optional
-    What is written; None: all.
-overwrite : bool
-    Replace an existing file.
-{_PROGRESS}"""
-
-_FROM_RAISES = """\
-FormatError
-    A ValueError: the file is damaged, or no such file.
-{lacking}ResultError
-    A MemoryError: the file has far less data than the array would take; see `max_result`.
-MissingError, ExistsError, ChunksError, StorageError, ReserveError"""
-
-_TO_RAISES = """\
-ExistsError
-    A FileExistsError: the name is taken.
-{lacking}BoundsError, SelectionError, StorageError"""
-
-_EXTRA = """\
-MissingExtraError
-    An ImportError: {library} is not installed.
-"""
-
-_FROM_WARNS = """\
-LossyWarning
-    The array cannot hold all that the file says: the message names what."""
-
-_TO_WARNS = """\
-LossyWarning
-    The file cannot hold all that the array says: the message names what."""
-
-_ORDER = ("Parameters", "Returns", "Raises", "Warns", "See Also", "Notes", "References", "Examples")
-
-
-def from_template(library: str = "") -> Callable[[F], F]:
-    """Return a decorator that completes the signature and the docstring of a public function.
-
-    Parameters
-    ----------
-    library : str
-        Name of the library that the format needs; empty if none.
-
-    Examples
-    --------
-    >>> @from_template("gribber")
-    ... def from_grib(file: str, message: int = 0, **options: Unpack[Into]) -> ExtArray:
-    ...     "Make an array of a message in a file of GRIB."
-    >>> list(inspect.signature(from_grib).parameters)
-    ['file', 'message', 'path', 'chunks', 'overwrite', 'sparse', 'progress', 'max_result']
-    >>> print(from_grib.__doc__.partition("----------")[2].strip()[:22])
-    file : str or PathLike
-    """
-
-    def complete(function: F) -> F:
-        signature = _signature(function)
-        function.__signature__ = signature  # type: ignore[attr-defined]
-        function.__doc__ = _docstring(function, signature, library)
-        return function
-
-    return complete
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature with the parameters that ``**options`` represents."""
-    signature = inspect.signature(function)
-    own = list(signature.parameters.values())
-    found = re.fullmatch(r"Unpack\[(\w+)\]", str(own[-1].annotation))
-    if own[-1].kind is not own[-1].VAR_KEYWORD or found is None:
-        return signature
-    hints: dict[str, Any] = {}
-    for kind in reversed(_TAKES[found[1]].__mro__):
-        hints.update(getattr(kind, "__annotations__", {}))
-    rest = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=_DEFAULTS.get(name),
-            annotation=getattr(hint, "__forward_arg__", hint),
-        )
-        for name, hint in hints.items()
-    ]
-    places = {name: j for j, name in enumerate(_FIRST)}
-    first = sorted((p for p in rest if p.name in places), key=lambda p: places[p.name])
-    named = [p for p in own[:-1] if p.kind is p.KEYWORD_ONLY]
-    last = [p for p in rest if p.name not in places]
-    return signature.replace(
-        parameters=[p for p in own[:-1] if p.kind is not p.KEYWORD_ONLY] + first + named + last
-    )
-
-
-def _docstring(function: Callable[..., Any], signature: inspect.Signature, library: str) -> str:
-    """Return the docstring, completed with the common parts."""
-    head, sections = _sections(inspect.cleandoc(function.__doc__ or ""))
-    loads = signature.return_annotation != "None"
-    known = _entries(_FROM_PARAMETERS if loads else _TO_PARAMETERS)
-    own = _entries(sections.get("Parameters", ""))
-    there = [
-        f"**{p.name}" if p.kind is p.VAR_KEYWORD else p.name for p in signature.parameters.values()
-    ]
-    sections["Parameters"] = "\n".join(own.get(name) or known.get(name, name) for name in there)
-    errors = _entries(sections.get("Raises", ""))
-    lacking = _EXTRA.format(library=library) if library else ""
-    for name, text in _entries(
-        (_FROM_RAISES if loads else _TO_RAISES).format(lacking=lacking)
-    ).items():
-        errors.setdefault(name, text)
-    sections["Raises"] = "\n".join(errors.values())
-    if loads:
-        sections.setdefault("Returns", "ExtArray")
-    if library or not loads:
-        sections.setdefault("Warns", _FROM_WARNS if loads else _TO_WARNS)
-    titles = [name for name in _ORDER if name in sections]
-    parts = [f"{name}\n{'-' * len(name)}\n{sections[name]}" for name in titles]
-    return "\n\n".join([head, *parts]) + "\n"
-
-
-def _sections(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text before the first section, and the sections by title."""
-    parts = re.split(r"^([A-Z][A-Za-z ]+)\n-{4,}\n", text, flags=re.MULTILINE)
-    pairs = zip(parts[1::2], parts[2::2], strict=True)
-    return parts[0].strip(), {title: body.strip("\n") for title, body in pairs}
-
-
-def _entries(text: str) -> dict[str, str]:
-    """Return the entries of a section by name: a line each, with the indented lines below it."""
-    result = {}
-    for entry in re.findall(r"^\S.*(?:\n(?: .*|$(?=\n )))*", text, re.MULTILINE):
-        result[re.split(r" : |\n", entry)[0]] = entry.rstrip()
-    return result
-
-
-# -- whole files ---------------------------------------------------------------------------------
 
 
 @dataclass
