@@ -311,7 +311,7 @@ cdef class ArrayState:
         cdef Region _view
         cdef Frame frame, past
         if supply is not None and writable:
-            raise ReadOnlyError("chunks that come from elsewhere can be read, and not written to")
+            raise ReadOnlyError("chunks that come from elsewhere are read-only")
         acquire(&self.changing)
         try:
             # What is replaced goes when it is let go of, below.

@@ -408,8 +408,8 @@ class Group(MutableMapping[str, Any]):
         problem = "it is empty" if not name else check_member_name(f"{name}/")
         if problem is not None or name.endswith("/"):
             raise ArgumentError(
-                f"{name!r} cannot be the name of a member of a group: {problem or 'it ends so'}; "
-                "use names such as 'a' and 'a/b'"
+                f"{name!r} cannot be the name of a member of a group: "
+                f"{problem or 'it ends in a slash'}; use names such as 'a' and 'a/b'"
             )
         return f"{self._key}/{name}" if self._key else name
 

@@ -65,8 +65,8 @@ def _chunks(
         )
     if array._comes_late:
         raise ArgumentError(
-            f"chunks of '{array.path}' are not in its file before they are read, so nothing can "
-            "refer to them; write a file that has them all with a.copy(path)"
+            f"chunks of '{array.path}' are only in its file after they are read, so nothing can "
+            "refer to them; write a complete file with a.copy(path)"
         )
     file, start = _file_and_start(array.path)
     lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))

@@ -81,7 +81,7 @@ def test_any_array_is_shown(factory, case):
             if all(a < b for a, b in zip(start, stop, strict=True))
         ]
         is_empty = not with_chunks or 0 in model.shape
-        assert ("no chunk yet" in reader.text) == is_empty
+        assert ("no chunks yet" in reader.text) == is_empty
         assert bool(re.search(r"first \d", reader.text)) == (len(with_chunks) > 1 and not is_empty)
 
 

@@ -34,7 +34,7 @@ def _metadata(path) -> bytes:
     """The bytes of ``.xmd``, without its note of where the writer wrote: that has to be here."""
     with xa.open(path) as array:
         pair = array._store.now
-        at, place = pair.header.place_offset, pair.place()
+        at, place = pair.header.place_offset, pair.place(pair.header.uuid)
     xmd = Path(f"{path}.xmd").read_bytes()
     assert xmd[at : at + PLACE_BYTES] == place, f"{path} says that its writer wrote elsewhere"
     return xmd[:at] + bytes(PLACE_BYTES) + xmd[at + PLACE_BYTES :]

@@ -170,7 +170,7 @@ def test_the_token_leaves_the_address_and_a_reload_stays(page, server):
     first = page.browser.current_window_handle
     page.browser.switch_to.new_window("tab")
     page.browser.get(server.url.partition("#")[0])
-    until(lambda: "needs the address" in page.text("notice"))
+    until(lambda: "token is missing" in page.text("notice"))
     page.browser.close()
     page.browser.switch_to.window(first)
 
@@ -372,7 +372,7 @@ with xa.open(sys.argv[1], mode="r+") as a:
         assert writer.wait(60) == 0
     until(lambda: server.process.poll() is not None)
     page.find("#live").click()
-    assert page.sees("notice", "does not answer")
+    assert page.sees("notice", "does not respond")
 
 
 @pytest.fixture
@@ -421,7 +421,7 @@ def test_seven_pages_follow_an_array(seven, tmp_path):
         all_see("3,2", "8.5")
         port = urlsplit(server.url).port
     _, front = pages[-1]
-    assert front.sees("notice", "does not answer")
+    assert front.sees("notice", "does not respond")
     # A server that takes its place has another token.
     with Server(path, "--no-browser", "--port", str(port)) as server:
         assert front.sees("notice", "does not know the token")
