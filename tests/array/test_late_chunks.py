@@ -252,7 +252,7 @@ def test_zarr_store(plain):
 
 def test_references_to_what_is_not_in_the_file_are_refused(plain):
     pytest.importorskip("zarr")
-    with pytest.raises(ArgumentError, match="until they are read"):
+    with pytest.raises(ArgumentError, match="only in its file after they are read"):
         plain.to_kerchunk()
 
 
