@@ -27,7 +27,7 @@ extensions = [
     "numpydoc",
     "mathml",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "changes"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
 nitpicky = False

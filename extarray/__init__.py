@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if sys.byteorder != "little":
     raise ImportError(
-        "extarray runs on little-endian machines alone, and this one is big-endian: the package "
-        "was never tried on one, and might write files that others cannot read; the files "
-        "themselves hold elements of either order, and docs/format says how to read them",
+        "extarray does not support big-endian machines such as this one: it is untested there, "
+        "and might write files that others cannot read; docs/format says how to read existing "
+        "files",
         name=__name__,
     )
 

@@ -63,6 +63,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    """Lets a run choose tests by what they hold."""
+    parser.addoption(
+        "--invariant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run the tests of an invariant of docs/design.md (I4, say) and no others",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     """Chooses the examples and the run's folder."""
@@ -127,9 +138,20 @@ def fast_cases(item) -> int:
     return 1 if hasattr(getattr(item, "obj", None), "hypothesis") else FEW_CASES
 
 
+def keep_those_of(config, items) -> None:
+    """Leaves out the tests that hold none of the invariants asked for."""
+    asked = set(config.getoption("invariant"))
+    if asked:
+        held = [{n for m in item.iter_markers("invariant") for n in m.args} for item in items]
+        pairs = list(zip(items, held, strict=True))
+        config.hook.pytest_deselected(items=[item for item, names in pairs if not names & asked])
+        items[:] = [item for item, names in pairs if names & asked]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
     """Marks tests by their fixtures and cases; each process begins with what takes long."""
+    keep_those_of(config, items)
     cases = defaultdict(list)
     in_threads = int(config.getoption("parallel_threads", 1)) > 1
     for item in items:

@@ -20,9 +20,9 @@ From the top down; each module uses some of those below it, and none above:
     were read.
 ``_state``
     `ArrayState`, the base of `Transfers`: layout, bounds and region, and what is told of them.
-    `Frame`: what a call takes of an array, and keeps alive.  `Trust` and `Writes`: which chunks
-    match their checksums, and which were written.  Without the GIL, ``_sections.h`` lets threads
-    look at a frame without counting a reference; only this module includes it.
+    `Frame`: what a call takes of an array, and keeps alive.  `Writes`: which chunks were written.
+    Without the GIL, ``_sections.h`` lets threads look at a frame without counting a reference; only
+    this module includes it.
 ``_threads``
     The threads of a large transfer, and their calls of the kernels without the GIL.
 ``_gather``
@@ -50,6 +50,9 @@ From the top down; each module uses some of those below it, and none above:
 ``_vectors``
     The axial vectors as plain memory (``axial_t``): the record of a segment, F* and its inverse.
     The ``.pxd`` has these as inline functions.
+``_supply``
+    `Supply`: which chunks are present, where they come from elsewhere, and which leave for others;
+    `Use` keeps them.  `Trust`: which chunks match their checksums.
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
     which lives as long as a view of it, and whose windows differ in what a page fault brings.

@@ -2,9 +2,6 @@
 
 No input or output of its own: a store opens files and commits growth.  What an array is stands in
 `_state`, how a selection is moved in `_transfers`; here is what brackets and values mean.
-
-More than 600 lines, as a compiled class stands in one module, and the public methods have their
-docstrings here.
 """
 
 import errno
@@ -29,7 +26,8 @@ from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
 from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
-from ._transfers cimport Transfers, block_limit
+from ._supply cimport Use
+from ._transfers cimport Transfers, block_limit, middle_of
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
 from extarray._core._transfers import note_written
@@ -114,7 +112,7 @@ cdef enum:
 cpdef int check_destination(out, order) except -1:
     """Check where a read is to put its result: in an array, or a new one in the order C or F."""
     if order not in ("C", "F"):
-        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+        raise ArgumentError(f"order {order!r} is not valid for a result; use 'C' or 'F'")
     if out is not None and not isinstance(out, cnp.ndarray):
         raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
     return 0
@@ -358,13 +356,13 @@ cdef class ArrayCore(Transfers):
     def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
         """Raise where elements of `dtype` cannot be read into an array."""
         if shape != (<object> out).shape:
-            raise ShapeError(f"out has shape {(<object> out).shape}, the selection {shape}")
+            raise ShapeError(f"out has shape {(<object> out).shape}, but the selection has {shape}")
         if not out.flags.writeable:
             raise ReadOnlyError("out is read-only; give a writable array")
         if not np.can_cast(dtype, out.dtype, "same_kind"):
             raise CastingError(
-                f"cannot cast {dtype} to out's {out.dtype} by the rule 'same_kind'; "
-                "give an out of another dtype, or read and then use astype")
+                f"cannot cast {dtype} to {out.dtype} of out under the rule 'same_kind'; "
+                "give out another dtype, or read and then use astype")
 
     cdef int _read_cast(self, Frame frame, selection_t *s, cnp.ndarray target) except -1:
         """Read into an array of another dtype, in bounded memory."""
@@ -559,13 +557,14 @@ cdef class ArrayCore(Transfers):
         cdef char *data
         cdef Region region = frame.region
         cdef Lease owner
+        cdef Use used
         if not isinstance(index, (tuple, list)):
             try:
                 index = tuple(index)
             except TypeError:
                 if nd != 1:
                     raise ArgumentTypeError(
-                        f"a chunk index is a tuple of {nd} ints, not {index!r}") from None
+                        f"a chunk index must be a tuple of {nd} ints, not {index!r}") from None
                 index = (index,)
         as_chunk_index(index, nd, frame.now.extents, chunk)
         self._opened()      # converting may have run any code
@@ -587,10 +586,16 @@ cdef class ArrayCore(Transfers):
             at = 0
             dims[0] = size // layout.itemsize
             strides[0] = layout.itemsize
-        if frame.trust is not None and (frame.now.verifies or frame.sums is not None):
-            if frame.trust.lacks(address):
-                self._verify(frame, np.array([address]))
         owner = lease(region, frame.epoch)
+        base = owner
+        if frame.now.asks or frame.sums is not None:
+            if frame.supply is not None:
+                used = frame.supply.use(np.array([address]))
+                used.lease = owner
+                base = used
+            if (frame.trust is not None and (frame.now.verifies or frame.sums is not None)
+                    and frame.trust.lacks(address)):
+                self._verify(frame, np.array([address]))
         is_hole = (
             frame.now.is_writable and layout.sparse
             and not touched_get(frame.touched.root, address))
@@ -614,7 +619,7 @@ cdef class ArrayCore(Transfers):
         data = region.base + address * size + at
         view = new_array(frame.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if writable else 0)
-        cnp.set_array_base(view, owner)
+        cnp.set_array_base(view, base)
         if writable:
             set_hint(&self.lent, True)
         return view
@@ -692,8 +697,8 @@ cdef class ArrayCore(Transfers):
             if failure == errno.EOPNOTSUPP:
                 raise self._failed(
                     failure,
-                    f"cannot fill a hole of {self._name()} for a view: the file system gives no space "
-                    "ahead; use read and write, or create the array with sparse=False")
+                    f"cannot fill a hole of {self._name()} for a view: the file system cannot preallocate "
+                    "space; use read and write, or create the array with sparse=False")
         else:
             raise self._failed(
                 failure, f"{os.strerror(failure)} while filling a hole of {self._name()}")
@@ -730,18 +735,6 @@ cdef cnp.ndarray new_array(
     Py_INCREF(dtype)        # the new array takes over a reference
     return PyArray_NewFromDescr(
         &PyArray_Type, <descr_t *> dtype, nd, dims, strides, data, flags, NULL)
-
-
-cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
-    """Return where to cut a selection in two: between two chunks, where it can be."""
-    cdef const layout_t *layout = &frame.now.layout
-    cdef index_t middle = s.result_shape[dim] // 2, beyond
-    cdef int axis = s.result_axis[dim]
-    if axis >= 0 and s.step[axis] == 1:
-        beyond = (s.start[axis] + middle + layout.offset[axis]) % layout.chunk[axis]
-        if beyond < middle:
-            middle -= beyond
-    return middle
 
 
 cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last) noexcept:

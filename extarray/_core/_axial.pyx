@@ -230,7 +230,7 @@ cdef class Axial(History):
             for j in range(ndim):
                 extents[j] = extent_of(&state, j)
             as_chunk_index([chunks[done, j] for j in range(ndim)], ndim, extents, chunk)
-            raise BoundsError(f"chunk indices were changed while they were looked up, at {done}")
+            raise BoundsError(f"chunk indices were changed during the lookup, at {done}")
         return out
 
     def indices(self, addresses):
@@ -418,10 +418,10 @@ def _radii(radius, grid):
     ndim = len(grid)
     radii = list(radius) if np.ndim(radius) else [radius] * ndim
     if len(radii) != ndim:
-        raise ShapeError(f"a radius is an int, or {ndim} ints here, not {len(radii)}")
+        raise ShapeError(f"the radius must be an int or {ndim} ints, not {len(radii)}")
     radii = [as_integer(r) for r in radii]
     if any(r < 0 for r in radii):
-        raise ArgumentError(f"a radius is at least 0 chunks, not {radius}")
+        raise ArgumentError(f"the radius must be at least 0 chunks, not {radius}")
     return np.array([min(r, n) for r, n in zip(radii, grid)], np.int64)
 
 

@@ -11,8 +11,8 @@ made of.  Writes touch the bytes of the elements written and no others, so write
 elements never harm each other, inside one chunk too.  But where a writer is alone, a part whose
 elements lie close together is read with what lies between them, and written back as one.
 
-More than 600 lines, as all that a transfer calls for every part of a chunk is one unit, in which the
-compiler inlines it.
+The functions that a transfer calls for each part of a chunk stand here together, for the compiler to
+inline them.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
@@ -448,7 +448,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
         return THROUGH_FILE
     if write:
         if L.sparse and not touched_get(L.touched, address):
-            # No store may meet a hole: there may be no space behind it.
+            # I7: no store may meet a hole, which may have no space behind it.
             failure = reserve_pages(L.fd, address * L.chunk_bytes, L.chunk_bytes)
             if failure == EOPNOTSUPP:
                 return THROUGH_FILE
@@ -490,7 +490,7 @@ cdef void end_stream() noexcept nogil:
 cdef int write_fresh(
     const job_t *job, worker_t *w, index_t address, char *user, const index_t *stride, index_t *count
 ) noexcept nogil:
-    """Write a whole chunk for the first time.
+    """Write a whole chunk for the first time, by one system call (I12).
 
     Through the file, the kernel need not clear the pages first, and makes large ones, if all of one
     is written at once.  So chunks wait in the stage for their neighbours, up to the next boundary of

@@ -66,13 +66,13 @@ cdef class FileCore:
     # -- users -------------------------------------------------------------------------------
 
     cdef int enter(self) except -1:
-        """Count a user more; returns the descriptor."""
+        """Count a user more, for whom the file stays open (I10); returns the descriptor."""
         with cython.critical_section(self):
             if not self.is_closed:
                 self.n_users += 1
                 return self.fd
         raise ClosedError(
-            f"'{self.name}' was closed while it was used; open the array again with extarray.open")
+            f"'{self.name}' was closed during use; open the array again with extarray.open")
 
     cdef int leave(self) except -1:
         """Count a user less; the last one closes what is to be closed."""
@@ -387,7 +387,7 @@ cdef bint is_cached(int fd, index_t offset) noexcept nogil:
 
 
 cdef void ask_for(ahead_t *ahead, index_t start, index_t stop) noexcept nogil:
-    """Ask for bytes start ... stop - 1, together with those that wait, if they are neighbours."""
+    """Ask for bytes start ... stop - 1, and no others (I12), together with waiting neighbours."""
     if ahead.start < ahead.stop:
         if ahead.start <= start <= ahead.stop + PAGE:
             ahead.stop = max(ahead.stop, stop)

@@ -37,7 +37,7 @@ cdef extern from "_gather.h":
 cdef int check_listed(int failure, index_t n) except -1:
     """Raise what making a list of `n` elements has failed for."""
     if failure == OUT_OF_BOUNDS:
-        raise BoundsError("an array of indices changed while it was used, to one out of bounds")
+        raise BoundsError("an array of indices changed during use, to one out of bounds")
     if failure == TOO_MANY:
         raise MemoryError(f"no room to list {n} elements in chunks so large at once")
     if failure:
@@ -234,7 +234,7 @@ cdef class QueryTables:
             free(m.before)
         if found != count:
             raise SelectionError(
-                f"a mask changed while it was used: {count} of its elements were true, now {found}")
+                f"a mask changed during use: {count} of its elements were true, now {found} are")
         return check_listed(failure, count)
 
     # -- visits ------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """The history of growth of a grid of chunks: its memory, growth, and the growth log replayed.
 
+Growth adds segments and changes none, so every address stays as it is (I1).
+
 Growth appends to memory that kernels may read at the same time, lengthens tables behind their
 published length, or installs new memory and retires the old until the last kernel has left.  Where
 there is no GIL, retired memory stays as long as the vectors do: frames have copies of the struct that
 lead to it, and all of it together is no more than a few times what is in use.
-
-A little more than 600 lines, as growth, its roll-back and its replay change the same tables.
 """
 
 import operator
@@ -47,7 +47,7 @@ cdef class History:
         cdef int j
         extents = [operator.index(n) for n in grid]
         if len(extents) > MAX_NDIM:
-            raise ArgumentError(f"{len(extents)} axes; at most {MAX_NDIM} are possible")
+            raise ArgumentError(f"{len(extents)} axes; at most {MAX_NDIM} are supported")
         if any(n < 0 for n in extents):
             raise ArgumentError(f"negative extent in the grid {tuple(extents)}")
         if any(n >= 2**63 for n in extents):
@@ -126,7 +126,7 @@ cdef class History:
         cdef axial_t old
         cdef size_t n = s.n_segments, ndim = s.ndim, capacity
         if more > 0x7FFFFFFF - s.n_segments:
-            raise LimitError("2**31 - 1 segments; copy the array into a fresh one")
+            raise LimitError("the array has the maximum of 2**31 - 1 segments; copy it to a new array")
         if s.n_segments + more <= self.segment_capacity:
             return 0
         capacity = max(4, n + more, min(n + n // 2, 0x7FFFFFFF))
@@ -253,7 +253,7 @@ cdef class History:
         elif side == "start":
             which = START
         else:
-            raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
+            raise ArgumentError(f"side {side!r} is not valid; use 'end' or 'start'")
         by = as_integer(by)
         if by < 0:
             raise ArgumentError(f"cannot grow axis {j} by {by} chunks: give at least 0")
@@ -503,7 +503,7 @@ def replay_log(
     try:
         self = kind.__new__(kind, first)
     except LimitError as error:
-        raise CorruptError(f"the growth log is no history of growth: {error}") from None
+        raise CorruptError(f"the growth log is not a valid history of growth: {error}") from None
     add_segments(self, axes[1:], sides[1:], grids[1:], grid)
     return self
 
@@ -543,7 +543,7 @@ cdef int add_segments(
     cdef replay_t outcome
     if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
             or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
-        raise CorruptError("the growth log is not one of this array")
+        raise CorruptError("the growth log belongs to another array")
     for j in range(ndim):
         last_grid[j] = grid[j]
         extents[j] = extent_of(s, j)
@@ -573,7 +573,7 @@ cdef int add_segments(
                     self._note_starts()
             outcome = replay(s, &log, extents, starts)
             if outcome == NO_HISTORY:
-                raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
+                raise CorruptError(f"the growth log is not a valid history of growth at segment {s.n_segments}")
             if outcome == TOO_MANY:
                 raise too_many()
             for j in range(ndim):
@@ -585,7 +585,7 @@ cdef int add_segments(
                     self._update_table(j, side, known[side][j])
         except LimitError as error:
             take_back(self, mark)
-            raise CorruptError(f"the growth log is no history of growth: {error}") from None
+            raise CorruptError(f"the growth log is not a valid history of growth: {error}") from None
         except BaseException:
             take_back(self, mark)
             raise

@@ -96,5 +96,6 @@ cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef void touched_set(touched_t *root, index_t address) noexcept nogil
 cdef bint touched_spare(touched_t *root, index_t address) noexcept nogil
 cdef bint touched_missed(const touched_t *root) noexcept nogil
+cdef void touched_drop(touched_t *root, index_t address) noexcept nogil
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil
 cdef bint is_shown(const char *first, const char *last) noexcept

@@ -8,8 +8,7 @@ A memory-resident array lives in an anonymous region: address space reserved wit
 opened as the array grows.  It grows in place too, and running out of memory is an error at
 growth.
 
-More than 600 lines, as regions and what says when their pages may go (the ring of windows, epochs,
-leases, the chunks that were touched) know each other's memory.
+Regions, and the ring of windows, epochs and leases that tell when pages may go, share their memory.
 """
 
 import os
@@ -223,8 +222,8 @@ cdef class Touched:
     first write is faster through the file than through the mapping.  Nothing is ever taken out of
     it: where chunks lose their space, the whole set is replaced.
 
-    The other one, where chunks have checksums, has those written since the last flush, which takes
-    them out to sum them.
+    Where chunks have checksums, two more sets hold those written since the last flush, which takes
+    them out to sum them, and those known to match (`Trust`), which lose the chunks that leave.
     """
 
     def __cinit__(self):
@@ -301,6 +300,21 @@ cdef bint touched_spare(touched_t *root, index_t address) noexcept nogil:
 cdef bint touched_missed(const touched_t *root) noexcept nogil:
     """Tell whether chunks stay unknown that were to be set."""
     return xa_load_bits(&root.missed) != 0
+
+
+cdef void touched_drop(touched_t *root, index_t address) noexcept nogil:
+    """Take a chunk out of the set."""
+    cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
+    cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
+    cdef node_t *node = NULL
+    cdef uint64_t *leaf = NULL
+    if high < 1 << ROOT_BITS:
+        node = <node_t *> xa_load_pointer(<void **> &root.node[high])
+    if node != NULL:
+        leaf = <uint64_t *> xa_load_pointer(<void **> &node.leaf[middle])
+    if leaf != NULL:
+        address &= (1 << LEAF_BITS) - 1
+        xa_take_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
 
 
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil:

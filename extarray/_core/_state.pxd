@@ -8,7 +8,8 @@ from libc.stdint cimport uint64_t
 from ._axial cimport Axial
 from ._copy cimport layout_t
 from ._file cimport Sieve
-from ._mapping cimport Counter, Epoch, Region, Touched, Users, touched_get
+from ._mapping cimport Counter, Epoch, Region, Touched, Users
+from ._supply cimport Supply, Trust
 from ._types cimport FREE_THREADS, MAX_NDIM, apart_t, index_t, lock_t
 from ._vectors cimport axial_t
 
@@ -25,7 +26,8 @@ cdef struct frame_t:
     bint reads_direct           # elements can be loaded from layout.base
     bint writes_direct          # and stored there without a look at `touched`
     bint is_durable             # what is written is to be on the disk when the call returns
-    bint verifies               # chunks are compared with their checksums before they are read
+    bint asks                   # chunks are asked for before they are read: there is a supply, or ...
+    bint verifies               # ... they are compared with their checksums
     # Which elements an outside writer has cut off, where `cuts` counts the times.
     uint64_t cuts_known         # the number for which the inner box holds
     bint is_cut                 # there is an inner box: of what is known, the rest was cut off
@@ -37,17 +39,6 @@ cdef struct frame_t:
     axial_t *axial
     bint is_double              # elements are the doubles of C, in the byte order of this machine
     bint is_watched             # there is a counter of cuts
-
-
-# Which chunks are known to be what was written: those that fitted their checksums, or were overwritten
-# as wholes.  A chunk enters before it is first written to, so that one which is not in it fits.
-@cython.final
-cdef class Trust:
-    cdef Touched known
-    cdef index_t n_stored       # chunks from this address on are of this session, and known
-
-    cdef inline bint lacks(self, index_t address) noexcept:
-        return address < self.n_stored and not touched_get(self.known.root, address)
 
 
 # An array as it is at one moment: what indices mean, and where the elements are.  Nobody changes a
@@ -72,6 +63,7 @@ cdef class Frame:
     cdef object sums            # where chunks have checksums; else None
     cdef Sieve sieve            # of the one writer, where the engine does not map; else None
     cdef Trust trust            # where there are some by which chunks can be verified; else None
+    cdef Supply supply          # where chunks come from elsewhere; else None
     cdef object __weakref__
 
     cdef Frame copied(self)

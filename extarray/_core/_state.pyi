@@ -8,6 +8,7 @@ from typing_extensions import disjoint_base
 from extarray._core._axial import Axial
 from extarray._core._file import Sieve
 from extarray._core._mapping import Counter, Region, Users
+from extarray._core._supply import Supply, Trust
 from extarray.common.errors import ExtArrayError, ReadOnlyError
 
 # Checksums, as the core sees them.
@@ -60,10 +61,6 @@ class Frame:
     def offset(self) -> tuple[int, ...]: ...
     @property
     def chunks(self) -> tuple[int, ...]: ...
-
-@final
-class Trust:
-    def __new__(cls, n_stored: int) -> Self: ...
 
 @final
 class Writes:
@@ -135,6 +132,7 @@ class ArrayState:
         trust: Trust | None = None,
         verifies: bool = False,
         sieve: Sieve | None = None,
+        supply: Supply | None = None,
     ) -> None: ...
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
     @property

@@ -5,8 +5,6 @@ given up, and nothing else of the array is looked at until the transfer has ende
 
 Where there is no GIL, a thread takes the frame in a *section* (``_sections.h``), and who replaces it
 waits until the sections that had begun have ended before he lets go of it.
-
-A little more than 600 lines, as whoever replaces a frame follows the same steps under one lock.
 """
 
 cimport cython
@@ -20,12 +18,13 @@ from ._file cimport Sieve
 from ._history cimport look
 from ._vectors cimport START, axial_t, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Users, join
+from ._supply cimport Supply, Trust
 from ._types cimport (
     FREE_THREADS, MAX_NDIM, acquire, add_to, count_of, hint_of, index_t, make_lock, release, show_at,
     shown_at,
 )
 
-from extarray.common.errors import ClosedError, ShapeError
+from extarray.common.errors import ClosedError, ReadOnlyError, ShapeError
 
 cdef extern from "_sections.h":
     void xa_enter_section() noexcept
@@ -46,7 +45,10 @@ cdef tuple as_tuple(const index_t *values, int n):
 @cython.final
 @cython.freelist(2)      # a growth makes one, and the one before goes
 cdef class Frame:
-    """An array as it is at one moment: what indices mean, and where the elements are."""
+    """An array as it is at one moment: what indices mean, and where the elements are.
+
+    A call takes one frame, and with it all that it uses stays alive until the call has ended (I10).
+    """
 
     def __dealloc__(self):
         if self.epoch is not None:
@@ -77,6 +79,7 @@ cdef class Frame:
         copy.sums = self.sums
         copy.sieve = self.sieve
         copy.trust = self.trust
+        copy.supply = self.supply
         return copy
 
     cdef int take_vectors(self) except -1:
@@ -166,15 +169,6 @@ cdef const frame_t *enter_section(ArrayState self) noexcept:
 
 cdef void leave_section() noexcept:
     xa_leave_section()
-
-
-@cython.final
-cdef class Trust:
-    """The chunks that need not be compared with their checksums any more, by whatever object."""
-
-    def __cinit__(self, index_t n_stored):
-        self.known = Touched()
-        self.n_stored = n_stored
 
 
 @cython.final
@@ -299,13 +293,14 @@ cdef class ArrayState:
 
     def _attach(
         self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
-        Users users=None, Trust trust=None, bint verifies=False, Sieve sieve=None
+        Users users=None, Trust trust=None, bint verifies=False, Sieve sieve=None, Supply supply=None
     ):
         """Take the region that holds the chunks (None: closed), and what keeps their checksums.
 
         `users` are those of the chunks, which a store asks for before it gives any back.  Chunks that
         `trust` does not know are verified before they are written to in part; if it `verifies`, also
-        before they are read.  `sieve` is that of the one writer, if there is one.
+        before they are read.  `sieve` is that of the one writer, if there is one.  `supply` has the
+        chunks that come from elsewhere, of an array that is open for reading.
         """
         cdef bint is_open = region is not None
         cdef Touched touched = Touched() if is_open and writable and region.fd >= 0 else None
@@ -314,6 +309,8 @@ cdef class ArrayState:
         cdef Users _users
         cdef Region _view
         cdef Frame frame, past
+        if supply is not None and writable:
+            raise ReadOnlyError("chunks that come from elsewhere can be read, and not written to")
         acquire(&self.changing)
         try:
             # What is replaced goes when it is let go of, below.
@@ -337,10 +334,12 @@ cdef class ArrayState:
             frame.sieve = sieve if frame.now.is_writable and frame.now.layout.base == NULL else None
             frame.now.layout.sieve = NULL if frame.sieve is None else &frame.sieve.state
             frame.trust = trust
+            frame.supply = supply
             frame.now.verifies = verifies and trust is not None
+            frame.now.asks = frame.now.verifies or supply is not None
             frame.now.reads_direct = (
                 frame.now.layout.base != NULL and frame.now.layout.place == NULL and not hollow
-                and not frame.now.verifies)
+                and not frame.now.asks)
             frame.now.is_durable = durable
             frame.sums = sums if frame.now.is_writable else None
             if sums is not None and self.writes is None:
@@ -647,8 +646,8 @@ cdef class ArrayState:
         """Refuse what was made ready for another number of axes, which only ever grows."""
         if ndim != frame_of(self).now.layout.ndim:
             raise ShapeError(
-                f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
-                f"has {frame_of(self).now.layout.ndim} axes now, and had {ndim}; make it anew")
+                f"{self._name()} has gained an axis while a selection or a view was in use: it now "
+                f"has {frame_of(self).now.layout.ndim} axes, but had {ndim}; make it again")
 
 
 # -- for the room of arrays ------------------------------------------------------------------------
@@ -683,7 +682,7 @@ def verify_reads(ArrayState self not None):
     if before.trust is None or before.now.verifies:
         return
     frame = before.copied()
-    frame.now.verifies = True
+    frame.now.verifies = frame.now.asks = True
     frame.now.reads_direct = frame.now.writes_direct = False
     frame.epoch = before.epoch
     if frame.epoch is not None:

@@ -8,6 +8,7 @@ from ._gather cimport QueryTables
 from ._visits cimport query_t
 from ._selection cimport selection_t
 from ._state cimport ArrayState, Frame
+from ._supply cimport Use
 from ._types cimport MAX_NDIM, index_t
 
 
@@ -20,9 +21,11 @@ cdef struct asked_t:
 
 cdef class Transfers(ArrayState):
     cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
+    cdef int _transfer_asked(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
     cdef int _move_halves(
-        self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
+        self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces,
+        bint asked
     ) except -1
     cdef int _look_for_signals(self, bint write) except -1
     cdef int _run_large(self, Frame frame, job_t *job, index_t size) except -1
@@ -47,6 +50,7 @@ cdef class Transfers(ArrayState):
     cdef int _begin_write(self, Frame frame) except -1
     cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _note_box(self, Frame frame, const selection_t *s) except -1
+    cdef Use _provide_box(self, Frame frame, const selection_t *s)
     cdef int _verify_box(self, Frame frame, const selection_t *s) except -1
     cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1
     cdef index_t _count_unverified(self, Frame frame, const selection_t *s) except -1
@@ -56,4 +60,5 @@ cdef class Transfers(ArrayState):
     cdef int _tell(self, const selection_t *s) except -1
 
 
+cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept
 cdef index_t block_limit() except -1

@@ -2,8 +2,6 @@
 
 Here is also what a transfer must tell and learn: which chunks were written, for their checksums,
 and what was cut off while they were read.
-
-More than 600 lines, as a compiled class stands in one module.
 """
 
 import os
@@ -24,8 +22,9 @@ from ._copy cimport (
 from ._gather cimport QueryTables
 from ._mapping cimport Region, touched_missed, touched_set, touched_take
 from ._visits cimport place_of_visit, query_t, run_visits
-from ._selection cimport box_of, narrow, selection_size, selection_t, widest
-from ._state cimport ArrayState, Frame, Writes, frame_t
+from ._selection cimport box_of, narrow, selection_size, selection_t, whole_box, widest
+from ._state cimport ArrayState, Frame, Writes, frame_of, frame_t
+from ._supply cimport Use
 from ._threads cimport run_pieces, run_tables, worth_threads
 from ._system cimport xa_length
 from ._types cimport (
@@ -80,10 +79,32 @@ cdef class Transfers(ArrayState):
 
     cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
-        if frame.now.verifies and not write:
-            self._verify_box(frame, s)
+        if frame.now.asks and not write:
+            return self._transfer_asked(frame, s, values)
         if frame.cuts is None or write or selection_size(s) == 0:
             return self._move_box(frame, s, values, write)
+        return self._read_watched(frame, s, values)
+
+    cdef int _transfer_asked(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
+        """Read a selection whose chunks are asked for before: present ones, and right ones.
+
+        What needs more chunks than may be present is read in parts.
+        """
+        cdef index_t n_chunks[MAX_NDIM]
+        cdef index_t total = 1
+        cdef int j
+        cdef Use used
+        if selection_size(s) == 0:
+            return 0
+        if frame.supply is not None:
+            count_pieces(s, frame.now.layout.chunk, n_chunks)
+            for j in range(s.ndim):
+                total *= n_chunks[j]
+                if total > frame.supply.share:
+                    return self._move_halves(frame, s, values, False, n_chunks, True)
+        used = self._provide_box(frame, s)      # until the end
+        if frame.cuts is None:
+            return self._move_box(frame, s, values, False)
         return self._read_watched(frame, s, values)
 
     cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
@@ -107,7 +128,7 @@ cdef class Transfers(ArrayState):
             total += room_for[j]
         if total > ROOM:
             if total > MOST_PIECES:
-                return self._move_halves(frame, s, values, write, room_for)
+                return self._move_halves(frame, s, values, write, room_for, False)
             pieces = <piece_t *> malloc(total * sizeof(piece_t))
             if pieces == NULL:
                 raise MemoryError(f"no memory for {total} pieces of a selection")
@@ -129,9 +150,13 @@ cdef class Transfers(ArrayState):
         return self._check_transferred(frame, failure, write) if failure else 0
 
     cdef int _move_halves(
-        self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
+        self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces,
+        bint asked
     ) except -1:
-        """Move a selection of too many pieces, first one half along the axis that has most."""
+        """Move a selection of too many pieces, first one half along the axis that has most.
+
+        `asked`: the chunks of each half are asked for.
+        """
         cdef selection_t part
         cdef int i, dim = -1, missing = s.result_ndim - values.ndim
         cdef index_t middle, low, high
@@ -139,7 +164,7 @@ cdef class Transfers(ArrayState):
             if s.result_axis[i] >= 0 and (
                     dim < 0 or n_pieces[s.result_axis[i]] > n_pieces[s.result_axis[dim]]):
                 dim = i
-        middle = s.result_shape[dim] // 2
+        middle = middle_of(frame, s, dim)
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
             if low:
                 self._look_for_signals(write)
@@ -147,7 +172,10 @@ cdef class Transfers(ArrayState):
             inner = values
             if dim >= missing and values.shape[dim - missing] > 1:
                 inner = values[(slice(None),) * (dim - missing) + (slice(low, high),)]
-            self._move_box(frame, &part, inner, write)
+            if asked:
+                self._transfer_asked(frame, &part, inner)
+            else:
+                self._move_box(frame, &part, inner, write)
         return 0
 
     cdef int _look_for_signals(self, bint write) except -1:
@@ -273,8 +301,8 @@ cdef class Transfers(ArrayState):
 
     def _raise_truncated(self):
         raise TruncatedError(
-            f"the file of {self._name()} is shorter than its chunks are: another program has cut it "
-            "off; restore it from a copy")
+            f"the file of {self._name()} is shorter than its chunks: another program has truncated "
+            "it; restore it from a copy")
 
     cdef int _check_transferred(self, Frame frame, int failure, bint write) except -1:
         if failure:
@@ -343,8 +371,8 @@ cdef class Transfers(ArrayState):
             shift = frame.now.origins[j] - origin[j]
             if shift < 0 or <index_t> extents[j] > frame.now.bounds[j] - shift:
                 raise BoundsError(
-                    f"the bounds of {self._name()} have moved in since a selection was made: axis {j} "
-                    f"had size {extents[j]}, and has {frame.now.bounds[j]}")
+                    f"{self._name()} has shrunk since the selection was made: axis {j} "
+                    f"had size {extents[j]}, but has {frame.now.bounds[j]}")
         return 0
 
     cdef int _move_points(
@@ -353,10 +381,11 @@ cdef class Transfers(ArrayState):
         """Move what a query selects, whatever happens meanwhile."""
         cdef QueryTables tables
         cdef query_t *q
-        cdef index_t size, total, first
+        cdef index_t size, total, first = 0, stop, window = WINDOW
         cdef tuple extents = query.extents
         cdef int failure = 0, j
         cdef bint noted = write and frame.sums is not None
+        cdef Use used = None
         tables = QueryTables(frame.vectors)
         q = &tables.query
         q.layout = frame.now.layout
@@ -384,18 +413,27 @@ cdef class Transfers(ArrayState):
         total = tables.n_combinations()
         if noted:
             return self._write_noted(frame, tables, size, total)
-        for first in range(0, total, WINDOW):
-            tables.look_up(first, min(total, first + WINDOW))
-            if frame.now.verifies and not write:
-                self._verify_visits(frame, q)
+        while first < total:
+            stop = min(total, first + window)
+            tables.look_up(first, stop)
+            if frame.now.asks and not write:
+                if frame.supply is not None:
+                    found = visited(q)
+                    if len(found) > frame.supply.share and stop - first > 1:
+                        window = (stop - first) // 2
+                        continue
+                    used = frame.supply.use(found)      # until the next part
+                if frame.now.verifies:
+                    self._verify_visits(frame, q)
             if not write and visits_look_cold(frame.region, q, size, total):
                 failure = self._run_cold_visits(tables, size, total)
             else:
                 failure = self._run_visited(tables, size, total)
             if failure:
                 break
-            if first + WINDOW < total:
+            if stop < total:
                 self._look_for_signals(write)
+            first = stop
         return self._check_transferred(frame, failure, write)
 
     cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1:
@@ -598,7 +636,48 @@ cdef class Transfers(ArrayState):
         for i in range(q.n_visits):
             touched_set(self.writes.written.root, q.address[i])
 
-    # -- what is compared with checksums before it is used -----------------------------------
+    # -- what is asked for before it is used: that it is present, and that it is right -------
+
+    cdef Use _provide_box(self, Frame frame, const selection_t *s):
+        """Have the chunks that a selection is in, which are verified where that is asked.
+
+        They stay present as long as the `Use` lives that this returns (None: all are, always).
+        """
+        cdef Use used = None
+        if frame.supply is not None:
+            used = frame.supply.use(chunks_of(frame, s))
+        if frame.now.verifies:
+            self._verify_box(frame, s)
+        return used
+
+    def _provide_chunks(self, addresses, bint write):
+        """Have chunks that others than the transfers here are about to read, or to write parts of.
+
+        They stay present as long as the object lives that this returns.
+        """
+        cdef Frame frame = self._writable() if write else self._opened()
+        used = None if frame.supply is None else frame.supply.use(np.unique(addresses))
+        if (frame.trust is not None and (write or frame.now.verifies)
+                and not touched_missed(frame.trust.known.root)):
+            self._verify(frame, np.array(unverified(frame, addresses), np.int64))
+        return used
+
+    @property
+    def _comes_late(self):
+        """True if chunks come from elsewhere."""
+        return frame_of(self).supply is not None
+
+    def _ahead(self, tuple box not None):
+        """Tell where chunks come from that a box of elements, inside the bounds, is read soon."""
+        cdef selection_t s
+        cdef index_t start[MAX_NDIM]
+        cdef Frame frame = frame_of(self)
+        cdef int j
+        if frame.supply is None or len(box) != frame.now.layout.ndim:
+            return
+        whole_box([part.start for part in box], [part.stop for part in box], len(box), &s)
+        if selection_size(&s):
+            frame.supply.ahead(chunks_of(frame, &s))
 
     cdef int _verify_box(self, Frame frame, const selection_t *s) except -1:
         """Verify the chunks that a selection is in."""
@@ -621,7 +700,7 @@ cdef class Transfers(ArrayState):
         return self._verify(frame, addresses[:i])
 
     cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1:
-        """Make ready to write to a selection: verify the chunks that it has a part of.
+        """Make ready to write to a selection: verify the chunks that it has a part of (I11).
 
         Those that are overwritten, unless it is of these parts only, are known then: the others
         have nothing that stays.  Where that is true of what lies inside the bounds alone, what lies
@@ -717,13 +796,6 @@ cdef class Transfers(ArrayState):
             self._verify(frame, np.array(
                 unverified(frame, range(frame.now.file_bytes // frame.now.layout.chunk_bytes)), np.int64))
 
-    def _verify_chunks(self, addresses, bint write):
-        """Verify chunks that others than the transfers here are about to read, or to write parts of."""
-        cdef Frame frame = self._writable() if write else self._opened()
-        if (frame.trust is not None and (write or frame.now.verifies)
-                and not touched_missed(frame.trust.known.root)):
-            self._verify(frame, np.array(unverified(frame, addresses), np.int64))
-
     def _begin_noted(self, const index_t[::1] addresses not None):
         """Begin to write to chunks by others than the transfers here; they are known then."""
         cdef Frame frame = self._writable()
@@ -781,6 +853,36 @@ cdef list unverified(Frame frame, addresses):
     """Return those of chunks that a frame does not know."""
     cdef index_t address
     return [address for address in addresses if frame.trust.lacks(address)]
+
+
+cdef cnp.ndarray chunks_of(Frame frame, const selection_t *s):
+    """Return the addresses of the chunks that a selection has elements of, in rising order."""
+    cdef walk_t w
+    cdef index_t n = 1, i = 0
+    cdef index_t[::1] found
+    cdef int j
+    begin_walk(&w, &frame.now.layout, s)
+    for j in range(w.ndim):
+        n *= w.n[j]
+    addresses = np.empty(n, np.int64)
+    found = addresses
+    while True:
+        found[i] = address_of(frame.now.axial, w.chunk)
+        i += 1
+        if not next_chunk(&w, &frame.now.layout):
+            break
+    addresses.sort()
+    return addresses
+
+
+cdef cnp.ndarray visited(const query_t *q):
+    """Return the addresses of the chunks that a query visits, in rising order."""
+    cdef index_t i
+    addresses = np.empty(q.n_visits, np.int64)
+    cdef index_t[::1] found = addresses
+    for i in range(q.n_visits):
+        found[i] = q.address[i]
+    return np.unique(addresses)
 
 
 cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:
@@ -979,6 +1081,18 @@ cdef int fill_cut(
         values[before + (slice(0, first),)] = fill
         values[before + (slice(stop, None),)] = fill
     return 0
+
+
+cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
+    """Return where to cut a selection in two: between two chunks, where it can be."""
+    cdef const layout_t *layout = &frame.now.layout
+    cdef index_t middle = s.result_shape[dim] // 2, beyond
+    cdef int axis = s.result_axis[dim]
+    if axis >= 0 and s.step[axis] == 1:
+        beyond = (s.start[axis] + middle + layout.offset[axis]) % layout.chunk[axis]
+        if beyond < middle:
+            middle -= beyond
+    return middle
 
 
 cdef index_t block_limit() except -1:

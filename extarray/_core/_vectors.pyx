@@ -207,9 +207,9 @@ cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t 
     try:
         n = len(index)
     except TypeError:
-        raise ArgumentTypeError(f"a chunk index is a tuple of ints, not {index!r}") from None
+        raise ArgumentTypeError(f"a chunk index must be a tuple of ints, not {index!r}") from None
     if n != ndim:
-        raise ShapeError(f"a chunk index has {ndim} entries here, not {n}")
+        raise ShapeError(f"a chunk index needs {ndim} entries, not {n}")
     for j in range(ndim):
         i = as_integer(index[j])
         if not 0 <= i < extents[j]:

@@ -1,7 +1,4 @@
-"""A table as a cube: totals by several keys, on axes that grow with the keys (MOLAP).
-
-Most of the more than 600 lines tell users how a cube treats their rows.
-"""
+"""A table as a cube: totals by several keys, on axes that grow with the keys (MOLAP)."""
 
 from __future__ import annotations
 
@@ -128,7 +125,7 @@ class Cube:
         axes = self._array("cells").dims
         if axes is None or not all(name in group for name in axes):
             raise xa.ArgumentError(
-                f"'{group.path}' is a group, but no cube: its axes have no labels"
+                f"'{group.path}' is a group, but not a cube: its axes have no labels"
             )
         for name in (*axes, *_KEPT):
             if name in group:
@@ -142,7 +139,7 @@ class Cube:
             found = self.group[name]
             if not isinstance(found, xa.ExtArray):
                 raise xa.ArgumentError(
-                    f"'{self.group.path}' is no cube: {name!r} is no array in it"
+                    f"'{self.group.path}' is not a cube: it has no array {name!r}"
                 )
             array = self._arrays[name] = found
         return array
@@ -192,7 +189,7 @@ class Cube:
         unknown = {aggs} if isinstance(aggs, str) else {*aggs} - {*_NEEDS}
         if unknown:
             raise xa.ArgumentError(
-                f"aggs has {sorted(unknown)}; give a list of some of {[*_NEEDS]}"
+                f"aggs has unknown names {sorted(unknown)}; use a list of some of {[*_NEEDS]}"
             )
         kinds = {name: check_label_type(kind, name) for name, kind in axes.items()}
         kind = check_cell_type(dtype)
@@ -329,7 +326,7 @@ class Cube:
                     continue
                 if self._is_even():
                     return is_new
-            raise xa.StorageError(errno.EAGAIN, "the cube changes faster than it can be looked at")
+            raise xa.StorageError(errno.EAGAIN, "the cube keeps changing while it is refreshed")
 
     def _is_even(self) -> bool:
         """Tell whether all arrays have the same labels."""
@@ -561,16 +558,20 @@ class Cube:
     ) -> Totals:
         self._check_axes({*axes, *groups, *where})
         if {*axes} & {*groups}:
-            raise xa.ArgumentError(f"{sorted({*axes} & {*groups})}: an axis stays, or is grouped")
+            raise xa.ArgumentError(
+                f"{sorted({*axes} & {*groups})}: an axis can be either kept or grouped"
+            )
         if agg not in _NEEDS:
             raise xa.ArgumentError(f"agg must be one of {[*_NEEDS]}, not {agg!r}")
         if not {*_NEEDS[agg]} <= {*self._kept}:
             raise xa.ArgumentError(
-                f"the cube does not keep what {agg!r} of rows needs, and sums of cells do not tell "
-                f"it; create the cube with aggs=[{agg!r}]"
+                f"the cube does not store what {agg!r} of rows needs, and it cannot be derived "
+                f"from cell sums; create the cube with aggs=[{agg!r}]"
             )
         if not self._is_even():
-            raise xa.ArgumentError("arrays of the cube were refreshed alone; use its own refresh()")
+            raise xa.ArgumentError(
+                "arrays of the cube were refreshed separately; use refresh() of the cube"
+            )
         labels: dict[str, Array] = {}
         codes: dict[int, Array] = {}
         chosen = []
@@ -617,7 +618,8 @@ class Cube:
             floats = plan.total(self.cells, np.add, np.dtype(float))
             if (np.abs(floats - totals.astype(float)) > 2.0**62).any():
                 raise xa.LimitError(
-                    f"a sum is beyond 64 bits, about {np.abs(floats).max():.4g}; sum fewer labels"
+                    f"a sum of about {np.abs(floats).max():.4g} exceeds 64 bits; sum over fewer "
+                    "labels"
                 )
         return totals
 

@@ -58,7 +58,7 @@ class Column(NamedTuple):
             values = _objects(entries)
         if values.ndim != 1:
             raise xa.ShapeError(
-                f"column {name!r} has shape {values.shape}; give one entry for a row"
+                f"column {name!r} has shape {values.shape}; give one entry for each row"
             )
         if values.dtype.kind in "fc":
             missing = np.isnan(values)
@@ -224,7 +224,7 @@ class Labels:
             if result is not None and (kind == dtype or _exactly(old, kind) is not None):
                 return result
         raise xa.DTypeError(
-            f"axis {name!r} has labels of {dtype}; no type holds {given[:3]} as well"
+            f"axis {name!r} has labels of {dtype}; no type can also hold {given[:3]}"
         )
 
     def find(self, some: Any, name: str) -> Array:
@@ -252,8 +252,8 @@ class Labels:
             for unit in {date.dtype for date in _dates(present, self.values.dtype, name)}:
                 if _is_coarser(unit, self.values.dtype):
                     raise xa.ArgumentError(
-                        f"axis {name!r} has labels of {self.values.dtype}, and {some!r} has a "
-                        "period of several; use slice('2024-01', '2024-01') for all of January"
+                        f"axis {name!r} has labels of {self.values.dtype}, and {some!r} spans "
+                        "several of them; use slice('2024-01', '2024-01') for all of January"
                     )
         wanted = [*([None] * bool(column.missing.any())), *self.fitted(present, name).tolist()]
         for key in wanted:
@@ -264,7 +264,9 @@ class Labels:
     def _within(self, some: slice, labels: Array, name: str) -> Array:
         """Tell which labels lie in a slice that includes both ends, as pandas' ``loc`` does."""
         if some.step is not None:
-            raise xa.ArgumentError(f"a slice of labels has no step; axis {name!r} was given {some}")
+            raise xa.ArgumentError(
+                f"a slice of labels cannot have a step; axis {name!r} was given {some}"
+            )
         within = np.ones(len(labels), bool)
         for end, is_stop in ((some.start, False), (some.stop, True)):
             if end is None:
@@ -325,8 +327,8 @@ def _check_kind(given: list[Any], allowed: Any, dtype: np.dtype[Any], name: str)
     for label in given:
         if not isinstance(label, allowed):
             raise xa.DTypeError(
-                f"axis {name!r} has labels of {dtype}, and cannot have {label!r} of type "
-                f"{type(label).__name__}; convert the column first, such as by astype"
+                f"axis {name!r} has labels of {dtype}, and cannot hold {label!r} of type "
+                f"{type(label).__name__}; convert the column first, for example with astype"
             )
 
 
@@ -338,7 +340,7 @@ def _as_text(given: list[Any], dtype: np.dtype[Any], name: str) -> Array:
         raise xa.DTypeError(f"axis {name!r} has labels of bytes: {error}; use 'U'") from None
     for label, stored in zip(given, result.tolist(), strict=True):
         if stored != (label.encode() if dtype.kind == "S" and isinstance(label, str) else label):
-            raise xa.DTypeError(f"axis {name!r} cannot have {label!r}: NumPy drops NULs at the end")
+            raise xa.DTypeError(f"axis {name!r} cannot hold {label!r}: NumPy drops trailing NULs")
     return result.astype(dtype) if result.itemsize <= dtype.itemsize else result
 
 
@@ -359,12 +361,14 @@ def _dates(labels: Array, dtype: np.dtype[Any], name: str) -> list[Any]:
         for label in given:
             try:
                 if getattr(label, "tzinfo", None) is not None:
-                    raise ValueError("it has a time zone; convert it, such as by tz_localize(None)")
+                    raise ValueError(
+                        "it has a time zone; remove it first, for example with tz_localize(None)"
+                    )
                 date = getattr(label, of_pandas, lambda label=label: make(label))()
                 if np.isnat(date):
-                    raise ValueError("it is no date; give None for a missing one")
+                    raise ValueError("it is not a date; use None for missing dates")
             except (ValueError, Warning) as error:
-                raise xa.DTypeError(f"axis {name!r} cannot have {label!r}: {error}") from None
+                raise xa.DTypeError(f"axis {name!r} cannot hold {label!r}: {error}") from None
             result.append(date)
     return result
 
@@ -378,8 +382,8 @@ def _as_dates(labels: Array, dtype: np.dtype[Any], name: str) -> Array:
     changed = dates[dates != result.astype(dates.dtype)]
     if len(changed):
         raise xa.DTypeError(
-            f"axis {name!r} has labels of {dtype}, which do not tell {changed[0]} from others; "
-            "round the column first, such as by dt.floor('D'), or give the axis another unit"
+            f"axis {name!r} has labels of {dtype}, which are too coarse for {changed[0]}; round "
+            "the column first, for example with dt.floor('D'), or give the axis another unit"
         )
     return result
 
@@ -405,7 +409,7 @@ def check_cell_type(dtype: DTypeLike) -> np.dtype[Any]:
     """Return the type of cells; raise if sums cannot have it."""
     kind = np.dtype(dtype)
     if kind.kind not in "iufc" or kind.itemsize > (16 if kind.kind == "c" else 8):
-        raise xa.DTypeError(f"cells cannot be of {kind}; use integers, float64 or complex128")
+        raise xa.DTypeError(f"cells cannot have dtype {kind}; use integers, float64 or complex128")
     return kind
 
 
@@ -436,8 +440,8 @@ def numbers(column: Column, cells: np.dtype[Any], name: str) -> Array:
         return _whole(values)
     if values.dtype.kind not in "fc":
         raise xa.DTypeError(
-            f"column {name!r} cannot be summed: it is of {column.values.dtype}, and "
-            "not of numbers; convert it first, such as by astype(float)"
+            f"column {name!r} cannot be summed: it has dtype {column.values.dtype}, which is not "
+            "numeric; convert it first, for example with astype(float)"
         )
     values = values.astype(_COMPLEX if values.dtype.kind == "c" else _FLOAT)
     is_exact = values.dtype == _FLOAT and bool((np.abs(values) < _EXACT).all())

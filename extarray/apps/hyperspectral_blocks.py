@@ -48,6 +48,7 @@ __all__ = [
     "memory_of",
     "no_data",
     "spectra_given",
+    "with_endmembers",
 ]
 
 Floats = NDArray[np.float64]
@@ -132,7 +133,7 @@ class Spectra:
         self.pixels = self.rows * self.columns
         array = self.raster.array
         if not self.pixels * self.bands:
-            raise ShapeError(f"a scene of the shape {tuple(array.shape)} has no pixels")
+            raise ShapeError(f"a scene of shape {tuple(array.shape)} has no pixels")
         self.comm = getattr(array, "comm", None) if comm is None else comm
         self.rank: int = 0 if self.comm is None else self.comm.rank
         self.size: int = 1 if self.comm is None else self.comm.size
@@ -459,11 +460,25 @@ def as_spectra(
     return Spectra(a, band_axis, comm, max_memory, block_bytes, mask=mask)
 
 
+def with_endmembers(
+    a: Any,
+    endmembers: ArrayLike,
+    band_axis: int | str | None,
+    comm: Any,
+    max_memory: int | str | None,
+    mask: Any,
+    block_bytes: int = _BLOCK,
+) -> tuple[Spectra, Floats]:
+    """Return a scene as `Spectra`, and the spectra of its endmembers."""
+    spectra = as_spectra(a, band_axis, comm, max_memory, mask, block_bytes)
+    return spectra, spectra_given(endmembers, spectra.bands, "endmembers")
+
+
 def no_data() -> ArgumentError:
     """Return the error for a scene without pixels."""
     return ArgumentError(
-        "no pixel of the scene has data in all its bands: leave out bands that have none anywhere; "
-        "mask=False trusts every finite number, whatever the scene says stands for none"
+        "no pixel of the scene has data in all bands; leave out bands without any data, or "
+        "accept every finite number as data with mask=False"
     )
 
 
@@ -504,10 +519,10 @@ def spectra_given(values: ArrayLike, bands: int, what: str) -> Floats:
     """Return spectra as float64; refuse all but finite numbers of shape (n, bands), n > 0."""
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
-        raise ArgumentError(f"{what} are real numbers, not {given.dtype}")
+        raise ArgumentError(f"{what} must be real numbers, not {given.dtype}")
     x = np.ascontiguousarray(given, dtype=np.float64)
     if x.ndim != 2 or not len(x) or x.shape[1] != bands:
-        raise ArgumentError(f"{what} have the shape (n, {bands}) for this scene, not {x.shape}")
+        raise ArgumentError(f"{what} must have shape (n, {bands}) for this scene, not {x.shape}")
     if not np.isfinite(x).all():
         raise ArgumentError(f"{what} must be finite numbers")
     return x

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError, ShapeError
-from extarray.apps.hyperspectral_blocks import Block, Floats, Spectra, as_spectra, spectra_given
+from extarray.apps.hyperspectral_blocks import (
+    Block,
+    Floats,
+    Spectra,
+    spectra_given,
+    with_endmembers,
+)
 from extarray.apps.hyperspectral_pixels import Raster
 from extarray.apps.hyperspectral_unmixing import LARGE, Fit
 from extarray.common.extras import require
@@ -64,8 +70,7 @@ def sam(
     >>> hyperspectral.sam([[[3.0, 3.0]]], [[1, 0], [2, 2]]).round(4).tolist()
     [[[0.7854, 0.0]]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory, mask)
-    members = spectra_given(endmembers, spectra.bands, "endmembers")
+    spectra, members = with_endmembers(a, endmembers, band_axis, comm, max_memory, mask)
     return spectra.map(lambda x: angles(x, members), len(members), path=path)
 
 
@@ -129,8 +134,7 @@ def classify(
     [[1, 2, 0]]
     """
     large = [] if method == "sam" else [LARGE]
-    spectra = as_spectra(a, band_axis, comm, max_memory, mask, *large)
-    members = spectra_given(endmembers, spectra.bands, "endmembers")
+    spectra, members = with_endmembers(a, endmembers, band_axis, comm, max_memory, mask, *large)
     labels = np.arange(1, len(members) + 1) if classes is None else np.asarray(classes)
     if (
         labels.shape != (len(members),)
@@ -138,8 +142,8 @@ def classify(
         or not 1 <= labels.min() <= labels.max() <= np.iinfo(np.int32).max
     ):
         raise ArgumentError(
-            f"classes are {len(members)} whole numbers from 1 to {np.iinfo(np.int32).max}, one an "
-            "endmember"
+            f"classes must be {len(members)} integers from 1 to {np.iinfo(np.int32).max}, one for "
+            "each endmember"
         )
     score: Callable[[Floats], Floats]
     if method == "sam":
@@ -208,9 +212,7 @@ def match(endmembers: ArrayLike, references: ArrayLike) -> Matching:
     known = spectra_given(known, known.shape[-1], "references")
     found = spectra_given(np.atleast_2d(endmembers), known.shape[1], "endmembers")
     if len(known) > len(found):
-        raise ArgumentError(
-            f"{len(known)} references cannot be paired with {len(found)} endmembers"
-        )
+        raise ArgumentError(f"cannot pair {len(known)} references with {len(found)} endmembers")
     optimize = require("scipy.optimize", "apps", "matching endmembers")
     between = angles(known, found)
     _, order = optimize.linear_sum_assignment(between)
@@ -272,7 +274,7 @@ def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> 
     """
     shapes = np.shape(labels), np.shape(truth)
     if shapes[0] != shapes[1]:
-        raise ShapeError(f"labels have the shape {shapes[0]}, the truth {shapes[1]}")
+        raise ShapeError(f"labels have shape {shapes[0]}, but the truth has {shapes[1]}")
     given, known = _label_map(labels, "labels", mask), _label_map(truth, "truth", None)
     image = Spectra(known, comm=getattr(labels, "comm", None) if comm is None else comm)
 
@@ -294,7 +296,7 @@ def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> 
 
     counts = image.fold(pairs, merge)
     if not counts:
-        raise ArgumentError("the truth labels no pixel: it is 0 or left out everywhere")
+        raise ArgumentError("the truth has no labelled pixel: it is 0 or masked everywhere")
     classes = np.unique([right for right, _ in counts])
     places = {int(c): k for k, c in enumerate(classes)}
     confusion = np.zeros((len(classes), len(classes) + 1), dtype=np.int64)
@@ -313,7 +315,8 @@ def _label_map(labels: Any, name: str, mask: Any) -> Raster:
     array = labels if hasattr(labels, "shape") else np.asarray(labels)
     if len(array.shape) not in (1, 2) or np.dtype(array.dtype).kind not in "biu":
         raise ShapeError(
-            f"{name} are integers (rows, columns) or (n,), not {array.dtype} of shape {array.shape}"
+            f"{name} must be integers of shape (rows, columns) or (n,), not {array.dtype} of "
+            f"shape {array.shape}"
         )
     single = len(array.shape) == 1
     if mask is not None and single:

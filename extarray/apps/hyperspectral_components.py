@@ -250,8 +250,8 @@ def mnf(
         n = _number(n, spectra.bands, "bands")
     if min(spectra.rows, spectra.columns) < 2:
         raise ArgumentError(
-            "noise is estimated by neighbouring pixels: a scene needs two rows and two columns, "
-            f"and has {spectra.rows} and {spectra.columns}"
+            "noise is estimated from neighbouring pixels, which needs at least two rows and two "
+            f"columns; the scene has {spectra.rows} and {spectra.columns}"
         )
     statistics, noise = spectra.fold(partial(with_noise, spectra), merge_both)
     if not statistics.count:
@@ -260,8 +260,8 @@ def mnf(
     rounding = (_ROUNDING * np.finfo(float).eps) ** 2 * statistics.correlation.diagonal()
     if (noise.covariance.diagonal() <= rounding).all():
         raise ArgumentError(
-            f"the scene has no noise: none of {noise.count} pairs of pixels that touch diagonally "
-            "differs from the others, in any band; a constant scene has no components"
+            f"the scene has no noise: none of {noise.count} pairs of diagonal neighbours differs "
+            "from the others in any band; a constant scene has no components"
         )
     covariances = statistics.covariance, noise.covariance / 2
     variances, components = spectra.once(lambda: _noise_adjusted(*covariances, n))
@@ -316,7 +316,7 @@ def hfc(
     3
     """
     if not 0 < far < 1:
-        raise ArgumentError(f"a rate of false alarms is between 0 and 1, not {far}")
+        raise ArgumentError(f"the false alarm rate must be between 0 and 1, not {far}")
     statistics = moments(as_spectra(a, band_axis, comm, max_memory, mask))
     with_mean = np.linalg.eigvalsh(statistics.correlation)
     without = np.linalg.eigvalsh(statistics.scatter / statistics.count)
@@ -410,8 +410,8 @@ def _noise_adjusted(signal: Floats, noise: Floats, n: int | None) -> tuple[Float
     there = values > max(0.0, values[-1]) * len(values) * np.finfo(float).eps
     if (n or 1) > there.sum():
         raise ArgumentError(
-            f"the noise has {there.sum()} dimensions, so there are no {n or 1} components: some "
-            "bands are constant, or depend on others; leave them out"
+            f"the noise has only {there.sum()} dimensions, too few for {n or 1} components: some "
+            "bands are constant or depend on others; leave those out"
         )
     whitening = vectors[:, there] / np.sqrt(values[there])
     ratios, directions = principal(whitening.T @ signal @ whitening, n or int(there.sum()))
@@ -522,5 +522,5 @@ def _number(n: Any, most: int, of: str) -> int:
     if n is None:
         return most
     if not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
-        raise ArgumentError(f"there are no {n} components of {most} {of}: ask for 1 to {most}")
+        raise ArgumentError(f"cannot compute {n} components of {most} {of}; ask for 1 to {most}")
     return int(n)

@@ -185,9 +185,7 @@ def vca(
         f = w - np.linalg.pinv(found) @ (found @ w)
         best = _best(reduced, rows, partial(_along, f))
         if best.pixel in pixels[:k]:  # then no other pixel lies outside the span of these
-            raise ArgumentError(
-                f"the spectra span {k} dimensions only: there are no {p} endmembers"
-            )
+            raise ArgumentError(f"the spectra span only {k} dimensions, too few for {p} endmembers")
         pixels[k], found[k] = best.pixel, best.row
     return Endmembers(spectra.at(pixels), spectra.positions(pixels))
 
@@ -319,9 +317,7 @@ def _targets(spectra: Spectra, rows: Rows, p: int) -> tuple[Ints, Floats]:
         best = _best(spectra, rows, remoteness)
         brightest = max(brightest, best.value)
         if best.value <= 1e-20 * brightest or not best.value:
-            raise ArgumentError(
-                f"the spectra span {k} dimensions only: there are no {p} endmembers"
-            )
+            raise ArgumentError(f"the spectra span only {k} dimensions, too few for {p} endmembers")
         pixels[k] = best.pixel
         found.append(best.row)
         basis = np.linalg.qr(np.stack(found, axis=1))[0].T
@@ -409,7 +405,7 @@ def _first_pixels(spectra: Spectra, reduced: Spectra, p: int, seed: Any, init: s
         pixels = reduced.with_data(np.sort(rng.choice(count, p, replace=False)))
         if np.linalg.cond(_homogeneous(reduced.at(pixels))) < 1e12:
             return pixels
-    raise ArgumentError(f"no {p} pixels drawn at random span a simplex; try init='atgp'")
+    raise ArgumentError(f"no {p} randomly drawn pixels span a simplex; try init='atgp'")
 
 
 class _Candidates(NamedTuple):

@@ -125,7 +125,7 @@ class Growing:
         if p < 2:
             raise ArgumentError(f"the number of endmembers must be at least 2, not {p}")
         if not 0 <= tolerance < 1:
-            raise ArgumentError(f"a tolerance is a share from 0 to 1, not {tolerance}")
+            raise ArgumentError(f"the tolerance must be a fraction from 0 to 1, not {tolerance}")
         self._a, self._p, self._tolerance = a, p, tolerance
         self._band_axis, self._mask = band_axis, mask
         self._comm = getattr(a, "comm", None) if comm is None else comm
@@ -212,8 +212,8 @@ class Growing:
             new < old for new, old in zip(shape, self.shape, strict=True)
         ):
             raise ShapeError(
-                f"the scene of the shape {self.shape} has become {shape}, and "
-                "not at the ends of its axes: begin a new analysis"
+                f"the scene changed from shape {self.shape} to {shape} other than by growing at "
+                "the ends of its axes; begin a new analysis"
             )
         if shape == self.shape or not rows * columns * bands:
             return False

@@ -55,11 +55,11 @@ class Raster:
         array = a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asanyarray(a)
         if len(array.shape) != 3:
             raise ShapeError(
-                f"a scene has three axes (rows, columns, bands), not the shape {array.shape}"
+                f"a scene must have three axes (rows, columns, bands), not shape {array.shape}"
             )
         dtype: np.dtype[Any] = np.dtype(array.dtype)  # SPy gives a string
         if dtype.kind not in "biuf":
-            raise ArgumentError(f"a scene is real numbers, not {dtype}")
+            raise ArgumentError(f"a scene must have real numbers, not {dtype}")
         self.array = array
         self.band_axis = _band_axis(array, band_axis)
         spatial = [int(n) for axis, n in enumerate(array.shape) if axis != self.band_axis]
@@ -163,7 +163,7 @@ def _band_axis(array: Any, given: Any) -> int:
         return found[0] if len(found) == 1 else 2
     if isinstance(given, str):
         if given not in names:
-            raise AxisError(f"no axis has the name {given!r}; the axes are {names or 'unnamed'}")
+            raise AxisError(f"no axis is named {given!r}; the axes are {names or 'unnamed'}")
         return names.index(given)
     if not -3 <= given < 3:
         raise AxisError(given, 3)
@@ -181,10 +181,11 @@ def _mask(mask: Any, spatial: list[int], covers: bool) -> Any:
     )
     if not fits:
         raise ShapeError(
-            f"a mask has the rows and columns of the scene, {tuple(spatial)}, not the shape {shape}"
+            f"a mask must have the rows and columns of the scene, {tuple(spatial)}, not shape "
+            f"{shape}"
         )
     if np.dtype(found.dtype).kind not in "biu":
-        raise ArgumentError(f"a mask says True where a pixel is left out; it is {found.dtype}")
+        raise ArgumentError(f"a mask must be boolean (True leaves a pixel out), not {found.dtype}")
     return found
 
 

@@ -200,7 +200,7 @@ def amee(
     sides = list(kernels)
     if not sides or any(k < 3 or k % 2 == 0 for k in sides) or sides != sorted(set(sides)):
         raise ArgumentError(
-            f"kernels are odd sides from 3 that grow, such as (3, 5, 7), not {kernels}"
+            f"kernels must be increasing odd sides of at least 3, such as (3, 5, 7), not {kernels}"
         )
     radii = [k // 2 for k in sides]
     whole = as_spectra(a, band_axis, comm, max_memory, mask)
@@ -281,9 +281,8 @@ def _purest(spectra: Spectra, scores: NDArray[Any], p: int | None, min_angle: fl
         chosen = np.array(kept, dtype=np.int64)
     if p is not None and len(chosen) < p:
         raise ArgumentError(
-            f"{len(chosen)} pixels have scores above zero and angles of at least {min_angle:g} to "
-            f"each other, and {p} were asked for: take more skewers or larger kernels, or a "
-            "smaller angle"
+            f"only {len(chosen)} of {p} pixels have scores above zero and angles of at least "
+            f"{min_angle:g} to each other; use more skewers, larger kernels, or a smaller angle"
         )
     return chosen
 

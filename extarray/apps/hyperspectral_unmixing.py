@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from extarray import ArgumentError
-from extarray.apps.hyperspectral_blocks import Floats, as_spectra, batches, spectra_given
+from extarray.apps.hyperspectral_blocks import Floats, batches, with_endmembers
 from extarray.common.extras import require
 
 __all__ = ["Fit", "abundances"]
@@ -101,8 +101,7 @@ def abundances(
     >>> hyperspectral.abundances(scene, spectra).round(9).tolist()
     [[[0.25, 0.75], [0.0, 1.0]]]
     """
-    spectra = as_spectra(a, band_axis, comm, max_memory, mask, LARGE)
-    members = spectra_given(endmembers, spectra.bands, "endmembers")
+    spectra, members = with_endmembers(a, endmembers, band_axis, comm, max_memory, mask, LARGE)
     fit = spectra.once(lambda: Fit.of(members, method))
     return spectra.map(fit, len(members), path=path)
 
@@ -124,8 +123,8 @@ class Fit:
         free = members[1:] - members[0] if sum_is_one else members
         if len(free) and np.linalg.matrix_rank(free) < len(free):
             raise ArgumentError(
-                f"{len(members)} endmembers of {members.shape[1]} bands depend on each other, and "
-                "abundances are not determined: leave some out"
+                f"{len(members)} endmembers of {members.shape[1]} bands are linearly dependent, "
+                "so abundances are undetermined; leave some out"
             )
         q, r = np.linalg.qr(members.T)
         return cls(q, r, sum_is_one, signed)

@@ -70,15 +70,15 @@ def pair_forces(
 def _check_cell(box: float | None, cutoff: float) -> None:
     """Refuse an impossible cell or cutoff, and a cutoff too large for the cell."""
     if not cutoff > 0:
-        raise xa.ArgumentError(f"a cutoff is a distance above 0, not {cutoff}")
+        raise xa.ArgumentError(f"cutoff must be a positive distance, not {cutoff}")
     if box is None:
         return
     if not 0 < box < math.inf:
-        raise xa.ArgumentError(f"the side of a cell is a finite length above 0, not {box}")
+        raise xa.ArgumentError(f"the side of the cell must be a positive finite length, not {box}")
     if cutoff > box / 2:
         raise xa.ArgumentError(
-            f"within a cutoff of {cutoff} a particle sees two images of another in a cell of side "
-            f"{box}: give a cutoff of at most {box / 2}, or a larger cell"
+            f"cutoff {cutoff} is too large for a cell of side {box}, since a particle would see "
+            f"two images of another; give a cutoff of at most {box / 2}, or a larger cell"
         )
 
 
@@ -90,7 +90,7 @@ def _apart(positions: Floats, some: slice, box: float | None) -> tuple[Floats, F
     if not np.isfinite(positions).all():
         bad = int((~np.isfinite(positions).all(axis=1)).argmax())
         raise xa.ArgumentError(
-            f"the position of particle {bad} is no finite number: {positions[bad].tolist()}"
+            f"the position of particle {bad} is not finite: {positions[bad].tolist()}"
         )
     apart = positions[some, None] - positions
     if box is not None:
@@ -173,7 +173,7 @@ class System:
     ) -> None:
         if forces.ndim != 3 or forces.shape[0] != forces.shape[1] or not forces.shape[2]:
             raise xa.ShapeError(
-                f"a matrix of forces has the shape (n, n, axes), such as (0, 0, 3), not "
+                "a matrix of forces must have shape (n, n, axes), such as (0, 0, 3), not "
                 f"{forces.shape}"
             )
         self.forces = forces
@@ -190,16 +190,17 @@ class System:
             for name, value in (("box", box), ("cutoff", cutoff)):
                 if value is not None and value != getattr(self, name):
                     raise xa.ArgumentError(
-                        f"the system of this matrix has {name}={getattr(self, name)}, not {value}; "
-                        f"leave {name} away to go on with it, or begin with another matrix"
+                        f"the system of this matrix has {name}={getattr(self, name)}, not "
+                        f"{value}; leave out {name} to continue with it, or begin with another "
+                        "matrix"
                     )
         if positions is not None:
             self.positions, self.velocities = self._particles(positions, velocities)
         if self.positions.shape != forces.shape[1:]:
             raise xa.ArgumentError(
-                f"the matrix has forces of {forces.shape[0]} particles, and it is known where "
-                f"{len(self.positions)} are: give positions=, begin with a matrix of the shape "
-                f"(0, 0, {forces.shape[2]}), or go on with one that a System has made"
+                f"the matrix has forces of {forces.shape[0]} particles, but the positions of "
+                f"{len(self.positions)} are known; give positions=, begin with a matrix of shape "
+                f"(0, 0, {forces.shape[2]}), or continue with one made by a System"
             )
         _check_cell(self.box, self.cutoff)
         share(forces, 0)
@@ -297,13 +298,13 @@ class System:
         places, speeds = np.array(positions, float), np.asarray(velocities, float)
         axes = self.forces.shape[2]
         if places.ndim != 2 or places.shape[1] != axes:
-            raise xa.ShapeError(f"positions have the shape (number, {axes}), not {places.shape}")
+            raise xa.ShapeError(f"positions must have shape (number, {axes}), not {places.shape}")
         try:
             speeds = np.broadcast_to(speeds, places.shape)
         except ValueError:
             raise xa.ShapeError(
-                f"velocities have the shape of the positions, {places.shape}, or are one for all, "
-                f"not {speeds.shape}"
+                f"velocities must have the shape of the positions, {places.shape}, or be one for "
+                f"all, not {speeds.shape}"
             ) from None
         if not np.isfinite(speeds).all():
             raise xa.ArgumentError("velocities must be finite numbers")

@@ -74,9 +74,9 @@ def multiply(product: xa.ExtArray, left: xa.ExtArray, right: xa.ExtArray) -> Non
     array([3., 3., 3.])
     """
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
-        raise xa.ShapeError(f"shapes {left.shape} and {right.shape} have no product")
+        raise xa.ShapeError(f"shapes {left.shape} and {right.shape} cannot be multiplied")
     if product is left or product is right:
-        raise xa.ArgumentError("a product cannot take the place of one of its factors")
+        raise xa.ArgumentError("the product cannot be written to one of its factors")
     (m, k), n = left.shape, right.shape[1]
     rows, inner, columns, *made_of = _done(product, m, k, n)
     old_left, new_left = _digests(left, [(rows, inner), (m, k)])

@@ -84,9 +84,9 @@ def unmix(path: Path, ranks: int | None = None, limit: float = 60.0) -> Unmixing
                 env={**os.environ, **threads},
             )
         except subprocess.TimeoutExpired:
-            raise ExtArrayError(f"{ranks} ranks came to no end in {limit:g} s") from None
+            raise ExtArrayError(f"{ranks} ranks did not finish in {limit:g} s") from None
         if not Path(folder, "found.npz").exists():
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["they said nothing"]
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
             raise ExtArrayError(f"{ranks} ranks under {launcher} failed: {lines[-1]}")
         with np.load(Path(folder, "found.npz")) as found:
             if "refused" in found:

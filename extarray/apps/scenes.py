@@ -70,7 +70,7 @@ def load(path: str | os.PathLike[str] | None = None, variable: str | None = None
     """
     given = default_path() if path is None else Path(path)
     if not given.is_file():
-        raise MissingError(f"no scene {str(given)!r}: no such file")
+        raise MissingError(f"cannot open the scene {str(given)!r}: no such file")
     data = np.ascontiguousarray(_check(_read(given, variable), given))
     if given.name == _INDIAN_PINES:
         return Scene(
@@ -105,7 +105,7 @@ def _read(path: Path, variable: str | None) -> NDArray[Any]:
         if suffix == ".npy":
             if variable is not None:
                 raise ArgumentError(
-                    f"{str(path)!r} holds one array without a name; leave --variable away"
+                    f"{str(path)!r} holds a single unnamed array; leave out --variable"
                 )
             data: NDArray[Any] = np.load(path, allow_pickle=False)
             return data
@@ -142,7 +142,7 @@ def _choose(arrays: dict[str, Any], path: Path, variable: str | None) -> NDArray
         return cubes[variable]
     if len(cubes) != 1:
         raise ArgumentError(
-            f"{str(path)!r} must hold one array with three axes, and it has: {names}"
+            f"{str(path)!r} must hold one array with three axes, but it has: {names}"
             + ("; choose with --variable NAME" if cubes else "")
         )
     return next(iter(cubes.values()))
@@ -151,11 +151,11 @@ def _choose(arrays: dict[str, Any], path: Path, variable: str | None) -> NDArray
 def _check(data: NDArray[Any], path: Path) -> NDArray[Any]:
     if data.ndim != 3 or 0 in data.shape:
         raise ArgumentError(
-            f"{str(path)!r} has the shape {data.shape}; a scene is (rows, columns, bands)"
+            f"{str(path)!r} has shape {data.shape}; a scene must be (rows, columns, bands)"
         )
     if data.dtype.kind not in "iuf":
         raise ArgumentError(
-            f"{str(path)!r} has the data type {data.dtype}; a scene is real numbers"
+            f"{str(path)!r} has data type {data.dtype}; a scene must have real numbers"
         )
     return data
 

@@ -2,7 +2,7 @@
 
 This is the array's face.  A method has its docstring here, and one line that calls the function of
 this room, or of one below, that does it; what an ndarray has comes from `NumpyMixin`, brackets and
-transfers from `ArrayCore`.  The docstrings make it longer than other modules.
+transfers from `ArrayCore`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def __init__(self) -> None:
         raise ArgumentTypeError(
-            "arrays are made by extarray.create, open, zeros, ones, full, empty or from_array"
+            "cannot instantiate ExtArray directly; use extarray.create, open, zeros, ones, full, "
+            "empty or from_array"
         )
 
     @classmethod

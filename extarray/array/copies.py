@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from extarray.common.choices import Order
     from extarray.format.header import Header
     from extarray.grid.tiles import Box
+    from extarray.storage.store import Reader
     from extarray.streaming.blocks import Line
 
 __all__ = [
@@ -124,11 +125,11 @@ def copy(
     progress = check_progress(progress)
     if isinstance(path, str) and path in _NUMPY_ORDERS:
         raise ArgumentError(
-            f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
+            f"copy({path!r}): the first argument is a path; use order={path!r} for an order, or "
             f'path="./{path}" for files of this name'
         )
     if checksum and path is None:
-        raise ArgumentError("checksums are kept in files; give a path too")
+        raise ArgumentError("checksum=True needs files; give a path")
     header = array._store.now.header
     if checksum is None:
         checksum = header.checksum and path is not None
@@ -223,18 +224,10 @@ def repack(
 def reduced(array: Copied) -> tuple[Any, ...]:
     """Return the pickle of an array: a path, or the elements."""
     array._check()
-    store, files = array._store, array._store.files
-    now = store.now
+    files: Reader | None = array._store.files
+    now = array._store.now
     if files is not None:
-        pair = files.now
-        writes = pair.mode == "r+"
-        if writes and not pair.elements_only:
-            if pair.sums is not None:
-                pair.sums.hand_out()
-            pair.handed_out = True
-        place = pair.absolute, pair.header.uuid, pair.engine
-        durability = files.durability if writes else None
-        return array._reopen, (*place, durability, files.names_as_yet, pair.verify)
+        return files.reduced(array._reopen)
     return array._restore, (now.header, _attrs_of_copy(array), array.read(), now.growth)
 
 
@@ -277,7 +270,7 @@ def reopened(
         array.close()
         raise MissingError(
             errno.ENOENT,
-            "the array that was pickled is gone: another one has taken its place; pickle that one",
+            "the pickled array no longer exists: another array has replaced it; pickle that one",
             path,
         )
     return array
@@ -294,7 +287,7 @@ def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], grow
 def token(array: Copied) -> tuple[Any, ...]:
     """Return a name of the elements in dask's graphs; it changes when they may have changed."""
     array._check()
-    files = array._store.files
+    files: Reader | None = array._store.files
     if files is not None and files.now.mode == "r":
         return ("extarray", files.now.header.uuid.hex(), *files.generation)
     changes = array._changes
@@ -315,7 +308,7 @@ def astype(
     if order is None and copy is None:
         return late
     check_result(
-        late.nbytes, "the result of astype", "astype without 'order' and 'copy', which reads late"
+        late.nbytes, "the result of astype", "astype without 'order' and 'copy', which is lazy"
     )
     return np.asarray(late, order=order)
 
@@ -488,6 +481,13 @@ class AsType(Late):
     def _leaves_holes(self) -> bool:
         return leaves_holes(self._source)
 
+    @property
+    def _comes_late(self) -> bool:
+        return self._source._comes_late
+
+    def _ahead(self, box: Box) -> None:
+        self._source._ahead(box)
+
     def _verified(self) -> AsType:
         return AsType(self._source._verified(), self._dtype)
 
@@ -537,8 +537,8 @@ class AsType(Late):
     def write(self, selection: Any, values: Any) -> NoReturn:
         """Refuse to write: a `ReadOnlyError`."""
         raise ReadOnlyError(
-            "what astype gives is read late and cannot be written to; write to the array itself, "
-            "or take astype(..., copy=True), which is a NumPy array"
+            "the lazy result of astype is read-only; write to the array itself, or use "
+            "astype(..., copy=True), which gives a NumPy array"
         )
 
     def copy(self, order: Any = "C") -> Any:

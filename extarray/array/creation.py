@@ -1,7 +1,4 @@
-"""Making and opening arrays.
-
-The public functions with their docstrings make this longer than other modules.
-"""
+"""Making and opening arrays."""
 
 from __future__ import annotations
 
@@ -222,7 +219,7 @@ def create(
 def _options(like: Any, shape: Any, dtype: Any, path: Any, **given: Any) -> dict[str, Any]:
     """Return options of `create`: those that are given, of the others those of another array."""
     if shape is None and like is None:
-        raise ArgumentTypeError("give a shape, or an array that the new one is to be like: like=")
+        raise ArgumentTypeError("give a shape, or a model array with like=")
     found: dict[str, Any] = {"shape": shape, "dtype": float if dtype is None else dtype}
     if like is not None:
         extents = None if shape is None else check_shape(shape)
@@ -266,7 +263,7 @@ def _checked(
     overwrite = check_flag(overwrite, "overwrite")
     checksum = check_flag(checksum, "checksum")
     if checksum and path is None:
-        raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
+        raise ArgumentError("checksum=True needs files; give a path, or leave it out")
     text = encode_attrs(attrs)
     if dims is not None:
         text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
@@ -311,7 +308,9 @@ def filled(
 def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
     """Refuse what is for arrays of several processes."""
     if info is not None or engine == "mpi-io":
-        raise ArgumentError("info= and engine='mpi-io' are for MPI-IO: give a communicator, comm=")
+        raise ArgumentError(
+            "info= and engine='mpi-io' are for MPI-IO; give a communicator with comm="
+        )
     check_choice(engine, "engine", ENGINES)
 
 
@@ -329,9 +328,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     try:
         item[()] = value
     except (TypeError, ValueError, OverflowError) as error:
-        raise CastingError(
-            f"fill_value {value!r} is not possible for dtype {dtype}: {error}"
-        ) from None
+        raise CastingError(f"fill_value {value!r} cannot be stored as {dtype}: {error}") from None
     return item.tobytes()
 
 
@@ -433,16 +430,15 @@ def open(
     def check() -> tuple[Path, str, float | None, str, str, str]:
         if mode not in ("r", "r+"):
             raise ArgumentError(
-                f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new "
-                "array"
+                f"mode {mode!r} is not valid; use 'r' or 'r+', or extarray.create for a new array"
             )
         check_choice(durability, "durability", DURABILITIES)
         if share != "elements":
             check_flag(share, "share")
         elif engine == "mmap":
             raise ArgumentError(
-                "share='elements' writes by calls, as others may give space back meanwhile; leave "
-                "engine away, or give engine='pread'"
+                "share='elements' cannot use a memory map, since other processes may release "
+                "space; leave out engine, or give engine='pread'"
             )
         if share and mode != "r+":
             raise ArgumentError(
@@ -450,7 +446,7 @@ def open(
             )
         if share and comm is not None:
             raise ArgumentError(
-                "the ranks of a communicator are one writer, who shares the array with no other; "
+                "the ranks of a communicator act as one writer, which cannot share the array; "
                 "give share or comm, not both"
             )
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
@@ -600,7 +596,7 @@ def full(
            [7, 7]])
     """
     if fill_value is NOT_GIVEN:
-        raise ArgumentTypeError("give the value that the array is to be full of: fill_value=")
+        raise ArgumentTypeError("no fill value; give fill_value=")
     if dtype is None and like is None:
         dtype = np.array(fill_value).dtype
     return create(
@@ -680,12 +676,12 @@ def from_array(
     """
     if isinstance(x, Mapping):
         raise ArgumentTypeError(
-            f"cannot make an array of a {type(x).__name__}: give one of its members"
+            f"cannot make an array from a {type(x).__name__}: give one of its members"
         )
     if isinstance(x, (str, bytes, PathLike)) and not isinstance(x, (np.str_, np.bytes_)):
         raise ArgumentTypeError(
-            f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
-            "text give np.array of it"
+            f"cannot make an array from the string {x!r}: open a file with its library first; for "
+            "text, give np.array of it"
         )
     given = {
         "chunks": chunks,
@@ -707,8 +703,8 @@ def from_array(
             options["sparse"] = True
     elif not np.can_cast(dtype, options["dtype"], "same_kind"):
         raise CastingError(
-            f"cannot make an array of {options['dtype']} of elements of {dtype} by the rule "
-            "'same_kind'; cast them first, by astype"
+            f"cannot cast elements of {dtype} to {options['dtype']} under the rule 'same_kind'; "
+            "cast them first with astype"
         )
     if progress is not True:
         check_progress(progress)

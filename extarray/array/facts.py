@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from extarray.grid.policy import GrowthPolicy
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
+    from extarray.storage.store import Reader
 
 __all__ = [
     "Pictures",
@@ -202,16 +203,16 @@ class Framed(Stored, Protocol):
 def holes(array: Framed) -> Callable[[Box], bool] | None:
     """Return what tells whether a box of elements has no byte in the files but zeros of holes.
 
-    None where there are no holes, or chunks are to be compared with their checksums: a hole in the
-    place of elements is damage.
+    None where there are no holes, or chunks come from elsewhere, or are to be compared with their
+    checksums: a hole in the place of elements is damage.
     """
-    files = array._store.files
+    files: Reader | None = array._store.files
     if files is None:
         return None
     now = files.now
     if any(now.header.fill) or (now.header.checksum and now.verify != "never"):
         return None
-    if not now.data.has_holes():
+    if not files.has_holes():
         return None
     axial, offset, chunks, size = array.axial, array._frame.offset, array.chunks, array.chunk_bytes
 
@@ -220,7 +221,7 @@ def holes(array: Framed) -> Callable[[Box], bool] | None:
         first = tuple((s.start + b) // c for s, b, c in places)
         stop = tuple(-(-(s.stop + b) // c) for s, b, c in places)
         return all(
-            now.data.all_holes((starts * size).tolist(), (stops * size).tolist())
+            files.all_holes((starts * size).tolist(), (stops * size).tolist())
             for starts, stops in _later.runs_together(axial, first, stop)
         )
 
@@ -239,23 +240,23 @@ def warn_if_unvouched(array: Framed) -> None:
     In a copy, only where the newest of them look as if nobody had written them: files that were
     copied in the right order, ``.xmd`` first, have them.
     """
-    files = array._store.files
+    files: Reader | None = array._store.files
     unvouched = None if files is None else files.unvouched
-    if files is None or unvouched is None or files.now.absolute in _told:
+    if files is None or unvouched is None or files.absolute in _told:
         return
     if not unvouched.is_copy:
-        why = "the system has gone down since"
+        why = "the system went down since"
         what = "they were not flushed, and may be zeros, or older values"
     elif _are_empty(array, unvouched.newest):
-        why = "these are not the files that it wrote to, but a copy"
-        what = "the newest are empty, as where .xta was copied before .xmd"
+        why = "these files are a copy of those that it wrote"
+        what = "the newest chunks are empty, as if .xta had been copied before .xmd"
     else:
         return
-    _told.add(files.now.absolute)
+    _told.add(files.absolute)
     warnings.warn(
-        f"{array._name()} was not closed by its writer, and {why}: nothing vouches for the "
-        f"elements {unvouched}; {what}.  Compare them with their source, or copy the array again, "
-        "by extarray copy; once it was open with mode='r+', it counts as whole",
+        f"{array._name()} was not closed by its writer, and {why}: the elements {unvouched} are "
+        f"not verified; {what}.  Compare them with their source, or copy the array again with "
+        "extarray copy; opening it with mode='r+' marks it as complete",
         RecoveryWarning,
         stacklevel=4,
     )
@@ -309,8 +310,8 @@ def check_sole(array: Stored, what: str) -> None:
     now = array._store.now
     if now.elements_only:
         raise ReadOnlyError(
-            f"cannot {what}: opened with share='elements', which writes elements inside the bounds "
-            "and nothing else; open it alone, with mode='r+'"
+            f"cannot {what}: it was opened with share='elements', which only writes elements "
+            "within the bounds; open it with mode='r+', without share"
         )
     if now.others is not None:
         raise ArgumentError(f"cannot {what} while writers share it; open it alone")
@@ -401,7 +402,7 @@ def info(array: Shown) -> Info:
         allocated_bytes=allocated,
         utilisation=logical / allocated if allocated else 1.0,
     )
-    files = store.files
+    files: Reader | None = store.files
     if files is not None:
         facts.update(
             sparse=files.now.header.sparse,

@@ -1,8 +1,7 @@
 """Groups: folders of arrays and of groups; one file with all of it, to move.
 
-A thin layer over the file system: what is in a group is what is in the folder at that moment.  What
-the methods do with members is done in `group_session`; most of the more than 600 lines say what
-that is, to users.
+A thin layer over the file system: a group holds whatever its folder holds at that moment.
+`group_session` does the work on members.
 """
 
 from __future__ import annotations
@@ -156,27 +155,29 @@ def open_group(
                 if packed is not None:
                     if mode != "r":
                         raise ReadOnlyError(
-                            f"cannot open '{shown}' with mode {mode!r}: it is a packed file, which "
-                            f"does not change; extarray.unpack({shown!r}, path) makes a folder"
+                            f"cannot open '{shown}' with mode {mode!r}: a packed file is "
+                            f"read-only; extarray.unpack({shown!r}, path) makes a folder from it"
                         )
                     inner = packed.inner(given)
                     if inner not in packed.groups:
-                        raise MissingError(errno.ENOENT, "no such group is packed", shown)
+                        raise MissingError(errno.ENOENT, "no such group in the packed file", shown)
                     session = Session(InPacked(packed, inner), shown, mode, options)
                     return Group(session, "")
         if mode in ("r", "r+") or (mode == "a" and given.is_dir()):
             if not given.is_dir():
-                what = "there is no such folder; mode='w-' makes one"
+                what = "no such folder; create it with mode='w-'"
                 if given.exists():
-                    what = "it is no folder, and no packed file"
+                    what = "it is neither a folder nor a packed file"
                 elif given.with_name(f"{given.name}.xmd").exists():
-                    what = "it is an array, and no group; use extarray.open"
+                    what = "it is an array, not a group; use extarray.open"
                 raise MissingError(errno.ENOENT, what, shown)
         elif mode == "w" and given.is_dir():
             _empty(given, shown, options)
         elif mode == "w-" and os.path.lexists(given):
             raise ExistsError(
-                errno.EEXIST, "it exists; open it with mode='r+', or replace it by mode='w'", shown
+                errno.EEXIST,
+                "it already exists; open it with mode='r+', or replace it with mode='w'",
+                shown,
             )
         else:
             given.mkdir(parents=True, exist_ok=mode == "a")
@@ -265,8 +266,8 @@ def _to_be_replaced(folder: Path, shown: str, options: dict[str, Any]) -> Iterat
     if foreign is not None:
         raise ExistsError(
             errno.EEXIST,
-            f"it has {foreign!r}, which is of no array, so it is not replaced; remove it, or give "
-            "another folder",
+            f"it is not replaced, because {foreign!r} does not belong to an array; remove that "
+            "first, or give another folder",
             shown,
         )
     session = Session(InFolder(folder), shown, "r+", options)
@@ -404,12 +405,12 @@ class Group(MutableMapping[str, Any]):
     def _full(self, name: str) -> str:
         """Return the full name of a member in the opened group; refuse what cannot be a name."""
         if not isinstance(name, str):
-            raise ArgumentTypeError(f"a name must be a str, not {type(name).__name__}")
+            raise ArgumentTypeError(f"the name must be a str, not {type(name).__name__}")
         problem = "it is empty" if not name else check_member_name(f"{name}/")
         if problem is not None or name.endswith("/"):
             raise ArgumentError(
                 f"{name!r} cannot be the name of a member of a group: {problem or 'it ends so'}; "
-                "names are such as 'a' and 'a/b'"
+                "use names such as 'a' and 'a/b'"
             )
         return f"{self._key}/{name}" if self._key else name
 
@@ -432,7 +433,8 @@ class Group(MutableMapping[str, Any]):
             return Group(self._session, key)
         some = ", ".join(map(repr, list(self)[:5]))
         raise VariableError(
-            f"the group {self.name!r} has no member {name!r}" + (f"; it has {some}" * bool(some))
+            f"the group {self.name!r} has no member {name!r}"
+            + (f"; its members are {some}" * bool(some))
         )
 
     def __setitem__(self, name: str, value: ArrayLike) -> None:
@@ -539,12 +541,12 @@ class Group(MutableMapping[str, Any]):
             parent = parent.rpartition("/")[0]
             if self._session.place.kind(parent) == ARRAY:
                 raise ExistsError(
-                    errno.EEXIST, f"{parent!r} is an array, and no group", str(self.path / name)
+                    errno.EEXIST, f"{parent!r} is an array, not a group", str(self.path / name)
                 )
         if kind is not None or os.path.lexists(self._session.place.path(key)):
             raise ExistsError(
                 errno.EEXIST,
-                f"the group {self.name!r} has {name!r} already; delete it first",
+                f"the group {self.name!r} already has a member {name!r}; delete it first",
                 str(self.path / name),
             )
         return key
@@ -592,7 +594,7 @@ class Group(MutableMapping[str, Any]):
         """
         for other in ("overwrite", "comm", "info"):
             if other in options:
-                raise ArgumentError(f"{other} is not possible in a group; use extarray.create")
+                raise ArgumentError(f"{other} is not supported in a group; use extarray.create")
         key = self._free(name)
         options = {
             "engine": self._session.options["engine"],
@@ -643,7 +645,7 @@ class Group(MutableMapping[str, Any]):
             return self.create_group(name)
         found = self[name]
         if not isinstance(found, Group):
-            raise ExistsError(errno.EEXIST, "it is an array, and no group", str(self.path / name))
+            raise ExistsError(errno.EEXIST, "it is an array, not a group", str(self.path / name))
         return found
 
     def move(self, source: str, target: str) -> None:
@@ -855,7 +857,7 @@ def pack(
     ExistsError
         A FileExistsError: the file exists.
     ChecksumError
-        A ValueError: a chunk does not fit its checksum; see `open`, ``verify``.
+        A ValueError: a chunk does not match its checksum; see `open`, ``verify``.
     ArgumentError, ClosedError
         ValueErrors; also inside a block of `commit`, and for an array under a communicator.
     StorageError
@@ -899,8 +901,8 @@ def pack(
         return
     if not isinstance(source, ExtArray):
         raise ArgumentTypeError(
-            f"cannot pack an object of type {type(source).__name__}: give an array or a group, "
-            "such as extarray.open or open_group returns"
+            f"cannot pack a {type(source).__name__}; give an array or a group, as returned by "
+            "extarray.open or open_group"
         )
     source._check()
     if hasattr(source, "comm"):

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from extarray.grid.bounds import Index
-    from extarray.storage.file_store import FileStore
-    from extarray.storage.following import Update
     from extarray.storage.group_member import GroupShare
+    from extarray.storage.store import Reader
 
 __all__ = ["close_all", "commit", "refresh"]
 
@@ -100,9 +99,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
         array._check_sole(f"commit {array._name()} with others")
     block = _Block(members)
     if getattr(_of_thread, "inside", False):
-        raise ArgumentError(
-            "cannot begin a commit of several arrays inside another; name all arrays in one"
-        )
+        raise ArgumentError("cannot nest commits of several arrays; name all arrays in one commit")
     with block.locked():
         _of_thread.inside = True
         try:
@@ -161,13 +158,15 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
         for _ in range(ATTEMPTS):
             # An axis more is taken up alone: nothing that arrays have in common changes with it.
             for array in members:
-                if _files(array).states.was_superseded():
+                if _files(array).was_superseded():
                     is_new |= array.refresh()
             with contextlib.suppress(_Superseded):
                 is_new |= _refresh(members)
                 break
         else:
-            raise StorageError(errno.EAGAIN, "arrays gain axes faster than they can be looked at")
+            raise StorageError(
+                errno.EAGAIN, "the arrays keep gaining axes while they are refreshed"
+            )
         if not is_new:
             for array in members:
                 if array.replaced:
@@ -212,15 +211,15 @@ def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
     """Return the arrays, each once; raise where one is closed."""
     members = [] if isinstance(arrays, ExtArray) else list(arrays)
     if isinstance(arrays, ExtArray) or not all(isinstance(a, ExtArray) for a in members):
-        raise ArgumentTypeError("give a list of arrays of extarray, such as [a, b]")
+        raise ArgumentTypeError("give a list of extarray arrays, such as [a, b]")
     for array in members:
         array._check()
     if len({array._handle for array in members}) < len(members):
-        raise ArgumentError("an array stands twice in the list; give each array once")
+        raise ArgumentError("the same array is given twice; give each array once")
     return members
 
 
-def _files(array: ExtArray) -> FileStore:
+def _files(array: ExtArray) -> Reader:
     """Return the store of an array that is open for reading, which has files."""
     files = array._store.files
     assert files is not None
@@ -262,7 +261,7 @@ class _Block:
             array._check("commit")
             if array._filling:
                 raise ArgumentError(
-                    f"cannot commit {array._name()} with others in the midst of an append to it"
+                    f"cannot commit {array._name()} with others during an append to it"
                 )
         for array in self.members:
             self.marks.append((mark_of(array.axial), array.origin))
@@ -402,43 +401,42 @@ def _refresh(members: list[ExtArray]) -> bool:
     try:
         for array, store, update in found:
             replayed.append((array, mark_of(array.axial)))
-            store.following.replay(update, array.axial)
+            store.replay(update, array.axial)
     except BaseException:
         for array, mark in replayed:
             roll_back(array.axial, mark)
         raise
     for array, store, update in found:
-        store.following.adopt(update)
+        store.adopt(update)
         show_store(array, array.axial)
     return bool(found)
 
 
 def _updates(
-    readers: list[tuple[ExtArray, FileStore]], stack: contextlib.ExitStack
-) -> list[tuple[ExtArray, FileStore, Update]]:
+    readers: list[tuple[ExtArray, Reader]], stack: contextlib.ExitStack
+) -> list[tuple[ExtArray, Reader, Any]]:
     """Return what is new in arrays, at one moment; coordinators to ask go to the stack."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
-    looks: list[Callable[[], Any]] = [store.following.look for _, store in readers]
-    own = [store.states for _, store in readers]
+    looks: list[Callable[[], Any]] = [store.look for _, store in readers]
     failures = 0
     for seen in moments(looks):
         asked = len(coordinators)
         found = []
         try:
             for array, store in readers:
-                state, pendings = store.following.parse(seen[store.following.look])
+                state, pendings = store.parse(seen[store.look])
                 for pending in pendings:
-                    key = store.states.coordinator_of(pending), pending.coordinator
+                    key = store.coordinator_of(pending), pending.coordinator
                     if key not in coordinators:
-                        coordinators[key] = stack.enter_context(store.states.probe(*key))
+                        coordinators[key] = stack.enter_context(store.probe(*key))
                         looks.append(coordinators[key].newest_group)
                     elif seen.get(coordinators[key].newest_group) == pending.group:
                         state = pending.state
                         break
-                if state.sequence > store.now.state.sequence:
+                if state.sequence > store.sequence:
                     with family("cannot refresh '{}' together with others", store.now.path):
-                        cuts = seen[store.following.look][0]
-                        update = store.following.read_update(state, array.axial, cuts)
+                        cuts = seen[store.look][0]
+                        update = store.read_update(state, array.axial, cuts)
                     found.append((array, store, update))
         except FormatError:  # damaged, or overtaken by a writer
             failures += 1
@@ -446,12 +444,13 @@ def _updates(
                 raise
             continue
         if len(coordinators) == asked:
-            if any(states.was_superseded() for states in (*coordinators.values(), *own)):
+            looked_at: list[Any] = [*coordinators.values(), *(store for _, store in readers)]
+            if any(states.was_superseded() for states in looked_at):
                 raise _Superseded
             return found
     raise StorageError(
         errno.EAGAIN,
-        f"{len(readers)} arrays change faster than they can be looked at; refresh fewer together",
+        f"{len(readers)} arrays keep changing while they are refreshed; refresh fewer at a time",
     )
 
 

@@ -318,15 +318,15 @@ class Session:
                     found[full] = self.hold(full)
         if not found:
             names = ", ".join(map(repr, sorted(dims))) or "names of axes at all"
-            raise AxisError(f"no array of {name!r} has an axis {axis!r}; they have {names}")
+            raise AxisError(f"no array of {name!r} has an axis {axis!r}; their axes are {names}")
         extents: dict[int, str] = {}
         for full, array in found.items():
             extents.setdefault(array.shape[(array.dims or ()).index(axis)], full)
         if len(extents) > 1:
             told = ", ".join(f"{n} in {full!r}" for n, full in extents.items())
             raise ShapeError(
-                f"cannot extend {axis!r} in the group {name!r}: its arrays have different "
-                f"extents along it: {told}; make them equal first, by extend or shrink of each"
+                f"cannot extend {axis!r} in the group {name!r}: its arrays differ in extent along "
+                f"it: {told}; make them equal first, with extend or shrink"
             )
         with commit(found.values()):
             for array in found.values():
@@ -422,8 +422,8 @@ class Session:
             if seen is None:
                 raise StorageError(
                     errno.EAGAIN,
-                    f"its {len(names)} arrays change faster than they can be looked at; pack it "
-                    "when less is written",
+                    f"its {len(names)} arrays keep changing while they are packed; pack it when "
+                    "less is written",
                     self.shown,
                 )
             yield [

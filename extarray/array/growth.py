@@ -120,7 +120,7 @@ def resize(
     new = check_shape(shape)
     j = None if axis is None else array._axis(axis)
     if j is not None and len(new) != 1:
-        raise ShapeError(f"cannot resize axis {j} to {new}: give one extent")
+        raise ShapeError(f"cannot resize axis {j} to {new}; give a single extent")
     with array._writers.resizing:
         array._check("resize")
         old = array.shape
@@ -143,7 +143,7 @@ def shrink(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
         array._check("shrink")
         if n > array.shape[j]:
             raise ArgumentError(
-                f"cannot cut {n} elements off axis {j}: it has {array.shape[j]} of them"
+                f"cannot remove {n} elements from axis {j}: it has {array.shape[j]}"
             )
         grow(array, j, -n, first)
 
@@ -207,8 +207,8 @@ def check_kind(array: Resizable, values: Any) -> None:
     own, dtype = array.dtype, values.dtype
     if not np.can_cast(dtype, own, "same_kind"):
         raise CastingError(
-            f"cannot append {dtype} to an array of {own} by the rule 'same_kind'; cast it "
-            "first, with astype"
+            f"cannot cast data of {dtype} to {own} under the rule 'same_kind'; cast them first "
+            "with astype"
         )
     if not (own.kind in "US" and dtype.kind in "US" and isinstance(values, np.ndarray)):
         return
@@ -218,9 +218,9 @@ def check_kind(array: Resizable, values: Any) -> None:
         wider = np.dtype((own.type, longest)).str
         place = "" if array.path is None else ", in_place=True"
         raise CastingError(
-            f"cannot append texts of {longest} characters to an array of {own.str}, as they would "
-            f"be cut; widen it first, a = a.rechunk(dtype={wider!r}{place}), or cut them, with "
-            f"astype({own.str!r})"
+            f"cannot append strings of {longest} characters to an array of {own.str} without "
+            f"truncating them; widen the array first with a = a.rechunk(dtype={wider!r}{place}), "
+            f"or truncate them with astype({own.str!r})"
         )
 
 
@@ -255,7 +255,7 @@ def write_values(
             block = np.asarray(block)
         wanted = tuple(s.stop - s.start for s in part)
         if block.shape != wanted:
-            raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+            raise ShapeError(f"the data returned shape {block.shape} for a block of shape {wanted}")
         check_kind(array, block)
         block = unmasked(block, array.dtype, array.fill_value)
         low = [n + s.start for n, s in zip(start, part, strict=True)]
@@ -338,9 +338,7 @@ def add_axis(
             raise AxisError(at, ndim + 1)
         at %= ndim + 1
         if ndim == MAX_NDIM:
-            raise ShapeError(
-                f"cannot add an axis to {array._name()}: it has {ndim}, and no array has more"
-            )
+            raise ShapeError(f"cannot add an axis to {array._name()}: it has the maximum of {ndim}")
         chunks = _inserted(array.chunks, at, extent)
         _check_chunk(array, at, extent)
         attrs = _wider_attrs(array, at, name)
@@ -349,7 +347,7 @@ def add_axis(
         new = old * extent
         if max(new, array.chunk_bytes * extent) >= LIMIT:
             raise LimitError(
-                f"chunks of {chunks} elements of {array.dtype} have 2**63 bytes or nearly; "
+                f"chunks of {chunks} elements of {array.dtype} would take 2**63 bytes or more; "
                 "give a smaller chunk"
             )
         # All that may fail comes before the commit.
@@ -387,13 +385,13 @@ def _check_chunk(array: Widened, at: int, extent: int) -> None:
     what = f"cannot add an axis at {at} with chunks of {extent} elements to {array._name()}"
     if n > 1:
         raise ChunksError(
-            f"{what}: its {n} chunks stay where they are, so that each must be one of the new "
-            "chunks; use chunk=1, or write a copy with other chunks"
+            f"{what}: its {n} chunks do not move, so each must become one new chunk; use chunk=1, "
+            "or make a copy with other chunks"
         )
     if not _stays(array.chunks, at, extent, array.order):
         raise ChunksError(
-            f"{what}: elements of its chunk {array.chunks} in order {array.order!r} would move; "
-            "use chunk=1, or a position where the new axis varies slowest in the chunk"
+            f"{what}: elements of a chunk {array.chunks} in order {array.order!r} would move; use "
+            "chunk=1, or a position where the new axis varies slowest in the chunk"
         )
 
 
@@ -408,8 +406,8 @@ def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
         if name is None:
             return encode_attrs(values)
         raise ArgumentError(
-            f"cannot name the new axis {name!r}: the axes of {array._name()} have no names; set "
-            "its dims first"
+            f"cannot name the new axis {name!r}: the axes of {array._name()} are unnamed; set "
+            "dims first"
         )
     return encode_attrs({**values, "dims": wider_dims(dims, at, name)})
 

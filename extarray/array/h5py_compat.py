@@ -352,7 +352,7 @@ def _grid_now(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return shape, chunks and the elements before index 0, for an order that there is."""
     if order not in ("address", "grid"):
-        raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
+        raise ArgumentError(f"order {order!r} is not valid; use 'address' or 'grid'")
     array._check()
     return array.shape, array.chunks, array._store.now.state.offset
 

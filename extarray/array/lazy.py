@@ -6,8 +6,7 @@ axes, and the two together are a query on the array, which runs it: elements mov
 dimension that no factor fills is a new one, or one along which the elements are repeated.  Of
 records a view may have a field, or some fields: the query then says so, too.
 
-The class is the face of views, with their docstrings, which make this longer than other modules;
-where a view is in its array is told by its `Placement`.
+The class is the face of views; its `Placement` tells where a view lies in its array.
 """
 
 from __future__ import annotations
@@ -154,8 +153,7 @@ class LazyView(Late):
         if self._array._identity != place.uuid:
             raise MissingError(
                 errno.ENOENT,
-                "the array was replaced since the view was made, and shows its successor; take a "
-                "new view",
+                "the array was replaced after the view was made; make a new view",
                 str(self._array.path),
             )
         if zero != place.zero:
@@ -267,16 +265,20 @@ class LazyView(Late):
             return None
 
         def is_hole_of_view(box: Box) -> bool:
-            around = []
-            for start, step, count, dim in lines:
-                part = slice(0, count) if dim is None or dim < 0 else box[dim]
-                if part.start >= part.stop:
-                    return True
-                ends = start + step * part.start, start + step * (part.stop - 1)
-                around.append(slice(min(ends), max(ends) + 1))
-            return bool(is_hole(tuple(around)))
+            around = _box_around(lines, box)
+            return around is None or bool(is_hole(around))
 
         return is_hole_of_view
+
+    @property
+    def _comes_late(self) -> bool:
+        late: bool = self._array._comes_late
+        return late
+
+    def _ahead(self, box: Box) -> None:
+        around = _box_around(self._lines, box)
+        if around is not None:
+            self._array._ahead(around)
 
     @property
     def _extract(self) -> list[Any]:
@@ -343,8 +345,8 @@ class LazyView(Late):
             found = field_of(self.dtype, fields)
             if found.dtype.subdtype is not None:
                 raise ArgumentError(
-                    f"no view is of field {fields!r}, which is an array of shape "
-                    f"{found.dtype.shape} in each record: read and write it by a[{fields!r}]"
+                    f"cannot make a view of field {fields!r}, which is an array of shape "
+                    f"{found.dtype.shape} in each record; read and write it with a[{fields!r}]"
                 )
         else:
             found = Field(dtype_of_fields(self.dtype, fields), 0)
@@ -434,8 +436,8 @@ class LazyView(Late):
         self._check("write to")
         if self._repeats:
             raise ReadOnlyError(
-                "cannot write to a view that has an element more than once; write to the array, or "
-                "to a view that is not broadcast and repeats no index"
+                "cannot write to a view that has an element more than once; write to the array, "
+                "or to a view without broadcasting or repeated indices"
             )
         held = self._held()
         place = None if self._field is not None else held._locate(selection)
@@ -550,8 +552,8 @@ class LazyView(Late):
         shape = self._bounds()
         if any(low < 0 or n < high for n, (low, high) in zip(shape, needed, strict=True)):
             raise BoundsError(
-                f"the array has shape {shape}, and no longer all elements of the view; take a new "
-                "view"
+                f"the array now has shape {shape}, and some elements of the view are gone; make a "
+                "new view"
             )
 
     def _bounds(self) -> tuple[int, ...]:
@@ -595,8 +597,8 @@ class LazyView(Late):
         given: Any = order
         if isinstance(given, os.PathLike) or (isinstance(given, str) and len(given) > 1):
             raise ArgumentError(
-                f"copy({order!r}): the copy of a view is in memory, and takes an order: 'C', 'F', "
-                "'A' or 'K'; extarray.rechunk(view, path) writes it to files"
+                f"copy({order!r}): the copy of a view is in memory, and the argument is an order: "
+                "'C', 'F', 'A' or 'K'; use extarray.rechunk(view, path) to write files"
             )
         check_result(self.nbytes, "the result of copy", "extarray.from_array with a path")
         return np.asarray(self.read(), order=order)
@@ -668,6 +670,18 @@ def _index_text(factor: AxisFactor) -> str:
     stop = factor.start + factor.count * factor.step
     step = "" if factor.step == 1 else f":{factor.step}"
     return f"{factor.start}:{stop if stop >= 0 else ''}{step}"
+
+
+def _box_around(lines: Sequence[Line], box: Box) -> Box | None:
+    """Return the box of an array that has a box of a view of it; None if that has no elements."""
+    around = []
+    for start, step, count, dim in lines:
+        part = slice(0, count) if dim is None or dim < 0 else box[dim]
+        if part.start >= part.stop:
+            return None
+        ends = start + step * part.start, start + step * (part.stop - 1)
+        around.append(slice(min(ends), max(ends) + 1))
+    return tuple(around)
 
 
 def _restored(

@@ -1,8 +1,6 @@
 """The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
 
 Here is also what the compiled core asks of it meanwhile, as the one object of `Host`.
-
-More than 600 lines, as an open array passes through all of these.
 """
 
 from __future__ import annotations
@@ -50,10 +48,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._mapping import Counter, Region, Users
-    from extarray._core._state import Frame, Trust
+    from extarray._core._state import Frame
+    from extarray._core._supply import Supply, Trust
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
     from extarray.storage.file_store import FileStore
+    from extarray.storage.store import Reader
     from extarray.streaming.blocks import Source
 
 __all__ = [
@@ -119,6 +119,7 @@ class Living(Stored, Resizable, Protocol):
         trust: Trust | None = None,
         verifies: bool = False,
         sieve: Any = None,
+        supply: Supply | None = None,
     ) -> None: ...
     def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
@@ -156,8 +157,8 @@ def fresh_store(
     longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
     if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
         raise LimitError(
-            f"an array of shape {shape} in chunks of {header.chunks} elements of "
-            f"{header.dtype} has 2**63 bytes or more, or an axis so long"
+            f"an array of shape {shape} in chunks of {header.chunks} elements of {header.dtype} "
+            "exceeds 2**63 - 1 bytes, or has an axis that long"
         )
     if path is None:
         return MemoryStore(header, shape, axial, attrs, growth), axial
@@ -168,7 +169,7 @@ def fresh_store(
     return store, axial
 
 
-def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> None:
+def start(array: Any, store: Reader | MemoryStore, axial: Axial, writers: Writers) -> None:
     """Put a new array on an open store; its writers get along by a policy."""
     array._store = store
     array._writers = writers
@@ -257,6 +258,7 @@ def attach_store(array: Living) -> None:
         now.trust,
         now.verify == "read",
         now.sieve,
+        now.supply,
     )
 
 
@@ -346,18 +348,18 @@ class Host:
         """Return the error for what would change an array that is open for reading."""
         if array._store.now.elements_only:
             return ReadOnlyError(
-                f"cannot {what} {array._name()}: opened with share='elements', which writes "
-                "elements inside the bounds and nothing else; do that in the process that has it "
-                "open with mode='r+', and refresh() here, or open it with share=True"
+                f"cannot {what} {array._name()}: it was opened with share='elements', which only "
+                "writes elements within the bounds; do it in the process that has it open with "
+                "mode='r+' and call refresh() here, or open it with share=True"
             )
         if not array._store.now.is_forked:
             return ReadOnlyError(
                 f"cannot {what} {array._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
         return ReadOnlyError(
-            f"cannot {what} {array._name()}: the process that this one was forked from is its "
-            "writer, and forked ones only read; write there, or open it here with mode='r+' when "
-            "it is closed there"
+            f"cannot {what} {array._name()}: this process was forked from its writer, and can "
+            "only read; write in the parent, or open it here with mode='r+' once it is closed "
+            "there"
         )
 
     def shares(self, array: Stored, value: Source) -> bool:
@@ -393,7 +395,7 @@ class Host:
         """Return masked values as they are assigned to elements, or to a field of this dtype."""
         if dtype == array.dtype or not np.ma.is_masked(values):
             return unmasked(values, array.dtype, array.fill_value)
-        raise ArgumentError("cannot store what is masked to a field; give its .filled()")
+        raise ArgumentError("cannot store masked values in a field; give .filled() of them")
 
     def lends(self, array: Stored) -> bool:
         """Tell whether views may store to chunks through a mapping."""
@@ -401,21 +403,24 @@ class Host:
 
     def sync(self, array: Stored) -> None:
         """Bring the elements that were written to the disk."""
-        files = array._store.files
-        if files is not None:
-            files.commits.sync_elements()
+        commits = array._store.commits
+        if commits is not None:
+            commits.sync_elements()
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
         with array._writers.resizing:  # or a refresh comes in between
             array._check()
-            number, inner = _files(array).following.inner_box(array.axial)
+            number, inner = _reader(array).inner_box(array.axial)
             watch_cuts(array)  # another counter, perhaps
             array._know_cuts(number, inner)
 
     def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the chunks that do not match their checksums; None if it is impossible to tell."""
-        return _files(array).chunk_sums.unfit_chunks(addresses)
+        """Return the chunks that do not match their checksums (I11).
+
+        None if it is impossible to tell.
+        """
+        return _reader(array).unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
         """Give the fill value to those chunks that do not fit their checksums, and know all."""
@@ -430,26 +435,34 @@ class Host:
             array._know(addresses)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
-        """Return the error for a chunk that does not fit its checksum; indices are the frame's."""
+        """Return the error for a chunk that fails its checksum; indices are the frame's."""
         start, stop = address * array.chunk_bytes, (address + 1) * array.chunk_bytes
         index = array.axial.index(address)
         box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
         name, text = f"{array.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
         what = f"its elements are [{text}]"
         if any(s.start == s.stop for s in box):
-            what = "it has no elements of the array"
+            what = "it has no elements within the bounds"
         error = ChecksumError(
-            f"chunk {address} of {array._name()} does not fit its checksum: it is damaged; {what}, "
-            f"bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, overwrite all "
-            "of the chunk, or open the array with verify='never' to take it as it is"
+            f"chunk {address} of {array._name()} does not match its checksum: it is damaged; "
+            f"{what}, bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, "
+            "overwrite the whole chunk, or open the array with verify='never' to read it "
+            "unverified"
         )
         error.filename, error.chunk, error.box = name, address, box
         error.start, error.stop = start, stop
         return error
 
 
+def _reader(array: Stored) -> Reader:
+    """Return the place of an array that is more than memory."""
+    files: Reader | None = array._store.files
+    assert files is not None
+    return files
+
+
 def _files(array: Stored) -> FileStore:
-    """Return the store of an array in files."""
+    """Return the store of an array in files that are written to."""
     files = array._store.files
     assert files is not None
     return files
@@ -464,17 +477,17 @@ _HOST = Host()
 def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
     """Take up what a writer has committed; see `ExtArray.refresh`."""
     if on_replaced not in ("raise", "reopen"):
-        raise ArgumentError(f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'")
+        raise ArgumentError(f"on_replaced {on_replaced!r} is not valid; use 'raise' or 'reopen'")
     with array._writers.steady:
         array._check()
-        files = array._store.files
-        axial = None if files is None else files.following.refresh(array.axial)
+        files: Reader | None = array._store.files
+        axial = None if files is None else files.refresh(array.axial)
         if axial is not None:
             show_store(array, axial)
         reopen = on_replaced == "reopen"
         if files is None or not files.now.follows:
             return axial is not None
-        if (axial is None or reopen) and files.following.replaced:
+        if (axial is None or reopen) and files.replaced:
             if not reopen:
                 raise replaced_error(array)
             _become_successor(array)
@@ -485,24 +498,23 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
 def is_replaced(array: Living) -> bool:
     """Tell whether the files were replaced; see `ExtArray.replaced`."""
     array._check()
-    files = array._store.files
-    return files is not None and files.following.replaced
+    files: Reader | None = array._store.files
+    return files is not None and files.replaced
 
 
 def replaced_error(array: Living) -> ReplacedError:
     """Return the error for an array whose files were replaced."""
     return ReplacedError(
         errno.ENOENT,
-        f"nothing new can come to {array._name()}: its files were replaced, removed or moved "
-        "since it was opened, and nobody writes to them; open it again, or refresh with "
-        "on_replaced='reopen'",
+        f"{array._name()} cannot be followed: its files were replaced, removed or moved since it "
+        "was opened; open it again, or refresh with on_replaced='reopen'",
         str(array.path),
     )
 
 
 def _become_successor(array: Any) -> None:
     """Become the array that has the path now, as the files of this one were replaced."""
-    before = _files(array)
+    before = _reader(array)
     now = before.now
     try:
         durability = "commit" if now.is_durable else "flush"

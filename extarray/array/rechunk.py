@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.format.header import Header
+    from extarray.storage.store import Reader
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -182,8 +183,8 @@ def rechunk(
             def prepare() -> tuple[Path, Transformation]:
                 if path is None or in_place:
                     raise ArgumentError(
-                        "under a communicator the new array lies in files beside the source; give "
-                        "a path, and leave in_place away"
+                        "under a communicator, rechunk writes new files; give a path, and leave "
+                        "out in_place"
                     )
                 budget, array = limits(), _readable(src, stack)
                 work = _work(
@@ -196,7 +197,7 @@ def rechunk(
         budget = limits()
         if in_place:
             if path is not None:
-                raise ArgumentError("in_place=True replaces the source; give no path beside it")
+                raise ArgumentError("in_place=True replaces the source; leave out the path")
             array: Any = _writable(src)
             path = _path_of(array)
             opened = stack.enter_context(contextlib.ExitStack())
@@ -235,8 +236,8 @@ def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
         return src
     if not isinstance(src, (str, os.PathLike)):
         raise ArgumentTypeError(
-            f"src must be an array of extarray or the path of one, not {type(src).__name__}; "
-            "extarray.from_array copies other arrays, with chunks="
+            f"src must be an extarray array or its path, not {type(src).__name__}; use "
+            "extarray.from_array with chunks= for other arrays"
         )
     return stack.enter_context(open_array(src))
 
@@ -290,8 +291,8 @@ def _path_of(array: ExtArray) -> str:
     stems = files.real_stems("cannot replace '{}'")
     if len(stems) > 1:
         raise ArgumentError(
-            f"cannot replace '{array.path}': its two files are links to files of different names; "
-            "give a path for a new array"
+            f"cannot replace '{array.path}': its two files are links to files with different "
+            "names; give a path for a new array"
         )
     return stems.pop()
 
@@ -300,19 +301,19 @@ def _writable(src: Any) -> ExtArray:
     """Return the source with its writer's lock."""
     if isinstance(src, LazyView):
         raise ArgumentTypeError(
-            "a view cannot be replaced in place; give its array, with chunks and axes"
+            "cannot replace a view in place; give its array, with chunks and axes"
         )
     if isinstance(src, ExtArray):
         src._check()
         if src.path is None:
-            raise ArgumentError("an array in memory has no files to replace; leave in_place away")
+            raise ArgumentError("an array in memory has no files to replace; leave out in_place")
         src._check_sole(f"replace {src._name()}")
         check_not_held(src, "replace")
         if src.mode == "r+":
             return src
-        files = src._store.files
+        files: Reader | None = src._store.files
         assert files is not None
-        array = open_array(files.now.absolute, "r+", verify=files.now.verify)
+        array = open_array(files.absolute, "r+", verify=files.now.verify)
         src.close()
         return array
     return open_array(src, "r+")
@@ -401,14 +402,14 @@ def _clear_open_bytes(values: NDArray[Any]) -> None:
 def _permutation(axes: Any, ndim: int, array: Any = None) -> tuple[int, ...]:
     """Return which axis each new axis is; those of an array that have names may be named."""
     if isinstance(axes, str):
-        raise ArgumentTypeError(f"axes must be a sequence of axes, not the text {axes!r}")
+        raise ArgumentTypeError(f"axes must be a sequence of axes, not the string {axes!r}")
     try:
         given = tuple(axes)
     except TypeError:
         raise ArgumentTypeError(f"axes must be a sequence of ints, not {axes!r}") from None
     result = tuple(as_axis(axis, ndim, array) for axis in given)
     if sorted(result) != list(range(ndim)):
-        raise ArgumentError(f"axes {axes!r} have to name each of the {ndim} axes once")
+        raise ArgumentError(f"axes {axes!r} must name each of the {ndim} axes once")
     return result
 
 
@@ -471,7 +472,7 @@ def rechunk_plan(
     with contextlib.ExitStack() as stack:
         if isinstance(src, (ExtArray, LazyView)) or hasattr(src, "__fspath__") or _is_text(src):
             if source_chunks is not None:
-                raise ArgumentError("source_chunks are those of a shape; an array has its own")
+                raise ArgumentError("source_chunks are for a shape; an array has its own chunks")
             array: Any = src
             if not isinstance(src, (ExtArray, LazyView)):
                 array = stack.enter_context(open_array(src))  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ class Resizable(Protocol):
 def is_start(side: str) -> bool:
     """Tell whether a side is the start of an axis."""
     if side not in ("end", "start"):
-        raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
+        raise ArgumentError(f"side {side!r} is not valid; use 'end' or 'start'")
     return side == "start"
 
 
@@ -123,13 +123,13 @@ def count(by: SupportsIndex) -> int:
     """Return a number of elements, of an argument."""
     n = as_int(by, "by")
     if n < 0:
-        raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
+        raise ArgumentError(f"by must be at least 0, not {n}; use extend to grow, shrink to cut")
     return n
 
 
 def filling_error(array: Resizable, what: str = "change the bounds of") -> ArgumentError:
     """Return the error for a change by what reads the data that are being appended."""
-    return ArgumentError(f"cannot {what} {array._name()} in the midst of an append to it")
+    return ArgumentError(f"cannot {what} {array._name()} during an append to it")
 
 
 # -- the transaction -----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def carry_out(
             if store.commits is not None:
                 store.commits.begin_append()
             now.unclean = array._filling = True
-            fill()
+            fill()  # I5: before the commit
         now.unclean = change.cuts or (was_unclean and not change.fills)
         store.commit(change.after, axial, size, change.cuts)
         _publish(array, change)
@@ -207,8 +207,8 @@ def _make_room(
     new = math.prod(change.after.grid) * size
     if new >= LIMIT:
         raise LimitError(
-            f"cannot grow to {change.after.shape}: its chunks would have {new} bytes, 2**63 or "
-            "nearly"
+            f"cannot grow to {change.after.shape}: its chunks would take {new} bytes, too close "
+            "to 2**63"
         )
     if new and not old:
         array._place_elements()
@@ -278,7 +278,10 @@ def _runs_needed(
 
 
 def _grows_by_holes(array: Resizable) -> bool:
-    """Tell whether new chunks need nothing: there may be far more than anybody could go through."""
+    """Tell whether new chunks need nothing, as zeros are free (I8).
+
+    There may be far more chunks than anybody could go through.
+    """
     header = array._store.now.header
     return header.sparse and not any(header.fill)
 
@@ -293,8 +296,8 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
     held = now.held
     if held is not None and not held.cut.isdisjoint(change.sides(outwards=True)):
         raise ArgumentError(
-            f"cannot grow {array._name()} where this block of extarray.commit has cut it: what was "
-            "cut off is needed until the end of the block; grow after it"
+            f"cannot grow {array._name()} where it was cut in this block of extarray.commit, "
+            "since the block may still be undone; grow it after the block"
         )
     if store.commits is not None:
         store.commits.begin_renewal()

@@ -29,12 +29,12 @@ __all__ = [
     "grow_by",
     "grown_at_start",
     "noted",
+    "provided",
     "resize_in_order",
     "show_state",
     "take_room",
     "together",
     "values_of",
-    "verify",
 ]
 
 
@@ -48,7 +48,7 @@ together = Upward({"extarray.mpi.creation": "create_together open_together rechu
 class Joined(Living, Protocol):
     """An array that this process has open together with others."""
 
-    def _verify_chunks(self, addresses: NDArray[np.int64], write: bool) -> None: ...
+    def _provide_chunks(self, addresses: NDArray[np.int64], write: bool) -> Any: ...
     def _begin_noted(self, addresses: NDArray[np.int64]) -> None: ...
     def _end_noted(self, addresses: NDArray[np.int64]) -> None: ...
     def _check_out(
@@ -103,9 +103,12 @@ def values_of(array: Joined, values: Any, dtype: np.dtype[Any]) -> Any:
     return array._as_values(values, dtype)
 
 
-def verify(array: Joined, addresses: NDArray[np.int64]) -> None:
-    """Verify chunks before they are read past the core, where that is asked."""
-    array._verify_chunks(addresses, False)
+@contextmanager
+def provided(array: Joined, addresses: NDArray[np.int64]) -> Iterator[None]:
+    """Have chunks that are read past the core meanwhile: present, and verified if that is asked."""
+    used = array._provide_chunks(addresses, False)
+    yield
+    del used  # from here on they may leave
 
 
 @contextmanager
@@ -113,7 +116,7 @@ def noted(
     array: Joined, addresses: NDArray[np.int64], in_part: NDArray[np.int64]
 ) -> Iterator[None]:
     """Note the chunks that are written past the core meanwhile; verify those written in part."""
-    array._verify_chunks(in_part, True)
+    array._provide_chunks(in_part, True)
     array._begin_noted(addresses)
     try:
         yield

@@ -133,7 +133,7 @@ class Elements(Alone):
     def flush(self, array: Any) -> None:
         """Bring the elements to the disk."""
         array._check()
-        array._store.files.commits.sync_elements()
+        array._store.commits.sync_elements()
 
     def close(self, array: Any) -> None:
         """Let go of the files."""
@@ -220,8 +220,8 @@ class Shared:
                 # By what reads the data that are being appended, or a signal's handler.
                 if not self._others.is_committing() and not array.closed:
                     raise ArgumentError(
-                        f"cannot commit to {array._name()} in the midst of an append to it, which "
-                        "other writers share"
+                        f"cannot commit to {array._name()} during an append that other writers "
+                        "share"
                     )
                 yield
                 return
@@ -391,6 +391,7 @@ class Shared:
 
     def _fill_place(self, array: Any, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
+        # I5: written before `_end_append` commits.
         with self.steady:  # other threads of this process must not move the bounds
             before = _appending.arrays
             try:

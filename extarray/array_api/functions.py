@@ -50,7 +50,7 @@ _MAX_NDIM = 32
 
 def _check_device(device: Any) -> None:
     if device not in (None, "cpu"):
-        raise ArgumentError(f"device {device!r} is not possible; there is 'cpu'")
+        raise ArgumentError(f"device {device!r} is not supported; use 'cpu'")
 
 
 # -- creation ------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def asarray(
         return obj
     if copy is False:
         raise ArgumentError(
-            "an array of extarray holds elements of its own: they have to be copied; use copy=None"
+            "an extarray array has its own storage, so elements must be copied; use copy=None"
         )
     if isinstance(obj, ExtArray):
         return astype(obj, obj.dtype if dtype is None else dtype)

@@ -1,47 +1,47 @@
 """The command line: ``extarray COMMAND ...``.
 
-A command is a function of a module of this package, made a command by `_command.command`, which
-describes its arguments; it calls the public API and prints.  A new command is such a function and
-a line in `COMMANDS`.  Only the module of the command that is called is imported; what is heavy or
-optional is imported in the function.  Click, which reads the command line, is in the extra
-``[cli]``; if it is missing, `main` says so.
+`_command.command` turns a function of a module here into a command, and describes its arguments;
+the function calls the public API and prints.  To add a command, write such a function and add a
+line to `COMMANDS`.  Only the module of the called command is imported; its function imports what is
+heavy or optional.  Click, in the extra ``[cli]``, reads the command line; `main` reports if it is
+missing.
 
-Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed (with one line on stderr), 2 wrong usage, 130 interrupted.
 
 Its modules, from the top down; each uses some of those below it:
 
 ``append``
-    Growth by the elements of a file, together with whatever shares the axis.
+    Append the elements of a file, and extend all arrays that share the axis.
 ``change``
-    Making arrays, and changing them: growth, elements, attributes.
+    Create arrays; change their extent, elements and attributes.
 ``check``
-    Whether the files of arrays are whole, and their repair.
+    Check the files of arrays, and repair them.
 ``demo``
-    A real scene arrives in pieces, the array grows, another process reads it.
+    A real scene arrives in pieces: one process grows an array, another reads it.
 ``exchange``
-    Files of other formats: import and export, by the suffix, and pipes.
+    Import and export other formats, chosen by suffix; pipes.
 ``files``
-    Pairs of files, folders of them, packed files: listed, copied, moved, removed, packed.
+    List, copy, move, remove and pack arrays and folders of them.
 ``pictures``
-    Arrays in pictures: in files, in the terminal, in the browser.
+    Draw arrays in files, in the terminal, and in the browser.
 ``work``
-    Long work, and advice on it: other chunks, benchmarks.
+    Long work: rechunk, recommend chunk shapes, benchmark.
 ``_reader``
-    The second process of the demo: it reads the array while the first one lets it grow.
+    The second process of the demo, which reads the growing array.
 ``_report``
     The output of the demo.
 ``_checks``
-    The checks that the two processes of the demo make, each for itself.
+    The checks that both processes of the demo make.
 ``look``
-    Looking at arrays: facts, elements, history, arrivals.
+    Show facts, elements, history and arrivals of arrays.
 ``_progress``
     Progress of long work: a bar on a terminal, plain lines elsewhere.
 ``_selection``
-    Texts of selections and of values: parsed, never evaluated.
+    Parse selections and values, without evaluating them.
 ``_output``
-    Output of commands: tables and JSON, for any terminal.
+    Print tables and JSON on any terminal.
 ``_command``
-    Commands: their arguments and options, and errors for wrong calls.
+    Define commands, arguments and options; report wrong calls.
 
 May use: apps, the face, view, plot, interop, formats, and the rooms below them.
 """
@@ -61,7 +61,7 @@ from extarray.common.terminal import print_text
 
 __all__ = ["COMMANDS", "main"]
 
-#: The commands, in the order in which the help lists them: module and function of each.
+#: Module and function of each command, in the order of the help.
 COMMANDS = {
     "info": "look.info",
     "ls": "files.ls",
@@ -95,7 +95,7 @@ COMMANDS = {
 
 
 def command_line(words: Sequence[str] = ()) -> Any:
-    """Return the whole command line, for click; with one command alone if that is the first word.
+    """Return the click group of all commands, or of the first word alone if that is a command.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def command_line(words: Sequence[str] = ()) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command, by the arguments of the process or others; return the exit status."""
+    """Run one command with `argv`, or the arguments of the process; return the exit status."""
     _open_closed_outputs()
     words = sys.argv[1:] if argv is None else list(argv)
     name = words[0] if words and words[0] in COMMANDS else ""
@@ -126,8 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = _command.run(command_line(words), words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has gone, as in `extarray info scene | head -1`.  What is still
-        # in the buffer would raise again at exit, so it goes nowhere.
+        # The reader of the pipe has exited, as in `extarray info scene | head -1`.  Redirect stdout
+        # to the null device, or flushing the buffer would raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ExtArrayError, OSError) as error:
@@ -140,12 +140,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _warn(prefix: str, message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as errors are printed, without the line of source that gives it."""
+    """Print a warning like an error, without the source line that raised it."""
     print_text(f"{prefix}: warning: {' '.join(str(message).split())}", stream=sys.stderr)
 
 
 def _open_closed_outputs() -> None:
-    """Lead outputs that the caller has closed (``>&-``) nowhere; files do not get their numbers."""
+    """Redirect closed outputs (``>&-``) to the null device; no file must get their descriptors."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)

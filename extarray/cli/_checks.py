@@ -1,6 +1,6 @@
-"""The checks that the two processes of the demo make, each for itself.
+"""The checks that both processes of the demo make.
 
-A check raises `CheckError`; nothing is only counted or only printed.
+Every failed check raises `CheckError`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["CheckError", "Checker", "grid_addresses"]
 
 
 class CheckError(ExtArrayError):
-    """The demo found something that must not be."""
+    """A check of the demo failed."""
 
 
 class Checker:
-    """A comparison of an array with the scene, which remembers what must not change.
+    """Compares an array with the scene, and remembers addresses that must not change.
 
     The scene has the shape (rows, columns, bands); `rng` chooses the boxes of `random_box`.
     """
@@ -47,7 +47,8 @@ class Checker:
             at = np.unravel_index(int(np.argmax(wrong)), got.shape)
             raise CheckError(
                 f"box {_text(box)}: {int(wrong.sum())} of {wrong.size} elements differ from the "
-                f"scene, the first at {tuple(map(int, at))} of the box: {got[at]}, not {want[at]}"
+                f"scene; the first is at {tuple(map(int, at))} in the box: got {got[at]}, "
+                f"expected {want[at]}"
             )
         self.elements += got.size
         self.boxes += 1
@@ -70,11 +71,13 @@ class Checker:
         if moved.any():
             at = tuple(int(i) for i in np.argwhere(moved)[0])
             raise CheckError(
-                f"{int(moved.sum())} chunks moved, the first at {at}: "
-                f"from address {before[at]} to {now[at]}"
+                f"{int(moved.sum())} chunks moved; the first is at {at}: address {before[at]} "
+                f"became {now[at]}"
             )
         if not np.array_equal(np.sort(now, axis=None), np.arange(now.size)):
-            raise CheckError(f"the addresses of the grid {now.shape} are not 0 to {now.size - 1}")
+            raise CheckError(
+                f"the chunks of the grid {now.shape} do not have the addresses 0 to {now.size - 1}"
+            )
         self._addresses = now
 
 
@@ -87,7 +90,7 @@ def grid_addresses(axial: Any) -> NDArray[np.int64]:
 
 
 def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of each element: NaN equals itself, and 0.0 is not -0.0."""
+    """Return the bytes of each element, so that NaN equals itself and 0.0 differs from -0.0."""
     flat = np.ascontiguousarray(values).reshape(-1, 1)
     return flat.view(np.uint8)
 

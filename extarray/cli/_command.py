@@ -1,6 +1,6 @@
-"""Commands: their arguments and options, and calls of them that make no sense.
+"""Define commands, their arguments and options, and report wrong calls.
 
-Click, of the extra ``[cli]``, reads the command line; here is what our commands need of it.
+Wraps Click, of the extra ``[cli]``, as far as the commands need it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.terminal import print_text, printable
 from extarray.storage.filesystem import is_folder
@@ -43,25 +43,25 @@ __all__ = [
 click: Any = require("click", "cli", "the command line")
 
 _SUFFIX = ".xmd"
-# What messages advise to give, in Python: ``overwrite=True``, ``timeout=``.
+# Python arguments that error messages recommend: ``overwrite=True``, ``timeout=``.
 _KEYWORD = re.compile(r"\b([a-z_]+)=(?:True\b)?(?![\w'\"(\[])")
 
 
 class WrongCall(Exception):  # noqa: N818 -- the exit status says so
-    """A call of the command that is not possible, whatever the files are."""
+    """The call is wrong, regardless of the files."""
 
 
 @contextlib.contextmanager
 def wrong_calls() -> Iterator[None]:
-    """Report errors of extarray about arguments as errors of the call."""
+    """Turn argument errors of extarray into `WrongCall`."""
     try:
         yield
-    except (ArgumentError, ArgumentTypeError) as error:
+    except (ArgumentError, ArgumentTypeError, AxisError) as error:
         raise WrongCall(str(error)) from None
 
 
 def usage_error(text: str) -> Exception:
-    """Return the error, ready to raise, for options that do not go together."""
+    """Return an error about options that exclude each other, ready to raise."""
     error: Exception = click.UsageError(text, click.get_current_context())
     return error
 
@@ -77,13 +77,13 @@ def command(
     Parameters
     ----------
     name, summary : str
-        The summary is a line of the help that lists all commands.
+        Name, and its line in the help that lists all commands.
     *parameters
-        Made by `argument`, `option` and their like.
+        Arguments and options, made by the functions below.
     details : str
-        What the command's own help says beside.
+        Further text for the help of the command.
     **settings
-        Of ``click.Command``.
+        Passed to ``click.Command``.
     """
     text = f"{summary[0].upper()}{summary[1:]}."
     if details:
@@ -98,12 +98,12 @@ def command(
 
 
 def argument(name: str, metavar: str, **settings: Any) -> Any:
-    """Return an argument that stands for itself."""
+    """Return a positional argument."""
     return click.Argument([name], metavar=metavar, **settings)
 
 
 def several(name: str, metavar: str, **settings: Any) -> Any:
-    """Return an argument that may be given several times."""
+    """Return an argument that takes any number of words."""
     return click.Argument([name], metavar=metavar, nargs=-1, **settings)
 
 
@@ -118,26 +118,26 @@ def flag(name: str, text: str) -> Any:
 
 
 def choice(name: str, values: tuple[str, ...], text: str, **settings: Any) -> Any:
-    """Return an option with one of a few values."""
+    """Return an option with a few allowed values."""
     return click.Option(name.split(), type=click.Choice(values), help=text, **settings)
 
 
 def array_path(name: str = "path", metavar: str = "PATH", **settings: Any) -> Any:
-    """Return an argument that is the path of an array; shells complete its plain name."""
+    """Return an argument for the path of an array, which shells complete without its suffix."""
     return click.Argument([name], metavar=metavar, shell_complete=_complete_array, **settings)
 
 
 JSON = flag("--json as_json", "print JSON, for other programs")
-OVERWRITE = flag("--overwrite", "replace what is there")
+OVERWRITE = flag("--overwrite", "replace existing files")
 SPARSE = click.Option(
     ["--sparse/--no-sparse"],
     default=None,
-    help="leave holes where there are only zeros, or not (default: as SRC does)",
+    help="store chunks of zeros as holes, or not (default: as SRC does)",
 )
 
 
 def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
-    """Return the arrays and folders that a path can go on with."""
+    """Return arrays and folders whose paths begin with `incomplete`."""
     completion: Any = require("click.shell_completion", "cli", "the command line")
     folder, start = os.path.split(incomplete)
     found = []
@@ -145,7 +145,7 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
         for entry in entries:
             stem, suffix = os.path.splitext(entry.name)
             if not entry.name.startswith(start) or printable(entry.name) != entry.name:
-                continue  # a shell would take a line feed for the next name
+                continue  # a shell would split the name at a line feed
             if is_folder(entry):
                 found.append(os.path.join(folder, entry.name) + os.sep)
             elif suffix == _SUFFIX:
@@ -157,20 +157,20 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
 
 
 def integers(text: str) -> tuple[int, ...]:
-    """Read integers with commas between them."""
+    """Parse comma-separated integers."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not integers with commas") from None
+        raise click.BadParameter(f"{text!r} is not a comma-separated list of integers") from None
 
 
 def names(text: str) -> tuple[int | str, ...]:
-    """Read names, or numbers, with commas between them."""
+    """Parse comma-separated names or numbers."""
     return tuple(axis_of(part.strip()) for part in text.split(","))
 
 
 def axis_of(text: str) -> int | str:
-    """Read an axis: its number or its name."""
+    """Parse an axis: a number or a name."""
     try:
         return int(text)
     except ValueError:
@@ -179,12 +179,12 @@ def axis_of(text: str) -> int | str:
 
 # -- the whole command line ----------------------------------------------------------------------
 
-_COMPLETE = "_EXTARRAY_COMPLETE"  # in the environment, by which shells ask
+_COMPLETE = "_EXTARRAY_COMPLETE"  # environment variable through which shells ask for completions
 _SHELLS = ("bash", "zsh", "fish")
 
 
 def group(name: str, version: str) -> Any:
-    """Return a command for others to be added to, which tells its version."""
+    """Return an empty group of commands with the option --version."""
 
     def tell(context: Any, parameter: Any, value: bool) -> None:
         if value:
@@ -201,17 +201,17 @@ def group(name: str, version: str) -> Any:
                 is_eager=True,
                 expose_value=False,
                 callback=tell,
-                help="Print the version.",
+                help="Show the version and exit.",
             )
         ],
         subcommand_metavar="COMMAND ...",
     )
-    made.list_commands = lambda context: list(made.commands)  # in our order, not by name
+    made.list_commands = lambda context: list(made.commands)  # in order of definition, not by name
     return made
 
 
 def run(whole: Any, words: Sequence[str]) -> int:
-    """Run a command by its words; return the exit status."""
+    """Run the command that `words` name; return the exit status."""
     asked = os.environ.get(_COMPLETE)
     if asked is not None:
         return _complete(whole, asked)
@@ -223,7 +223,7 @@ def run(whole: Any, words: Sequence[str]) -> int:
         with whole.make_context(whole.name, list(words)) as context:
             status: int | None = whole.invoke(context)
             return status or 0
-    except click.exceptions.Exit as leave:  # help, or the version, is printed
+    except click.exceptions.Exit as leave:  # after help or version
         return int(leave.exit_code)
     except click.ClickException as error:
         error.message = printable(error.message)
@@ -242,12 +242,12 @@ def run(whole: Any, words: Sequence[str]) -> int:
 
 
 def _print_error(error: Exception, whole: Any, name: str) -> None:
-    """Print an error of a command as a line on stderr."""
+    """Print an error of a command as one line on stderr."""
     print_text(f"{whole.name} {name}: {_as_typed(error, whole, name)}", stream=sys.stderr)
 
 
 def _as_typed(error: Exception, whole: Any, name: str) -> str:
-    """Return an error as a line, in which arguments of Python are options of the command."""
+    """Return an error as one line, with options of the command instead of Python arguments."""
     there = {
         text
         for parameter in getattr(whole.commands.get(name), "params", ())
@@ -263,20 +263,20 @@ def _as_typed(error: Exception, whole: Any, name: str) -> str:
 
 
 def _complete(whole: Any, instruction: str) -> int:
-    """Answer a shell, or print what makes it ask."""
+    """Answer a completion request of a shell, or print its script."""
     completion: Any = require("click.shell_completion", "cli", "the command line")
     return int(completion.shell_complete(whole, {}, whole.name, _COMPLETE, instruction))
 
 
 @command(
     "completion",
-    "print what makes a shell complete commands, options and arrays",
+    "print the script that completes commands, options and paths in a shell",
     click.Argument(["shell"], metavar="SHELL", type=click.Choice(_SHELLS)),
-    details="For bash, put this line into ~/.bashrc:\n\n"
+    details="For bash, add this line to ~/.bashrc:\n\n"
     'eval "$(extarray completion bash)"\n\n'
-    "and likewise for zsh; for fish, write the output to "
+    'For zsh, add the same line with "zsh" to ~/.zshrc.  For fish, write the output to '
     "~/.config/fish/completions/extarray.fish.",
 )
 def completion(shell: str) -> int:
-    """Print the script of a shell."""
+    """Print the completion script of a shell."""
     return _complete(click.get_current_context().parent.command, f"{shell}_source")

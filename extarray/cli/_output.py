@@ -1,4 +1,4 @@
-"""Output of commands: tables and JSON, for any terminal."""
+"""Print tables and JSON on any terminal."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["plain", "print_json", "print_table", "table"]
 
 
 def print_json(value: Any) -> None:
-    """Print a value as a line of JSON."""
+    """Print a value as one line of JSON."""
     try:
         text = json.dumps(plain(value), allow_nan=False)
     except RecursionError:
-        raise LimitError("the answer is nested too deeply for JSON") from None
-    print_text(text.replace("\x7f", "\\u007f"))  # the one control character that it leaves
+        raise LimitError("the output is nested too deeply for JSON") from None
+    print_text(text.replace("\x7f", "\\u007f"))  # the one control character that json leaves
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it.
+    """Convert a value to types that JSON has.
 
-    Numbers that JSON does not have are the texts "NaN", "Infinity" and "-Infinity"; complex ones
-    are two numbers, records lists, bytes and dates texts.
+    NaN and infinities become the strings "NaN", "Infinity" and "-Infinity"; complex numbers become
+    pairs, records lists, and bytes and dates strings.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (np.datetime64, np.timedelta64, np.dtype, os.PathLike, dt.date)):
-        return str(value)  # before integers: a timedelta64 is one, for NumPy
+        return str(value)  # before integers, since NumPy counts timedelta64 as one
     if isinstance(value, (int, np.integer)):
         return int(value)
     if isinstance(value, (float, np.floating)):
@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = ()
 ) -> None:
-    """Print columns, to the right but for those in `left`; in colours on a terminal, with rich."""
+    """Print columns aligned to the right, or left if in `left`; coloured if rich is installed."""
     texts = [[printable(str(cell)) for cell in row] for row in rows]
     if not (sys.stdout.isatty() and importlib.util.find_spec("rich") is not None):
         print_text(table([head, *texts], left))
@@ -94,7 +94,7 @@ def print_table(
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), indent: str = "") -> str:
-    """Return rows as columns that are as wide as their widest entry.
+    """Return rows as text, with each column as wide as its widest entry.
 
     Examples
     --------

@@ -12,15 +12,14 @@ from extarray.common.terminal import print_text
 
 __all__ = ["Progress"]
 
-_LINES = 8  # about so many plain lines in all
+_LINES = 8  # approximate number of plain lines
 
 
 @final
 class Progress:
-    """The progress of some work, in steps of a unit.
+    """Reports the progress of work in steps of a unit.
 
-    With `tqdm` installed and stderr a terminal it is a bar there; otherwise a few plain lines on
-    stdout.
+    Shows a bar if stderr is a terminal and tqdm is installed, else a few plain lines on stdout.
     """
 
     def __init__(self, total: int, what: str, unit: str) -> None:
@@ -30,12 +29,12 @@ class Progress:
         if sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None:
             tqdm = require("tqdm", "cli", "the progress bar")
             sys.stdout.flush()
-            # A terminal may have the width 0 (nobody has set it): tqdm would then print nothing.
+            # An unset terminal width is 0, with which tqdm would print nothing.
             width = min(shutil.get_terminal_size().columns, 120)
             self._bar = tqdm.tqdm(total=total, desc=what, unit=f" {unit}", ncols=width)
 
     def step(self, text: str, by: int = 1) -> None:
-        """Note that one step (or several) is done; `text` says what it led to."""
+        """Record `by` finished steps; `text` describes the result."""
         self._done += by
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)

@@ -1,9 +1,9 @@
-"""The second process of the demo: it reads the array while the first one lets it grow.
+"""The second process of the demo, which reads the growing array.
 
-Both ends are here.  `Reader` is the handle that the first process holds; `main` runs in the
-second one, which has nothing in common with the first but two paths and prints one JSON object a
-line: ``{"event": "state", ...}`` for each shape that it has seen and found right, at last
-``{"event": "done", ...}`` or ``{"event": "failed", "message": ...}``.
+The first process holds a `Reader`; `main` runs in the second.  They share only two paths and a
+pipe: the second process prints one JSON object per line, ``{"event": "state", ...}`` for each shape
+that it has seen and verified, and finally ``{"event": "done", ...}`` or ``{"event": "failed",
+"message": ...}``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from extarray.common.limits import limits
 
 __all__ = ["Reader", "main"]
 
-_IDLE = 0.001  # seconds between two looks at the array when nothing was new
+_IDLE = 0.001  # seconds to wait before looking for news again
 
 
 @final
 class Reader:
-    """A reading process; use it as a context manager, which ends the process in any case.
+    """A reading process; use it as a context manager, which always ends the process.
 
-    It reads the array, and compares it with the scene (`variable` as in `scenes.load`), in boxes
-    that the seed chooses.  After `limit` seconds it gives up, and so does whoever waits for it.
+    The process compares the array with the scene (`variable` as in `scenes.load`), in boxes that
+    the seed chooses.  It gives up after `limit` seconds, and so do the methods that wait for it.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Reader:
             "limit": limit,
             "parent": os.getpid(),
         }
-        # The same modules as here, wherever the process was started: with -c the folder of the
-        # call would come first, and that may be a checkout that was never built.
+        # Import the same modules as here: with -c, the working directory would come first, and it
+        # may be a checkout that is not built.
         code = (
             f"import sys; sys.path[:] = {sys.path!r}; "
             f"from {__name__} import main; sys.exit(main({json.dumps(task)!r}))"
@@ -70,13 +70,13 @@ class Reader:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
 
     def wait_for_states(self, count: int) -> None:
-        """Wait until the reader has seen a number of states of the array.
+        """Wait until the reader has seen `count` states of the array.
 
-        CheckError where it found something wrong, died, or saw no more within the limit.
+        Raises CheckError if the reader found a fault, died, or exceeded the limit.
         """
         with self._changed:
             self._wait(lambda: self._states >= count, f"{count} states of the array")
@@ -84,7 +84,7 @@ class Reader:
                 raise CheckError(self._failure())
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the reader's end, and return its report; CheckError as in `wait_for_states`."""
+        """Wait until the reader is done and return its report; raises as `wait_for_states` does."""
         with self._changed:
             self._wait(lambda: False, "the complete array")
             last = self._last
@@ -108,25 +108,25 @@ class Reader:
         self._process.stdout.close()
 
     def _wait(self, reached: Any, what: str) -> None:
-        """Wait until `reached` or the reader's last word; the lock is held."""
+        """Wait until `reached()` or the last message of the reader.  The caller holds the lock."""
         left = self._deadline - time.monotonic()
         if not self._changed.wait_for(lambda: self._last is not None or reached(), max(left, 0.0)):
             raise CheckError(
-                f"the reader (process {self.pid}) has not seen {what} in time: "
-                f"it has seen {self._states} states"
+                f"the reader (process {self.pid}) did not see {what} in time; it saw "
+                f"{self._states} states"
             )
 
     def _listen(self) -> None:
-        """Take the reader's lines as they come, until it closes its end."""
+        """Receive the lines of the reader until it closes the pipe."""
         assert self._process.stdout is not None
-        last: dict[str, Any] = {"event": "gone", "message": "it said nothing"}
+        last: dict[str, Any] = {"event": "gone", "message": "no output"}
         for line in self._process.stdout:
             try:
                 event = json.loads(line)
             except ValueError:
                 event = None
             if not isinstance(event, dict):
-                # No words of its own, such as a traceback: the last line tells most.
+                # Not a message but, say, a traceback, whose last line tells most.
                 if last["event"] == "gone":
                     last["message"] = line.decode(errors="replace").strip()
             elif event["event"] == "state":
@@ -140,19 +140,19 @@ class Reader:
             self._changed.notify_all()
 
     def _status(self) -> int | None:
-        """Return the exit status; None if the process has sent all it had and yet does not end."""
+        """Return the exit status; None if the process closed the pipe but does not exit."""
         try:
             return self._process.wait(limits.reader_patience)
         except subprocess.TimeoutExpired:
             return None
 
     def _failure(self) -> str:
-        message = (self._last or {}).get("message", "it ended badly")
+        message = (self._last or {}).get("message", "no report")
         return f"the reader (process {self.pid}, exit status {self._status()}): {message}"
 
 
 def main(task: str) -> int:
-    """Read along, the whole life of the second process; the task is that of `Reader`, in JSON."""
+    """Run the reading process; `task` has the arguments of `Reader` in JSON."""
     try:
         _say(**_read_along(**json.loads(task)))
     except (ExtArrayError, OSError) as error:
@@ -168,7 +168,7 @@ def _say(**event: Any) -> None:
 def _read_along(
     array: str, scene: str, variable: str | None, seed: int, limit: float, parent: int
 ) -> dict[str, Any]:
-    """Follow the array from its first elements to the last; the report."""
+    """Follow the array from its first elements to the last; return the report."""
     import extarray as xa
 
     deadline = time.monotonic() + limit
@@ -177,7 +177,7 @@ def _read_along(
     with xa.open(array, mode="r") as a:
         seen = (0,) * data.ndim
         states = 0
-        # A view of one chunk, taken now: growth must neither move it nor change what it shows.
+        # Growth must neither move this chunk nor change its content.
         view = a.chunk((0,) * data.ndim)
         kept = view.tobytes()  # bytes, so that NaN equals itself
         while True:
@@ -193,7 +193,7 @@ def _read_along(
             if not a.refresh():
                 time.sleep(_IDLE)
             if os.getppid() != parent:
-                raise CheckError("the writer has gone")
+                raise CheckError("the writer has exited")
             if time.monotonic() > deadline:
                 raise CheckError(f"the array was not complete after {limit:g} s: shape {a.shape}")
         if a.shape != data.shape:
@@ -209,16 +209,17 @@ def _read_along(
 
 
 def _check_state(a: Any, seen: tuple[int, ...], checker: Checker) -> None:
-    """Compare all that is new since `seen`, and one random box."""
+    """Compare everything new since `seen`, and one random box."""
     mosaic = Mosaic(a.attrs["pieces"])
-    # The writer tells what comes before it comes: the mosaic may be ahead, never behind.
+    # The writer announces pieces before it appends them: the mosaic may be ahead of the array,
+    # never behind.
     if any(n < m for n, m in zip(a.shape, seen, strict=True)):
         raise CheckError(f"the array shrank from {seen} to {a.shape}")
     if any(n < m for n, m in zip(mosaic.shape, a.shape, strict=True)):
-        raise CheckError(f"the mosaic {mosaic.shape} is behind the shape {a.shape}")
+        raise CheckError(f"the mosaic has shape {mosaic.shape}, but the array has shape {a.shape}")
     for axis, (start, stop) in enumerate(zip(seen, a.shape, strict=True)):
         if start < stop:
-            # What is new along this axis, without what an earlier axis has covered.
+            # New elements along this axis, without those that an earlier axis has covered.
             box = [slice(0, n) for n in seen[:axis]] + [slice(start, stop)]
             box += [slice(0, n) for n in a.shape[axis + 1 :]]
             if all(part.stop > part.start for part in box):

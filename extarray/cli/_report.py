@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Growth(NamedTuple):
-    """The cost of one growth."""
+    """Cost of one growth step."""
 
     axis: int
     nbytes: int  # of the new data
@@ -59,21 +59,21 @@ def print_start(
 
 
 def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
-    """Print what was compared, and by whom."""
-    print_text("\nChecked against the scene, and found equal")
+    """Print what each process has compared."""
+    print_text("\nVerified against the scene")
     print_text(
-        f"  writer: every piece, a random box after each, and all at the end: "
-        f"{writer.boxes} boxes, {writer.elements:,} elements"
+        f"  writer: each piece, a random box after it, and everything at the end: {writer.boxes} "
+        f"boxes, {writer.elements:,} elements"
     )
     print_text(
-        f"  reader: saw {report['states']} of the {states} states while the array grew, in each "
-        f"all that was new: {report['boxes']} boxes, {report['elements']:,} elements"
+        f"  reader: saw {report['states']} of the {states} states while the array grew, and "
+        f"compared all new data in each: {report['boxes']} boxes, {report['elements']:,} elements"
     )
-    print_text("  no chunk ever moved; the closed file, put into the scene's order, is the scene")
+    print_text("  no chunk ever moved; the closed file, reordered, equals the scene")
 
 
 def print_history(a: Any) -> None:
-    """Print the growth history, a line a segment."""
+    """Print the growth history, one line per segment."""
     from extarray.plot import segments
 
     print_text("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
@@ -87,14 +87,14 @@ def print_history(a: Any) -> None:
 
 
 def print_storage(info: dict[str, Any]) -> None:
-    """Print what the array takes on disk."""
+    """Print the disk space of the array."""
     print_text("\nStorage")
     logical, allocated, metadata, files = (
         format_bytes(info[f"{name}_bytes"]) for name in ("logical", "allocated", "metadata", "file")
     )
     print_text(
-        f"  {logical} of elements in {allocated} of chunks: "
-        f"utilisation {100 * info['utilisation']:.1f} %"
+        f"  {logical} of elements in {allocated} of chunks; utilisation "
+        f"{100 * info['utilisation']:.1f} %"
     )
     print_text(f"  metadata {metadata}, both files {files}")
 
@@ -103,16 +103,16 @@ def print_unmixing(found: Unmixing) -> None:
     """Print how the materials of the scene were found."""
     ranks = "one process" if found.ranks == 1 else f"{found.ranks} ranks"
     print_text(
-        f"Unmixed  by {ranks} in {found.seconds:.1f} s, as it is stored: {len(found.endmembers)} "
-        f"endmembers by N-FINDR (HySime: {found.estimate}), abundances by constrained least "
-        f"squares, which leave {100 * found.error:.1f} %"
+        f"Unmixed  by {ranks} in {found.seconds:.1f} s, in place: {len(found.endmembers)} "
+        f"endmembers by N-FINDR (HySime estimate: {found.estimate}), abundances by constrained "
+        f"least squares with a residual of {100 * found.error:.1f} %"
     )
 
 
 def print_times(growths: Sequence[Growth]) -> None:
-    """Print what growing cost, by axis and in all, against rewriting."""
+    """Print the time of growth by axis and in total, compared with rewriting."""
     print_text(
-        "\nTime to grow, against rewriting a .npy file at each growth (the same data; no fsync)"
+        "\nTime to grow, compared with rewriting a .npy file each time (same data, no fsync)"
     )
     rows = [("axis", "growths", "new data", "extarray", "rewriting", "ratio")]
     timed = [growth for growth in growths if growth.rewriting is not None]
@@ -134,15 +134,17 @@ def print_times(growths: Sequence[Growth]) -> None:
         )
     print_text(table(rows, left=(0,), indent="  "))
     if timed:
-        # Beside the sums, in which a single interruption by other work can weigh much.
+        # Besides the sums, since one interruption by other work can dominate those.
         ours = float(np.median([growth.ours for growth in timed]))
         rewriting = float(np.median([growth.rewriting or 0.0 for growth in timed]))
-        print_text(f"  the median growth: {ours * 1e3:.2f} ms against {rewriting * 1e3:.2f} ms")
+        print_text(f"  median growth: {ours * 1e3:.2f} ms, against {rewriting * 1e3:.2f} ms")
     if len(timed) < len(growths):
-        print_text(f"  (rewriting took too long after {len(timed)} of {len(growths)} growths)")
+        print_text(
+            f"  (rewriting was stopped after {len(timed)} of {len(growths)} growths: too slow)"
+        )
     print_text("")
 
 
 def by(values: Sequence[int], between: str = " x ") -> str:
-    """Join numbers with something between them: ``145 x 145 x 200``."""
+    """Join numbers with a separator: ``145 x 145 x 200``."""
     return between.join(map(str, values))

@@ -1,4 +1,4 @@
-"""Texts of selections and of values: parsed, never evaluated."""
+"""Parse selections and values, without evaluating them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LONGEST = 10_000  # characters
 
 
 def parse_selection(text: str) -> Any:
-    """Return the index that a text between brackets, such as ``[3:10, :, 5]``, stands for.
+    """Parse an index as written between brackets, such as ``[3:10, :, 5]``.
 
-    Integers, slices, ``...``, ``newaxis``, lists of integers or of truth values, and names of
-    fields; the brackets may be left out.
+    Allowed are integers, slices, ``...``, ``newaxis``, lists of integers or booleans, and names of
+    fields.  The outer brackets are optional.
 
     Examples
     --------
@@ -30,8 +30,8 @@ def parse_selection(text: str) -> Any:
     >>> parse_selection("open('x')")
     Traceback (most recent call last):
     ...
-    extarray.cli._command.WrongCall: "open('x')" is no selection: give integers, \
-slices, ..., lists of integers, or names of fields, as in '[3:10, :, 5]'
+    extarray.cli._command.WrongCall: "open('x')" is not a valid selection; use \
+    integers, slices, ..., lists of integers, or field names, as in '[3:10, :, 5]'
     """
     bare = text.strip()
     if not _is_in_brackets(bare):
@@ -39,20 +39,20 @@ slices, ..., lists of integers, or names of fields, as in '[3:10, :, 5]'
     try:
         if len(bare) > _LONGEST:
             raise ValueError
-        # The parser alone is used: what it finds is compared with what an index may consist of.
+        # Only parse, never evaluate; `_index` accepts nothing but the parts of an index.
         node = ast.parse(f"a{bare}", mode="eval").body
         if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
             raise ValueError
         return _index(node.slice)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise WrongCall(
-            f"{text[:80]!r} is no selection: give integers, slices, ..., lists of integers, or "
-            "names of fields, as in '[3:10, :, 5]'"
+            f"{text[:80]!r} is not a valid selection; use integers, slices, ..., lists of "
+            "integers, or field names, as in '[3:10, :, 5]'"
         ) from None
 
 
 def _is_in_brackets(text: str) -> bool:
-    """Tell whether the first bracket is closed by the last character."""
+    """Tell whether the last character closes the first bracket."""
     if not (text.startswith("[") and text.endswith("]")):
         return False
     depth = 0
@@ -70,7 +70,7 @@ def _index(node: ast.expr) -> Any:
 
 
 def _part(node: ast.expr) -> Any:
-    """Return a part of an index."""
+    """Return one part of an index."""
     if isinstance(node, ast.Slice):
         ends = (node.lower, node.upper, node.step)
         return slice(*(None if end is None else _bound(end) for end in ends))
@@ -92,7 +92,7 @@ def _bound(node: ast.expr) -> int | None:
 
 
 def _item(node: ast.expr) -> Any:
-    """Return an item of a list: an integer, a truth value, the name of a field, a list."""
+    """Return an item of a list: integer, boolean, field name, or list."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (bool, str)):
         return node.value
     if isinstance(node, ast.List):
@@ -109,7 +109,7 @@ def _integer(node: ast.expr) -> int:
 
 
 def parse_value(text: str) -> Any:
-    """Return the value of a text: of JSON, else a number as Python writes it, else the text.
+    """Parse a value: as JSON, else as a Python number, else as a string.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def parse_value(text: str) -> Any:
 
 
 def value_for(text: str, dtype: np.dtype[Any]) -> Any:
-    """Return the elements of a dtype that a text stands for; `WrongCall` where it has no such."""
+    """Parse the elements of a dtype from a string; raise `WrongCall` if they do not fit."""
     kind = dtype.base.kind
     value = text if kind in "USMm" and not text.lstrip().startswith("[") else parse_value(text)
     if dtype.names is not None and isinstance(value, list):
@@ -135,9 +135,9 @@ def value_for(text: str, dtype: np.dtype[Any]) -> Any:
             made = np.array(value, dtype)
             exact = kind not in "iub" or bool(np.all(np.array(value) == made))
     except (TypeError, ValueError, OverflowError) as error:
-        raise WrongCall(f"{text[:80]!r} is no value of the data type {dtype}: {error}") from None
+        raise WrongCall(f"{text[:80]!r} is not a value of data type {dtype}: {error}") from None
     if not exact:
         raise WrongCall(
-            f"{text[:80]!r} is no value of the data type {dtype}: it would become {made}"
+            f"{text[:80]!r} is not a value of data type {dtype}: it would become {made}"
         )
     return made

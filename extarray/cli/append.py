@@ -1,4 +1,4 @@
-"""Growth by the elements of a file: ``append``, together with whatever shares the axis."""
+"""Append the elements of a file, and extend all arrays that share the axis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["append"]
 
-#: Attributes without which stored numbers have another meaning.
+#: Attributes that change the meaning of stored numbers.
 _MEANINGS = (
     "units",
     "calendar",
@@ -49,7 +49,7 @@ _MEANINGS = (
     "missing_value",
     "_Unsigned",
 )
-#: Such attributes of GeoTIFF, ENVI and FITS, which nothing here converts.
+#: Attributes of GeoTIFF, ENVI and FITS that do so, and that extarray does not convert.
 _FOREIGN = (
     "scales",
     "offsets",
@@ -65,17 +65,17 @@ _FOREIGN = (
 
 @command(
     "append",
-    "let an axis grow by the elements of a file",
+    "append the elements of a file along an axis",
     array_path(),
     argument("data", "DATA"),
     AXIS,
     SIDE,
     TIMEOUT,
-    details="DATA is a file of any format that `extarray import` reads, FILE:/NAME where it has "
-    "several arrays, another array, or - for a .npy file from the standard input.  Labels of the "
-    "axis, and other arrays of the group that have it, grow by what has their names in DATA.  What "
-    "would be read as other values, or lies elsewhere on the earth, is refused.  Whoever reads "
-    "sees all of it or nothing.",
+    details="DATA is a file in any format that `extarray import` reads, FILE:/NAME to choose one "
+    "of several arrays in it, another extarray array, or - to read a .npy file from standard "
+    "input.  Labels of the axis, and other arrays of the group with this axis, are extended "
+    "by the arrays of the same names in DATA.  Data whose units, packing or georeference do "
+    "not match the array are refused.  Readers see either all of the new data or none.",
 )
 def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> None:
     """Append the elements of a file."""
@@ -108,24 +108,24 @@ def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> 
 
 
 class _Target(NamedTuple):
-    """An array that grows along an axis.
+    """An array that is appended to.
 
     Attributes
     ----------
     path : Path
     name : str
-        Of the variable.
+        Name as a variable.
     axis : int
     dims : tuple of str
-        Those that xarray gives, where the array has none.
+        Names of the axes; the default names of xarray if the array has none.
     is_named : bool
-        Whether the array has names of its axes.
+        Whether the array has axis names.
     dtype : dtype
     attrs : dict
     coords : dict of Coordinate
-        Those that are attributes.
+        Those that are stored as attributes.
     missing : list of scalar
-        Elements that stand for missing ones.
+        Elements that mark missing values.
     shape : tuple of int
     """
 
@@ -155,19 +155,19 @@ class _Target(NamedTuple):
 
     @property
     def dim(self) -> str:
-        """Name of the axis."""
+        """Name of the axis that grows."""
         return self.dims[self.axis]
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the coordinates along the axis that are attributes."""
+        """Names of coordinates along the axis that are stored as attributes."""
         return tuple(name for name, each in self.coords.items() if self.dim in each.dims)
 
     @property
     def is_in_group(self) -> bool:
-        """True in the folder of a group, or of labels of the axis.
+        """True if the folder is a group, or has labels of the axis.
 
-        Arrays of other folders may have nothing to do with each other.
+        Arrays in other folders may be unrelated.
         """
         folder = self.path.parent
         is_one = (folder / ATTRS_NAME).exists() or (folder / f"{self.dim}.xmd").exists()
@@ -187,14 +187,14 @@ def _others(target: _Target) -> list[_Target]:
 
 @contextlib.contextmanager
 def _beside(found: Found, name: str, data: str, dim: str) -> Iterator[Found]:
-    """Open what has a name beside the elements that are appended."""
+    """Open the array `name` next to the appended elements."""
     with contextlib.ExitStack() as stack:
         try:
             item = stack.enter_context(found.beside(name))
         except (FormatError, MissingError, VariableError) as error:
             raise VariableError(
-                f"cannot append along {dim!r}: {name!r} has this axis, too, and {data!r} has "
-                f"nothing for it ({error}); give a file that has both"
+                f"cannot append along {dim!r}: {name!r} also has this axis, but {data!r} has no "
+                f"data for it ({error}); give a file that has both"
             ) from None
         yield item
 
@@ -203,36 +203,37 @@ def _beside(found: Found, name: str, data: str, dim: str) -> Iterator[Found]:
 
 
 def _check_foreign(target: _Target, found: Found, side: str) -> None:
-    """Refuse elements whose attributes of GeoTIFF, ENVI or FITS say what the array's do not."""
+    """Refuse elements whose GeoTIFF, ENVI or FITS attributes differ from those of the array."""
     given, stored = found.description, target.attrs
     for key in _FOREIGN:
         new, old = given.attrs.get(key), stored.get(key)
         if target.dim == "band" and key in PER_BAND:
             if new is not None:
                 raise CastingError(
-                    f"cannot append to {target.name!r}: {key!r} is {new!r} in what is given, an "
-                    "entry for each band, and entries do not grow; unpack the values first"
+                    f"cannot append to {target.name!r}: {key!r} is {new!r} in the new data, one "
+                    "entry for each band, and such entries cannot be appended; unpack the values "
+                    "first"
                 )
         elif not np.array_equal(np.asarray(new), np.asarray(old)):
             raise CastingError(
-                f"cannot append to {target.name!r}: {key!r} is {new!r} in what is given, and "
-                f"{old!r} in what is stored; convert the values to those of the array first"
+                f"cannot append to {target.name!r}: {key!r} is {new!r} in the new data, but "
+                f"{old!r} in the array; convert the values first"
             )
     said = given.packing.missing if given.packing is not None else ()
     if any(key in given.attrs for key in ("_FillValue", "missing_value")):
-        said = ()  # the conventions of CF: values are converted
+        said = ()  # CF conventions: values are converted
     for element in said:
         if element == element and element not in target.missing:
             raise CastingError(
-                f"cannot append to {target.name!r}: {element} stands for missing elements in what "
-                "is given, and for a value in what is stored; let the array say so first, such as "
-                f"by extarray attrs PATH nodata={element}, if no element of it has this value"
+                f"cannot append to {target.name!r}: {element} marks missing elements in the new "
+                "data, but is a value in the array; if no element of the array has this value, "
+                f"declare it first: extarray attrs PATH nodata={element}"
             )
     _check_transform(target, found, side)
 
 
 def _check_transform(target: _Target, found: Found, side: str) -> None:
-    """Refuse elements that are elsewhere on the earth than where they would be put."""
+    """Refuse elements whose georeference does not continue that of the array."""
     given, stored = found.description, target.attrs.get("transform")
     new = given.attrs.get("transform")
     if new is None or stored is None or given.ndim != len(target.dims):
@@ -245,27 +246,27 @@ def _check_transform(target: _Target, found: Found, side: str) -> None:
     try:
         numbers, wanted = np.array(new, np.float64)[:6], np.array(there, np.float64)[:6]
     except (TypeError, ValueError):
-        return  # something else of this name
+        return  # another attribute of this name
     if numbers.shape != (6,) or wanted.shape != (6,):
         return
     far = max(given.shape)
     moved = np.abs(numbers - wanted) * [far, far, 1, far, far, 1]
-    if moved.max() > np.abs(wanted[[0, 1, 3, 4]]).max() / 1000:  # of a pixel, at the far end, too
+    if moved.max() > np.abs(wanted[[0, 1, 3, 4]]).max() / 1000:  # in pixels, including the far end
         raise CastingError(
-            f"cannot append to {target.name!r}: what is given is elsewhere: its transform is "
-            f"{numbers.tolist()}, and at this end of the array it would be {wanted.tolist()}"
+            f"cannot append to {target.name!r}: the new data do not adjoin the array: their "
+            f"transform is {numbers.tolist()}, but {wanted.tolist()} is needed at this end"
         )
 
 
 def _check_labels(target: _Target, found: Found) -> None:
-    """Refuse elements with other labels along the axes that do not grow."""
+    """Refuse elements with other labels along the axes that do not grow (I13)."""
     for name, label in found.description.coords.items():
         stored = target.coords.get(name)
         if stored is None or label.dims != stored.dims or target.dim in stored.dims:
             continue
         if not are_labels(label.values, stored.values):
             raise VariableError(
-                f"cannot append to {target.name!r}: the coordinate {name!r} of what is given "
+                f"cannot append to {target.name!r}: the coordinate {name!r} of the new data "
                 "differs from that of the array"
             )
 
@@ -274,7 +275,7 @@ def _check_labels(target: _Target, found: Found) -> None:
 
 
 def _unlike(found: Found, target: _Target) -> str | None:
-    """Tell in which way numbers have another meaning than the stored ones; None: in no way."""
+    """Describe how the meaning of numbers differs from the stored ones; None if it does not."""
     given, stored = found.description.attrs, target.attrs
     is_coded = False
     for key in _MEANINGS:
@@ -282,17 +283,17 @@ def _unlike(found: Found, target: _Target) -> str | None:
         if new is None and old is None:
             continue
         if key == "units" and None in (new, old) and "since" not in f"{new} {old}":
-            continue  # of numbers that are the values
+            continue  # numbers that are the values themselves
         if target.dtype.kind in "fc" and all(x is None or np.all(x != x) for x in (new, old)):
-            continue  # NaN is missing, whether an attribute says so or not
+            continue  # NaN is missing with or without an attribute
         is_coded = is_coded or key != "units"
         if not np.array_equal(np.asarray(new), np.asarray(old)):
-            return f"{key!r} is {new!r} in what is given, and {old!r} in what is stored"
+            return f"{key!r} is {new!r} in the new data, but {old!r} in the array"
     dtype, dims = found.description.dtype, found.description.dims
     if is_coded and dtype != target.dtype:
-        return f"what is given has the dtype {dtype}, and the array {target.dtype}"
+        return f"the new data have dtype {dtype}, but the array has {target.dtype}"
     if dims is not None and dims != target.dims and set(dims) == set(target.dims):
-        return f"what is given has the axes {dims}, and the array {target.dims}"
+        return f"the new data have axes {dims}, but the array has {target.dims}"
     return None
 
 
@@ -303,12 +304,12 @@ def _alike(
     data: str,
     stack: contextlib.ExitStack,
 ) -> list[tuple[_Target, Found]]:
-    """Return the arrays that grow, and by what: of the meaning of what is stored in each."""
-    way_out = "; install the extra [xarray], which converts it"
+    """Return the arrays that grow with their new elements; refuse other meanings."""
+    way_out = "; with the extra [xarray] installed, they are converted"
     if target.labels:
         raise VariableError(
-            f"cannot append along {target.dim!r}: attributes have its labels {target.labels}"
-            + way_out
+            f"cannot append along {target.dim!r}: the labels {target.labels} are attributes, "
+            "which do not grow" + way_out
         )
     pairs = [(target, found)]
     pairs += [(t, stack.enter_context(_beside(found, t.name, data, t.dim))) for t in others]
@@ -324,7 +325,7 @@ def _alike(
 
 
 def _append_by_xarray(target: _Target, found: Found, data: str, side: str, timeout: float) -> None:
-    """Append with all that shares the axis, as `to_extarray` does."""
+    """Append to all arrays that share the axis, as `to_extarray` does."""
     xr: Any = require("xarray", "xarray", "labels and packed numbers")
     import extarray.interop.xarray  # noqa: F401 -- the accessors
     from extarray.interop.xarray_store import ArrayStore, FolderStore
@@ -360,9 +361,9 @@ def _append_by_xarray(target: _Target, found: Found, data: str, side: str, timeo
 
 
 def _variable(found: Found, stored: Any) -> Any:
-    """Return what is found as a variable, not decoded, which is read when it is needed.
+    """Return the found elements as a lazy, undecoded variable.
 
-    Where its axes have other names than those of the stored one, or none, their order counts.
+    If its axes are unnamed or named differently, they are matched with the stored ones by position.
     """
     xr: Any = require("xarray", "xarray")
     indexing: Any = require("xarray.core.indexing", "xarray")
@@ -372,7 +373,8 @@ def _variable(found: Found, stored: Any) -> Any:
     given = found.description
     if given.ndim != stored.ndim:
         raise ShapeError(
-            f"cannot append {given.ndim} axes {given.shape} to an array of {stored.ndim}"
+            f"cannot append data with {given.ndim} axes {given.shape} to an array with "
+            f"{stored.ndim}"
         )
     dims = stored.dims
     if given.dims is not None and set(given.dims) == set(dims):
@@ -382,9 +384,9 @@ def _variable(found: Found, stored: Any) -> Any:
 
 
 class _Counted:
-    """Elements that are read by boxes, and tell how far the reading has come.
+    """Elements that are read box by box with a progress report.
 
-    A box that has elements which another dtype would change is refused.
+    A box is refused if the dtype of the array would change its elements.
     """
 
     def __init__(self, values: Any, dtype: np.dtype[Any]) -> None:
@@ -412,12 +414,12 @@ class _Counted:
             stored = values.astype(self._target)
             same = stored.astype(values.dtype) == values
         if {values.dtype.kind, stored.dtype.kind} == {"i", "u"}:
-            same &= (stored < 0) == (values < 0)  # beyond the greatest integer
+            same &= (stored < 0) == (values < 0)  # beyond the largest integer
         elif values.dtype.kind in "fcmM":
             same |= values != values
         if not same.all():
             first = np.unravel_index(np.argmin(same), same.shape)
             raise CastingError(
                 f"cannot append {values.dtype} to an array of {stored.dtype} without loss: "
-                f"{values[first]} would be {stored[first]}; convert it first"
+                f"{values[first]} would become {stored[first]}; convert the values first"
             )

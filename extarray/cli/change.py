@@ -1,4 +1,4 @@
-"""Making arrays, and changing them: growth, elements, attributes."""
+"""Create arrays; change their extent, elements and attributes."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ __all__ = [
     "shrink",
 ]
 
-SIDE = choice("--side", ("end", "start"), "which end of the axis (default: end)", default="end")
+SIDE = choice("--side", ("end", "start"), "end of the axis to change (default: end)", default="end")
 AXIS = option(
     "--axis", "AXIS", "number or name of the axis (default: 0)", type=axis_of, default="0"
 )
 TIMEOUT = option(
     "--timeout",
     "SECONDS",
-    "wait so long for another writer (default: not at all)",
+    "wait at most this long for another writer (default: do not wait)",
     type=click.FloatRange(min=0),
     default=0.0,
 )
@@ -66,26 +66,26 @@ def opened_for_writing(path: str, timeout: float) -> Any:
 
 @command(
     "create",
-    "make an array of the fill value",
+    "create an array filled with one value",
     array_path(),
     option("--shape", "N,...", "elements along each axis", type=integers, required=True),
     option("--dtype", "TYPE", "data type of the elements (default: f8)", default="f8"),
-    option("--chunks", "N,...", "chunk shape, one number or one an axis", type=integers),
+    option("--chunks", "N,...", "chunk shape: one number, or one for each axis", type=integers),
     option("--fill", "VALUE", "fill value (default: 0)"),
     option("--dims", "NAME,...", "names of the axes", type=lambda text: text.split(",")),
     choice("--order", ORDERS, "order of the elements in a chunk", default="C"),
-    flag("--sparse", "growth leaves holes, and takes no disk space"),
+    flag("--sparse", "leave holes when growing, which take no disk space"),
     flag("--checksum", "keep a checksum of each chunk"),
     OVERWRITE,
 )
 def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **given: Any) -> None:
-    """Make an array."""
+    """Create an array."""
     import extarray as xa
 
     with wrong_calls():
         dtype = _dtype(given["dtype"])
         fill = given["fill"]
-        # What is not given depends on the file system.
+        # Leave out sparse=False: the default depends on the file system.
         holes: dict[str, Any] = {"sparse": True} if given["sparse"] else {}
         xa.create(
             path,
@@ -102,13 +102,13 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
 
 
 def _dtype(text: str) -> np.dtype[Any]:
-    """Return the data type of this name; of records, ``name:type`` with commas between them."""
+    """Parse a data type; records are written ``name:type``, separated by commas."""
     try:
         if ":" in text:
             return np.dtype([_field(part) for part in text.split(",")])
         return np.dtype(text)
     except (TypeError, ValueError) as error:
-        raise WrongCall(f"--dtype {text!r} is no data type of NumPy: {error}") from None
+        raise WrongCall(f"--dtype {text!r} is not a NumPy data type: {error}") from None
 
 
 def _field(text: str) -> tuple[str, str]:
@@ -121,20 +121,20 @@ def _field(text: str) -> tuple[str, str]:
 
 @command(
     "extend",
-    "let an axis grow by elements of the fill value",
+    "extend an axis with elements of the fill value",
     array_path(),
     AXIS,
-    option("--by", "N", "so many elements", type=int, required=True),
+    option("--by", "N", "number of elements", type=int, required=True),
     SIDE,
     TIMEOUT,
-    details="Of a folder, all arrays with an axis of the name grow, here and in the folders below, "
-    "in one commit.",
+    details="If PATH is a folder, all arrays in it and below that have an axis of this name grow "
+    "together, in one commit.",
 )
 def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
-    """Extend an array, or those of a group."""
+    """Extend an array, or the arrays of a group."""
     if is_folder(path):
         if not isinstance(axis, str):
-            raise usage_error("in a folder, arrays grow along an axis of a name; give its name")
+            raise usage_error("arrays in a folder grow along a named axis; give its name")
         with opened_group(path, "r+", timeout) as group, wrong_calls():
             group.extend(axis, by, side)
         return
@@ -144,13 +144,13 @@ def extend(path: str, axis: int | str, by: int, side: Any, timeout: float) -> No
 
 @command(
     "shrink",
-    "cut elements off an axis",
+    "remove elements from the end or the start of an axis",
     array_path(),
     AXIS,
-    option("--by", "N", "so many elements", type=int, required=True),
+    option("--by", "N", "number of elements", type=int, required=True),
     SIDE,
     TIMEOUT,
-    details="What is cut off is lost.",
+    details="The removed elements are lost.",
 )
 def shrink(path: str, axis: int | str, by: int, side: Any, timeout: float) -> None:
     """Shrink an array."""
@@ -163,14 +163,14 @@ def shrink(path: str, axis: int | str, by: int, side: Any, timeout: float) -> No
 
 @command(
     "set",
-    "write a value into elements of an array",
+    "set elements of an array to a value",
     array_path(),
     argument("selection", "SELECTION"),
     argument("value", "VALUE"),
     TIMEOUT,
-    details="VALUE is a number, a text, a list such as '[1, 2]', or - for a .npy file from the "
-    "standard input; it is broadcast over the selection, as NumPy does.",
-    context_settings={"ignore_unknown_options": True},  # -5 is a value
+    details="VALUE is a number, a string, a list such as '[1, 2]', or - to read a .npy file from "
+    "standard input.  It is broadcast over the selection as in NumPy.",
+    context_settings={"ignore_unknown_options": True},  # allow values such as -5
 )
 def set_(path: str, selection: str, value: str, timeout: float) -> None:
     """Assign to a selection."""
@@ -185,14 +185,14 @@ def set_(path: str, selection: str, value: str, timeout: float) -> None:
 
 @command(
     "attrs",
-    "print attributes of an array or a folder, set them, and delete them",
+    "print, set or delete attributes of an array or a folder",
     array_path(),
     several("names", "[NAME[=VALUE]]..."),
     option("--delete", "NAME", "delete an attribute; may be repeated", multiple=True),
     TIMEOUT,
     JSON,
-    details="Without names all attributes are printed.  NAME=VALUE sets one: to a number, a list "
-    "or whatever JSON writes so, else to the text.",
+    details="Without names, all attributes are printed.  NAME=VALUE sets an attribute: VALUE is "
+    "read as JSON if possible, and else as a string.",
 )
 def attrs(
     path: str, names: tuple[str, ...], delete: tuple[str, ...], timeout: float, as_json: bool
@@ -204,7 +204,10 @@ def attrs(
         if found
     }
     if len(changes) not in (0, len(names)) or (delete and len(changes) < len(names)):
-        raise usage_error("attributes are either printed, or set and deleted")
+        raise usage_error(
+            "cannot print attributes and change them in one call; give either names, or "
+            "NAME=VALUE and --delete"
+        )
     if changes or delete:
         with (
             (
@@ -221,7 +224,7 @@ def attrs(
     missing = [name for name in names if name not in known]
     if missing:
         there = ", ".join(known) or "none"
-        raise WrongCall(f"there is no attribute {missing[0]!r}; there are: {there}")
+        raise WrongCall(f"no attribute {missing[0]!r}; the attributes are: {there}")
     shown = {name: known[name] for name in names or known}
     if as_json:
         print_json(shown)
@@ -235,15 +238,15 @@ def attrs(
 def _change(attributes: Any, changes: dict[str, Any], delete: tuple[str, ...]) -> None:
     missing = [name for name in delete if name not in attributes]
     if missing:
-        raise WrongCall(f"there is no attribute {missing[0]!r} to delete")
+        raise WrongCall(f"no attribute {missing[0]!r} to delete")
     if changes:
-        attributes.update(changes)  # one commit
+        attributes.update(changes)  # in one commit
     for name in delete:
         del attributes[name]
 
 
 def _text(value: Any) -> str:
-    """Return a value as it is given to the command."""
+    """Return a value in the syntax of the command."""
     value = plain(value)
     if isinstance(value, str) and value.isprintable() and parse_value(value) == value:
         return value

@@ -1,4 +1,4 @@
-"""``extarray check PATH``: whether the files of arrays are whole, and their repair."""
+"""``extarray check PATH``: check the files of arrays, and repair them."""
 
 from __future__ import annotations
 
@@ -34,25 +34,23 @@ _SUFFIXES = (".xmd", ".xta")
 
 @command(
     "check",
-    "check that the files of an array are whole, and repair them",
+    "check the files of an array for damage, and repair them",
     array_path(),
-    flag("--data", "read all chunks, and compare them with their checksums"),
-    flag(
-        "--repair", "return to the last state that is whole; what is written over is copied aside"
-    ),
-    flag("--force", "with --repair: also where something is lost by it; take chunks as they are"),
+    flag("--data", "also read all chunks and compare them with their checksums"),
+    flag("--repair", "return to the last undamaged state; keep a copy of overwritten bytes"),
+    flag("--force", "with --repair: repair even if data are lost, and accept chunks as they are"),
     JSON,
-    details="Of a folder, all arrays in it and in its folders are checked.  Elements are looked at "
-    "with --data only.\n\nExit status: 0, nothing is known to be damaged; 1, something is, or a "
-    "repair was not done.",
+    details="If PATH is a folder, all arrays in it and below are checked.  Elements are checked "
+    "only with --data.\n\nExit status: 0 if no damage was found; 1 if damage was found, or could "
+    "not be repaired.",
 )
 def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> int:
     """Print the report of `extarray.check`."""
     import extarray as xa
 
     if force and not repair:
-        raise usage_error("--force is a way to repair; give --repair too")
-    # Where nobody looks, the report is all there is on stdout.
+        raise usage_error("--force requires --repair")
+    # Without a terminal, print nothing but the report.
     progress = _Bars() if sys.stderr.isatty() else False
 
     def look(path: Any) -> Any:
@@ -63,7 +61,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
     with wrong_calls():
         report = look(path)
     if [problem.kind for problem in report.problems] == ["file", "file"]:
-        xa.open(path).close()  # neither file is there: the error says what is
+        xa.open(path).close()  # both files are missing: the error of `open` says so
     if as_json:
         print_json(_told(report))
     else:
@@ -72,7 +70,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
 
 
 def _told(report: Any) -> dict[str, Any]:
-    """Return a report as JSON has it."""
+    """Convert a report for JSON."""
     return {"ok": report.ok, **dataclasses.asdict(report)}
 
 
@@ -81,12 +79,12 @@ def _is_fine(report: Any) -> bool:
 
 
 def _is_array(path: str) -> bool:
-    """Tell whether files beside a folder have its name."""
+    """Tell whether an array has the name of this folder."""
     return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
 
 
 def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_json: bool) -> int:
-    """Check all arrays in a folder and in those below; links to folders are not followed."""
+    """Check all arrays in a folder and below, without following links to folders."""
     found, left = set(), left_folders(os.fspath(folder))
     files = []
     for where, folders, names in walk_folders(folder, onerror=_raise_unless_gone):
@@ -96,10 +94,10 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
         for stem, suffix in map(os.path.splitext, names):
             if suffix in _SUFFIXES and not is_pass(stem):
                 found.add(os.path.join(where, stem))
-    # Those of an array are told of with it, as some may be its own.
+    # Those of an array are reported with it, as some may be its own.
     files = [name for name in files if stem_of(name) not in found]
     if not found and not left and not files:
-        raise MissingError(errno.ENOENT, "there is no array in this folder", str(folder))
+        raise MissingError(errno.ENOENT, "no array in this folder", str(folder))
     n_fine = 0
     told: list[Any] = []
     done = [*remove_left_folders(left), *remove_left_files(files)] if repair else []
@@ -113,7 +111,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
     for path in sorted(found):
         try:
             report = look(path)
-        except (ExtArrayError, OSError) as error:  # the others are looked at all the same
+        except (ExtArrayError, OSError) as error:  # go on with the other arrays
             what = " ".join(str(error).split())
             told.append({"path": path, "ok": False, "error": what})
             if not as_json:
@@ -136,7 +134,7 @@ def _raise_unless_gone(error: OSError) -> None:
 
 
 class _Bars:
-    """A bar of progress for each time that the chunks are gone through."""
+    """Shows a progress bar for each pass over the chunks."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None

@@ -1,10 +1,9 @@
-"""``extarray demo``: a real scene arrives in pieces, the array grows, another process reads it.
+"""``extarray demo``: a real scene arrives in pieces; one process grows an array, another reads it.
 
-The scene is cut into swaths of rows, swaths of columns and blocks of bands, which arrive in a
-random order.  What arrives along one axis comes for all that has arrived along the others: new
-rows, say, for the columns and bands that are there.  So each arrival is one `append` of real data
-along one axis.  The array holds the pieces in the order of their arrival; its attributes say which
-part of the scene each one is.
+The scene is cut into swaths of rows, swaths of columns and blocks of bands, which arrive in random
+order.  A piece along one axis has everything that has arrived along the others (new rows, for
+instance, come for the present columns and bands), so each arrival is one `append` of real data.
+The array holds the pieces in order of arrival; its attributes map each piece to the scene.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from extarray.common.terminal import print_text
 __all__ = ["demo"]
 
 _MADE_BY = "extarray demo"
-_PIECES = (24, 24, 20)  # about how many pieces an axis is cut into
-_GRID = (10, 10, 8)  # the largest grid of chunks: a growth map that can still be read
-_LAG = 8  # the reader must see something new at least once in so many arrivals
+_PIECES = (24, 24, 20)  # approximate number of pieces along each axis
+_GRID = (10, 10, 8)  # largest grid of chunks that is legible as a growth map
+_LAG = 8  # the reader must see a new state at least once in this many arrivals
 
 
 def _seconds(text: str) -> float:
@@ -44,68 +43,68 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise click.BadParameter(f"{text!r} is no number of seconds above 0")
+        raise click.BadParameter(f"{text!r} is not a positive number of seconds")
     return value
 
 
 @command(
     "demo",
-    "let an array grow along three axes while another process reads it",
+    "grow an array along three axes while another process reads it",
     option(
         "--scene",
         "FILE",
         "a scene (rows, columns, bands) in a .npy, .npz or .mat file (default: AVIRIS Indian "
-        "Pines, which the package tensorly carries)",
+        "Pines, from the package tensorly)",
     ),
-    option("--variable", "NAME", "which array of FILE, where it holds several"),
+    option("--variable", "NAME", "array to use if FILE has several"),
     option(
         "--bands",
         "R,G,B",
-        "the bands that the colour composite shows in red, green and blue",
+        "bands shown as red, green and blue",
         type=integers,
     ),
     option(
         "--out",
         "FOLDER",
-        "where the array and the pictures go (default: demo-out)",
+        "folder for the array and the pictures (default: demo-out)",
         type=Path,
         default="demo-out",
     ),
     option(
         "--seed",
         "N",
-        "of the random order and of the boxes that are checked (default: 0)",
+        "random seed of the order and of the checked boxes (default: 0)",
         type=click.IntRange(min=0),
         default=0,
     ),
     option(
         "--chunks",
         "N[,N,N]",
-        "chunk shape, one number or one an axis (default: a grid of about 10 x 10 x 8)",
+        "chunk shape: one number, or one for each axis (default: a grid of about 10 x 10 x 8)",
         type=integers,
     ),
     option(
         "--limit",
         "SECONDS",
-        "give up, and fail, when the array is not complete by then (default: 60)",
+        "fail if the array is not complete after this time (default: 60)",
         type=_seconds,
         default="60",
     ),
     option(
         "--ranks",
         "N",
-        "processes that unmix the scene in the end (default: 2 where MPI is there, else 1)",
+        "number of processes that unmix the scene (default: 2 if MPI is available, else 1)",
         type=click.IntRange(min=1, max=256),
     ),
-    details="A hyperspectral scene arrives in swaths and blocks of bands, in a random order.  An "
-    "array on disk grows with it along all three axes while a second process reads it, and both "
-    "check all that they see against the scene.  Prints the growth history, the use of storage and "
-    "the time against rewriting a conventional file at each growth, and draws the scene and the "
-    "growth map.  In the end the purest pixels are found, and what each pixel has of them, by "
-    "processes that share the work.",
+    details="A hyperspectral scene arrives in swaths and blocks of bands, in random order.  An "
+    "array on disk grows along all three axes while a second process reads it; both compare all "
+    "that they see with the scene.  Prints the growth history, the storage used, and the "
+    "time compared with rewriting a conventional file at each growth, and draws the scene "
+    "and the growth map.  Finally, several processes find the purest pixels and their "
+    "abundance in every pixel.",
 )
 def demo(**options: Any) -> None:
-    """Run the demo; an `ExtArrayError` tells what went wrong."""
+    """Run the demo; raise `ExtArrayError` if a check fails."""
     _run(SimpleNamespace(**options))
 
 
@@ -113,7 +112,7 @@ def _run(args: SimpleNamespace) -> None:
     import extarray as xa
 
     began = time.perf_counter()
-    # Before any work: without the pictures the demo would fail at its end.
+    # Check for matplotlib first, so that the demo does not fail at its end.
     require("matplotlib", "demo", "extarray demo")
     scene = load(args.scene, args.variable)
     bands = _choose_bands(args.bands, scene)
@@ -122,7 +121,7 @@ def _run(args: SimpleNamespace) -> None:
     path = args.out / "scene"
     overwrite = _is_ours(path)
 
-    # One stream of random numbers a purpose: the order is the same with other checks.
+    # Separate random streams, so that the order does not depend on the checks.
     for_order, *for_checks = np.random.SeedSequence(args.seed).spawn(3)
     arrivals = schedule(scene.data.shape, _PIECES, np.random.default_rng(for_order))
     _report.print_start(scene, path, chunks, arrivals, args.seed)
@@ -151,7 +150,7 @@ def _run(args: SimpleNamespace) -> None:
     pictures += _unmix(path, pieces, scene, args)
     print_text(f"Pictures {', '.join(map(str, pictures))}")
     print_text(
-        f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}"
+        f"Done in {time.perf_counter() - began:.1f} s; for details, run: extarray info {path}"
     )
 
 
@@ -163,9 +162,9 @@ def _take_in(
     seeds: Sequence[np.random.SeedSequence],
     args: SimpleNamespace,
 ) -> tuple[Checker, dict[str, Any], list[_report.Growth]]:
-    """Let the array grow with each arrival while the reader reads, and check it.
+    """Append each arrival while the reader reads, and check the array.
 
-    Returns the writer's checks, the reader's report, and what each growth cost.
+    Returns the checks of the writer, the report of the reader, and the cost of each growth.
     """
     deadline = time.monotonic() + args.limit
     writer = Checker(scene.data, np.random.default_rng(seeds[0]))
@@ -179,7 +178,7 @@ def _take_in(
         seed = int(seeds[1].generate_state(1)[0])
         with Reader(a.path, scene.path, args.variable, seed, args.limit) as reader:
             reader.wait_for_states(1)
-            print_text(f"Reader   process {reader.pid} has opened the array and goes on reading it")
+            print_text(f"Reader   process {reader.pid} has opened the array and follows it")
             with Progress(len(arrivals), "growing", "pieces") as progress:
                 progress.step(f"from {_report.by(a.shape)} on", 3)
                 for number, arrival in enumerate(arrivals[3:], start=1):
@@ -190,15 +189,15 @@ def _take_in(
                     if time.monotonic() > deadline:
                         raise CheckError(
                             f"{number + 3} of {len(arrivals)} pieces after {args.limit:g} s; "
-                            "give more time with --limit"
+                            "allow more time with --limit"
                         )
             if a.shape != scene.data.shape:
-                raise CheckError(f"the array has the shape {a.shape} at the end")
+                raise CheckError(f"the array has shape {a.shape} at the end")
             writer.box(a, mosaic, _whole(a.shape))
             a.attrs["complete"] = True
             report = reader.finish()
     if tuple(report["shape"]) != scene.data.shape:
-        raise CheckError(f"the reader saw the shape {report['shape']} at the end")
+        raise CheckError(f"the reader saw shape {report['shape']} at the end")
     return writer, report, growths
 
 
@@ -206,9 +205,9 @@ def _take_in(
 class _Conventional:
     """The same array in a conventional file, which is rewritten at each growth.
 
-    The array so far stays in memory, so nothing has to be read back: what is timed is the least
-    that a program must do to have the grown array in a .npy file.  After so many seconds as the
-    budget has, no more growth is tried.  The file is removed at the end.
+    The current array stays in memory, so the time is the least that a program needs to update the
+    .npy file.  No growth is tried once the budget of seconds is spent.  The file is removed at the
+    end.
     """
 
     def __init__(self, path: Path, budget: float) -> None:
@@ -216,12 +215,12 @@ class _Conventional:
         self._data: NDArray[Any] = np.empty(0)
 
     def start(self, data: NDArray[Any]) -> None:
-        """Begin with these data."""
+        """Write the first data."""
         self._data = data
         np.save(self._path, data)
 
     def grow(self, data: NDArray[Any], axis: int) -> float | None:
-        """Adjoin `data` along `axis` and rewrite the file; return the seconds that it took."""
+        """Append `data` along `axis` and rewrite the file; return the seconds."""
         if self._left < 0:
             return None
         began = time.perf_counter()
@@ -230,7 +229,7 @@ class _Conventional:
         took = time.perf_counter() - began
         self._left -= took
         if self._left < 0:
-            self._data = np.empty(0)  # not needed any more, and it may be large
+            self._data = np.empty(0)  # free memory
         return took
 
     def __enter__(self) -> _Conventional:
@@ -251,7 +250,7 @@ def _append(a: Any, data: NDArray[Any], axis: int) -> None:
 def _grow(
     a: Any, arrival: Arrival, mosaic: Mosaic, scene: Scene, writer: Checker, other: _Conventional
 ) -> _report.Growth:
-    """Take in one piece of the scene, and check the array."""
+    """Append one piece of the scene, and check the array."""
     axis, before = arrival.axis, a.shape
     mosaic.add(arrival)
     part = tuple(
@@ -260,14 +259,14 @@ def _grow(
     data = mosaic.expected(scene.data, part)
 
     began = time.perf_counter()
-    # What comes is told before it comes: whoever sees the growth knows what it is.
+    # Announce the piece before appending it, so that every reader of the growth can identify it.
     a.attrs["pieces"] = mosaic.pieces
     _append(a, data, axis)
     ours = time.perf_counter() - began
     rewriting = other.grow(data, axis)
 
     if a.shape != mosaic.shape:
-        raise CheckError(f"the array has the shape {a.shape}, not {mosaic.shape}, after an append")
+        raise CheckError(f"the array has shape {a.shape}, not {mosaic.shape}, after an append")
     writer.box(a, mosaic, part)
     writer.random_box(a, mosaic)
     writer.addresses(a)
@@ -275,20 +274,20 @@ def _grow(
 
 
 def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
-    """Read the closed file anew, put it into the scene's order, and compare it with the scene.
+    """Read the closed file, reorder it, and compare it with the scene.
 
-    Returns the array as it is stored.  The way is another one than that of the other checks:
-    there the scene is cut as the array is stored.
+    Returns the array as stored.  The other checks work the other way round: they reorder the scene
+    like the array.
     """
     mosaic = Mosaic(a.attrs["pieces"])
     stored: NDArray[Any] = a[...]
     ordered = _in_order(stored, mosaic)
     if ordered.dtype != scene.data.dtype or ordered.tobytes() != scene.data.tobytes():
-        raise CheckError("the file, read anew and put into the scene's order, is not the scene")
+        raise CheckError("the file, read again and reordered, differs from the scene")
     indices = np.indices(a.grid).reshape(a.ndim, -1).T
     addresses = a.axial.addresses(np.ascontiguousarray(indices))
     if not np.array_equal(a.axial.indices(addresses), indices):
-        raise CheckError("the inverse of the mapping does not lead back to the chunks")
+        raise CheckError("the inverse mapping does not return the chunk indices")
     return stored
 
 
@@ -300,7 +299,7 @@ def _in_order(stored: NDArray[Any], mosaic: Mosaic) -> NDArray[Any]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether an array at this path is from an earlier demo; any other is left alone."""
+    """Tell whether the array at this path was made by an earlier demo, and may be replaced."""
     import extarray as xa
 
     if not any(path.with_name(path.name + suffix).exists() for suffix in (".xmd", ".xta")):
@@ -312,8 +311,8 @@ def _is_ours(path: Path) -> bool:
         ours = False
     if not ours:
         raise ExistsError(
-            f"{str(path)!r} exists and is not from a demo that could be replaced; "
-            "remove it, or choose another folder with --out"
+            f"{str(path)!r} already exists and was not made by the demo; remove it, or choose "
+            "another folder with --out"
         )
     return True
 
@@ -322,12 +321,14 @@ def _choose_chunks(given: Sequence[int] | None, shape: Sequence[int]) -> tuple[i
     if given is None:
         return tuple(-(-n // g) for n, g in zip(shape, _GRID, strict=True))
     if len(given) not in (1, 3) or min(given) < 1:
-        raise WrongCall(f"--chunks takes one or three numbers from 1, not {_report.by(given, ',')}")
+        raise WrongCall(
+            f"--chunks takes one or three positive integers, not {_report.by(given, ',')}"
+        )
     return tuple(given) if len(given) == 3 else tuple(given) * 3
 
 
 def _choose_bands(given: Sequence[int] | None, scene: Scene) -> tuple[Sequence[int], str]:
-    """Return the bands of the composite, and what to call it."""
+    """Return the bands of the composite, and their description."""
     if given is None:
         return scene.composite, scene.composite_title
     count = scene.data.shape[2]
@@ -345,7 +346,7 @@ def _draw(
     bands: tuple[Sequence[int], str],
     out: Path,
 ) -> list[Path]:
-    """Draw the composite, as stored and as it is, and the growth map."""
+    """Draw the composite, as stored and in the order of the scene, and the growth map."""
     from extarray.plot import growth_map
 
     pictures = [out / "composite.png", out / "growth-map.png"]
@@ -353,22 +354,22 @@ def _draw(
     growth_map(
         a,
         names=AXES,
-        title=f"{scene.title}: address of each chunk, coloured by the growth that adjoined it",
+        title=f"{scene.title}: address of each chunk, coloured by the growth step that added it",
         path=pictures[1],
     )
     return pictures
 
 
 def _unmix(path: Path, pieces: Any, scene: Scene, args: SimpleNamespace) -> list[Path]:
-    """Unmix the scene as it is stored, and draw its materials, where it can be unmixed."""
+    """Unmix the stored scene if possible, and draw its materials."""
     pictures = [args.out / "endmembers.png", args.out / "abundances.png"]
     try:
         found = unmix(path, args.ranks, args.limit)
     except ArgumentError as error:
         if args.ranks is not None and "ranks need" in str(error):
             raise
-        print_text(f"Unmixed  no: {error}")
-        for picture in pictures:  # of an earlier scene
+        print_text(f"Unmixed  skipped: {error}")
+        for picture in pictures:  # left by an earlier scene
             picture.unlink(missing_ok=True)
         return []
     _report.print_unmixing(found)

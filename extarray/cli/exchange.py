@@ -1,4 +1,4 @@
-"""Files of other formats: ``import`` and ``export``, by the suffix, and pipes."""
+"""Import and export other formats, chosen by suffix; pipes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from extarray.formats.transfer import Format, Source, load, runs
 
 __all__ = ["Found", "elements_in", "export", "found_in", "import_"]
 
-_STDIN = "the standard input"
+_STDIN = "standard input"
 
-_FORMAT = option("--format format_name", "NAME", "format of the file (default: by its suffix)")
+_FORMAT = option("--format format_name", "NAME", "file format (default: by suffix)")
 _OPTIONS = option(
     "-o --option options",
     "NAME=VALUE",
-    "option of the format, as compression=gzip of hdf5, or shape=4,3; may be repeated",
+    "option of the format, such as compression=gzip for hdf5, or shape=4,3; may be repeated",
     multiple=True,
 )
 
@@ -53,7 +53,7 @@ _OPTIONS = option(
 
 
 def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
-    """Return format, file and the name in it of ``FILE`` or ``FILE:/NAME``."""
+    """Split ``FILE`` or ``FILE:/NAME`` into format, file and name."""
     file, part = text, None
     before, colon, behind = text.rpartition(":")
     if colon and not os.path.exists(text):
@@ -65,12 +65,12 @@ def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
             return format_of(file), file, part
     known = file_formats()
     if name not in known:
-        raise WrongCall(f"--format {name!r} is not known; there are: {', '.join(sorted(known))}")
+        raise WrongCall(f"unknown format {name!r}; the formats are: {', '.join(sorted(known))}")
     return known[name], file, part
 
 
 def _only_part(found: Format, file: str, part: str | None) -> str | None:
-    """Return the name of the array in a file: what was given, or the only one that there is."""
+    """Return the given name of an array in a file, or that of the only one."""
     if part is not None or found.names is None or not os.path.exists(file):
         return part
     names = found.names(file)
@@ -78,7 +78,7 @@ def _only_part(found: Format, file: str, part: str | None) -> str | None:
 
 
 def _settings(options: tuple[str, ...]) -> dict[str, Any]:
-    """Return the options of a format."""
+    """Parse options of a format."""
     settings = {}
     for text in options:
         name, found, value = text.partition("=")
@@ -94,7 +94,7 @@ def _settings(options: tuple[str, ...]) -> dict[str, Any]:
 
 
 class Found(NamedTuple):
-    """Elements of a file, of another array, or of the standard input, and what is said of them.
+    """Elements of a file, of another array, or of standard input, with their description.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Found(NamedTuple):
         An object with shape, dtype and slicing, of which any box can be read.
     description : Description
     beside : callable
-        Gives a context manager, which has what is found beside, by its name.
+        Takes the name of a neighbouring array, and returns a context manager that opens it.
     """
 
     values: Any
@@ -112,7 +112,7 @@ class Found(NamedTuple):
 
 @contextlib.contextmanager
 def found_in(text: str) -> Iterator[Found]:
-    """Give what is in a file, in another array, or comes from the standard input."""
+    """Open the elements of a file, another array, or standard input."""
     if any(os.path.exists(text + suffix) for suffix in (".xmd", ".xta")) or text.endswith(
         (".xmd", ".xta")
     ):
@@ -148,18 +148,18 @@ def _found_in_file(found: Format, file: str, part: str | None) -> Iterator[Found
 
 
 def _nothing_beside(name: str) -> AbstractContextManager[Found]:
-    raise VariableError(f"there is nothing named {name!r}")
+    raise VariableError(f"no array or group named {name!r}")
 
 
 @contextlib.contextmanager
 def elements_in(text: str) -> Iterator[Any]:
-    """Give the elements of what is found, of which any box can be read."""
+    """Open elements of which any box can be read."""
     with found_in(text) as found:
         yield found.values
 
 
 class _Boxes:
-    """Elements of a file, read by boxes."""
+    """Reads elements of a file box by box."""
 
     def __init__(self, source: Source, file: str, title: str) -> None:
         self.shape = tuple(source.description.shape)
@@ -174,7 +174,7 @@ class _Boxes:
 
 @contextlib.contextmanager
 def _spooled(source: Source, title: str, claims: Claims | None = None) -> Iterator[Any]:
-    """Yield an array of elements that can only be read from start to end; it goes afterwards."""
+    """Yield a temporary array with the elements of a sequential source."""
     with (
         tempfile.TemporaryDirectory(prefix="extarray-") as folder,
         load(
@@ -185,7 +185,7 @@ def _spooled(source: Source, title: str, claims: Claims | None = None) -> Iterat
 
 
 def _piped() -> Source:
-    """Return the ``.npy`` file on the standard input as a source."""
+    """Return the ``.npy`` file on standard input as a source."""
     if sys.stdin is None:
         raise WrongCall(f"{_STDIN} is closed")
     stream = sys.stdin.buffer
@@ -197,9 +197,9 @@ def _piped() -> Source:
         }[version if version < (3, 0) else (2, 0)]
         shape, is_fortran, dtype = read_header(stream)
     except (ValueError, KeyError, EOFError) as error:
-        raise FormatError(f"{_STDIN} is no .npy file: {error}") from None
+        raise FormatError(f"{_STDIN} is not a .npy file: {error}") from None
     if dtype.hasobject:
-        raise FormatError(f"{_STDIN} has Python objects, which no array holds")
+        raise FormatError(f"{_STDIN} has Python objects, which arrays cannot store")
     order: Any = "F" if is_fortran else "C"
 
     def read(box: tuple[slice, ...]) -> Any:
@@ -207,7 +207,9 @@ def _piped() -> Source:
         nbytes = math.prod(extents) * dtype.itemsize
         got = stream.read(nbytes)
         if len(got) < nbytes:
-            raise FormatError(f"{_STDIN} ends {nbytes - len(got)} bytes or more too early")
+            raise FormatError(
+                f"{_STDIN} is truncated: at least {nbytes - len(got)} bytes are missing"
+            )
         return np.frombuffer(got, dtype).reshape(extents, order=order)
 
     axes = tuple(range(len(shape)))
@@ -218,23 +220,23 @@ def _piped() -> Source:
 
 @command(
     "import",
-    "make an array of a file of another format",
+    "convert a file of another format to an array",
     argument("source", "SRC"),
     array_path(),
     option("--chunks", "N,...", "chunk shape (default: that of the file)", type=integers),
-    flag("--all everything", "all arrays of the file; PATH becomes a folder, a group"),
-    flag("--mask-and-scale", "unpack packed numbers, with NaN for those that are missing"),
+    flag("--all everything", "import all arrays of the file; PATH becomes a folder (a group)"),
+    flag("--mask-and-scale", "apply scale factor and offset, with NaN for missing values"),
     SPARSE,
     option(
         "--max-result",
         "BYTES",
-        "what may be made of a file with less than a thousandth of it (default: half of memory)",
+        "largest result from a file more than a thousand times smaller (default: half of memory)",
     ),
     _FORMAT,
     _OPTIONS,
     OVERWRITE,
-    details="SRC is a file, whose suffix tells the format; FILE:/NAME where it has several arrays; "
-    "or - for a .npy file from the standard input.",
+    details="SRC is a file, whose suffix gives its format; FILE:/NAME to choose one of several "
+    "arrays in it; or - to read a .npy file from standard input.",
 )
 def import_(
     source: str,
@@ -248,16 +250,18 @@ def import_(
     options: tuple[str, ...],
     overwrite: bool,
 ) -> None:
-    """Make an array of a file, or of elements that come through a pipe."""
+    """Make an array from a file or a pipe."""
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
     settings = _settings(options)
     if max_result is not None:
         settings["max_result"] = max_result
     if everything:
         if source == "-" or chunks is not None:
-            raise usage_error("--all is for files, whose arrays keep their chunks")
+            raise usage_error(
+                "--all takes a file, and its arrays keep their chunks; leave out - and --chunks"
+            )
         found, file, part = _located(source, format_name)
-        if sparse is not None:  # formats of other packages may not know it
+        if sparse is not None:  # formats of other packages may lack this argument
             settings["sparse"] = sparse
         with wrong_calls(), _known_options(found):
             _whole(found, found.load_group)(
@@ -271,7 +275,7 @@ def import_(
         return
     if source == "-":
         if format_name not in (None, "npy") or settings or mask_and_scale:
-            raise usage_error(f"{_STDIN} is a .npy file, which has no options")
+            raise usage_error(f"{_STDIN} is read as .npy, which takes no --option")
         with wrong_calls():
             load(
                 _piped(), path, shape, overwrite=overwrite, sparse=sparse, what=f"from {_STDIN}"
@@ -293,16 +297,16 @@ def import_(
 
 
 def _whole(found: Format, function: Any) -> Any:
-    """Return the function of a format that reads or writes whole files, if there is one."""
+    """Return the function of a format that reads or writes whole files, or None."""
     if function is None:
         there = ", ".join(f.name for f in file_formats().values() if f.load_group is not None)
-        raise WrongCall(f"{found.title} has no groups; {there} have")
+        raise WrongCall(f"{found.title} has no groups; these formats do: {there}")
     return function
 
 
 @contextlib.contextmanager
 def _known_options(found: Format) -> Iterator[None]:
-    """Report an argument that a function lacks, or does not take, as a wrong call."""
+    """Report a missing or unknown argument of a function as a wrong call."""
     try:
         yield
     except TypeError as error:
@@ -317,15 +321,15 @@ def _known_options(found: Format) -> Iterator[None]:
 
 @command(
     "export",
-    "write an array, a part of it, or a folder, into a file of another format",
+    "convert an array, a part of it, or a folder to a file of another format",
     array_path(),
     argument("target", "DST"),
-    option("-s --selection", "SELECTION", "what is written, such as '[3:10, :, 5]'"),
+    option("-s --selection", "SELECTION", "part to write, such as '[3:10, :, 5]'"),
     _FORMAT,
     _OPTIONS,
     OVERWRITE,
-    details="DST is a file, whose suffix tells the format; FILE:/NAME where it has several arrays, "
-    "by default under the array's own name; or - for a .npy file on the standard output.",
+    details="DST is a file, whose suffix gives its format; FILE:/NAME to name the array in it "
+    "(default: the array's own name); or - to write a .npy file to standard output.",
 )
 def export(
     path: str,
@@ -335,11 +339,13 @@ def export(
     options: tuple[str, ...],
     overwrite: bool,
 ) -> None:
-    """Write an array into a file, or into a pipe."""
+    """Write an array to a file or a pipe."""
     index = None if selection is None else parse_selection(selection)
     if is_group(path):
         if target == "-" or index is not None:
-            raise usage_error("a folder is written to a file, and as a whole")
+            raise usage_error(
+                "a folder is exported whole, to a file; leave out -s, and give a file name"
+            )
         found, file, part = _located(target, format_name)
         with opened_group(path) as group, wrong_calls(), _known_options(found):
             _whole(found, found.save_group)(
@@ -349,7 +355,7 @@ def export(
     with opened(path) as a, wrong_calls():
         if target == "-":
             if format_name not in (None, "npy") or options:
-                raise usage_error("the standard output gets a .npy file, which has no options")
+                raise usage_error("standard output is written as .npy, which takes no --option")
             _pour(a if index is None else a.lazy[index])
             return
         found, file, part = _located(target, format_name)

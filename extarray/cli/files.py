@@ -1,4 +1,4 @@
-"""Pairs of files, folders of them, and packed files: listed, copied, moved, removed, packed."""
+"""List, copy, move, remove and pack arrays and folders of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SUFFIXES = (".xmd", ".xta")
 
 
 class _Entry(NamedTuple):
-    """An array or a folder in a folder; of an array that does not open the error is all."""
+    """An array or a folder in a folder; if an array cannot be opened, only its error."""
 
     name: str
     path: str
@@ -58,7 +58,7 @@ class _Entry(NamedTuple):
     error: str | None = None
 
     def told(self) -> dict[str, Any]:
-        """Return the entry as JSON has it."""
+        """Convert the entry for JSON."""
         if self.is_folder:
             return {"name": self.name, "kind": "folder"}
         if self.error is not None:
@@ -68,7 +68,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(folder: str) -> list[_Entry]:
-    """Return the arrays of a folder and the folders in it, by name."""
+    """Return the arrays and folders in a folder, sorted by name."""
     stems, folders = set(), []
     with os.scandir(folder) as found:
         for entry in found:
@@ -92,7 +92,7 @@ def _array(name: str, path: str) -> _Entry:
 
 
 def _listed(path: str) -> list[_Entry]:
-    """Return the entries at a path: of a folder or of a packed group, or one array."""
+    """Return the entries of a folder or packed group, or of one array."""
     if is_folder(path):
         return _entries(path)
     try:
@@ -140,7 +140,7 @@ def _row(entry: _Entry) -> tuple[str, ...]:
     "list the arrays of a folder",
     array_path(required=False, default="."),
     JSON,
-    details="Exit status 1 tells that an array of the folder does not open.",
+    details="Exit status: 1 if an array in the folder cannot be opened.",
 )
 def ls(path: str, as_json: bool) -> int:
     """List a folder, or one array."""
@@ -154,10 +154,10 @@ def ls(path: str, as_json: bool) -> int:
 
 @command(
     "tree",
-    "list the arrays of a folder and of the folders in it",
+    "list the arrays of a folder and its subfolders as a tree",
     array_path(required=False, default="."),
     JSON,
-    details="Folders without arrays are left out, and links to folders are not followed.",
+    details="Folders without arrays are left out.  Links to folders are not followed.",
 )
 def tree(path: str, as_json: bool) -> int:
     """Draw the tree of a folder."""
@@ -178,7 +178,7 @@ def tree(path: str, as_json: bool) -> int:
 
 
 def _rows(path: str) -> Iterator[tuple[int, _Entry]]:
-    """Yield the entries of a tree with their depths: folders before what is in them."""
+    """Yield the entries of a tree with their depths, each folder before its members."""
     entries = _listed(path)
     if any(entry.is_folder and not entry.path for entry in entries):
         with opened_group(path) as group:
@@ -195,12 +195,12 @@ def _rows(path: str) -> Iterator[tuple[int, _Entry]]:
         depth, entry = left.pop()
         yield depth, entry
         if entry.is_folder and not os.path.islink(entry.path):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                 left += [(depth + 1, inner) for inner in reversed(_entries(entry.path))]
 
 
 def _without_empty_folders(rows: Iterable[tuple[int, _Entry]]) -> list[tuple[int, _Entry]]:
-    """Return the rows of a tree without folders that have no array at any depth."""
+    """Return the rows of a tree without folders that have no arrays below."""
     found: list[tuple[int, _Entry]] = []
     for depth, entry in reversed(list(rows)):
         if not entry.is_folder or (found and found[-1][0] > depth):
@@ -209,9 +209,9 @@ def _without_empty_folders(rows: Iterable[tuple[int, _Entry]]) -> list[tuple[int
 
 
 def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
-    """Return a tree as JSON has it."""
+    """Convert a tree for JSON."""
     top: list[dict[str, Any]] = []
-    lists = [top]  # that of each depth
+    lists = [top]  # the open list at each depth
     for depth, entry in rows:
         told = entry.told()
         lists[depth + 1 :] = []
@@ -227,14 +227,14 @@ def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
 
 @command(
     "copy",
-    "copy an array into a fresh one, without its history",
+    "copy an array to a new one, without its growth history",
     array_path("source", "SRC"),
     array_path("target", "DST"),
-    option("--chunks", "N,...", "chunk shape (default: the present one)", type=integers),
+    option("--chunks", "N,...", "chunk shape (default: as SRC)", type=integers),
     choice("--order", ORDERS, "order of the elements in a chunk"),
-    flag("--checksum", "keep a checksum of each chunk (default: if SRC does)"),
+    flag("--checksum", "keep a checksum of each chunk (default: as SRC does)"),
     SPARSE,
-    details="The copy has its name when it is complete.  DST may be a folder.",
+    details="DST appears when the copy is complete.  It may be an existing folder.",
 )
 def copy(
     source: str,
@@ -253,7 +253,7 @@ def copy(
 
 
 def _target(a: Any, target: str) -> str:
-    """Return the path that an array gets: in a folder, its own name."""
+    """Return the path of the target; in a folder, the array keeps its name."""
     if is_folder(target):
         return os.path.join(target, a.path.name)
     return target
@@ -261,7 +261,7 @@ def _target(a: Any, target: str) -> str:
 
 @contextlib.contextmanager
 def _owned(path: str) -> Iterator[Any]:
-    """Give the store of an array that no other writer has, while Ctrl-C waits."""
+    """Yield the store of an array, locked against other writers, and defer Ctrl-C."""
     with wrong_calls():
         resolved = resolve_path(path)
     store, _ = FileStore.open(resolved, "r+", 0.0, "auto", "flush")
@@ -271,12 +271,12 @@ def _owned(path: str) -> Iterator[Any]:
 
 @command(
     "mv",
-    "give an array another name, or move it into another folder",
+    "rename an array, or move it to another folder",
     array_path("source", "SRC"),
     array_path("target", "DST"),
     OVERWRITE,
-    details="Nothing is copied, so both places must be on one file system.  Refused while another "
-    "process writes to the array.",
+    details="Both places must be on the same file system, as nothing is copied.  Refused while "
+    "another process writes to the array.",
 )
 def mv(source: str, target: str, overwrite: bool) -> None:
     """Rename both files of an array."""
@@ -285,18 +285,18 @@ def mv(source: str, target: str, overwrite: bool) -> None:
     with contextlib.ExitStack() as stack:
         replaced = None
         if overwrite and any(map(os.path.lexists, file_names(path))):
-            replaced = stack.enter_context(_owned(str(path)))  # nobody writes to what is replaced
+            replaced = stack.enter_context(_owned(str(path)))  # lock the array that is replaced
         stack.enter_context(_owned(source)).move(path, overwrite, replaced)
 
 
 @command(
     "pack",
-    "write an array, or a folder of arrays, to one file that opens in place",
+    "write an array, or a folder of arrays, to one file that is read in place",
     array_path("source", "SRC"),
     argument("target", "FILE"),
     OVERWRITE,
-    details="The file is a ZIP file, usually named .xap, and has its name when it is complete.  - "
-    "stands for the standard output.",
+    details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
+    "is complete; - writes to standard output.",
 )
 def pack(source: str, target: str, overwrite: bool) -> None:
     """Pack an array or a group."""
@@ -314,14 +314,14 @@ def pack(source: str, target: str, overwrite: bool) -> None:
 
 @command(
     "unpack",
-    "make the files of an array, or a folder of arrays, from a packed file",
+    "extract an array, or a folder of arrays, from a packed file",
     argument("source", "FILE"),
     array_path("target", "DST"),
-    flag("--overwrite", "replace an array that is there; a folder is never replaced"),
-    details="- stands for the standard input.",
+    flag("--overwrite", "replace an existing array; a folder is never replaced"),
+    details="If FILE is -, standard input is read.",
 )
 def unpack(source: str, target: str, overwrite: bool) -> None:
-    """Unpack a file, comparing its sums."""
+    """Unpack a file and verify its checksums."""
     import extarray as xa
 
     with contextlib.ExitStack() as stack, wrong_calls():
@@ -335,10 +335,11 @@ def unpack(source: str, target: str, overwrite: bool) -> None:
 
 @command(
     "rm",
-    "remove both files of arrays",
+    "remove arrays, with both of their files",
     several("paths", "PATH...", required=True),
-    flag("--force", "also where an array does not open; both files are removed as they are"),
-    details="An array that another process writes to stays, and so does what is no array.",
+    flag("--force", "also remove arrays that cannot be opened"),
+    details="Arrays that another process writes to are not removed, nor is anything that is not an "
+    "array.",
 )
 def rm(paths: tuple[str, ...], force: bool) -> None:
     """Remove pairs of files."""
@@ -355,6 +356,6 @@ def rm(paths: tuple[str, ...], force: bool) -> None:
             ):
                 raise
             if not any(map(os.path.lexists, file_names(resolved))):
-                raise MissingError(errno.ENOENT, "there is no such array", path) from None
+                raise MissingError(errno.ENOENT, "no such array", path) from None
             with uninterrupted():
                 remove_pair(Path(resolved))

@@ -1,4 +1,4 @@
-"""Looking at arrays: ``info``, ``show``, ``dump``, ``history`` and ``follow``."""
+"""Show arrays: ``info``, ``show``, ``dump``, ``history`` and ``follow``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 from extarray.common.terminal import print_text, printable
-from extarray.grid.drawing import axis_titles, segments
+from extarray.grid.growth_map import axis_titles, segments
 from extarray.maintenance.group_files import packed_names
 
 __all__ = [
@@ -44,14 +44,14 @@ __all__ = [
     "show",
 ]
 
-#: Elements at both ends of an axis that NumPy prints of many, and how many it prints wholly.
+#: Elements that NumPy prints at both ends of a long axis, and the size up to which it prints all.
 _EDGE, _MOST = 3, 1000
 
 HISTORY = ("segment", "axis", "by", "first index", "start address", "chunks")
 
 
 def is_folder(path: str) -> bool:
-    """Tell whether a path names a folder, and no array beside one."""
+    """Tell whether a path names a folder but no array."""
     return os.path.isdir(path) and not any(map(os.path.lexists, (f"{path}.xmd", f"{path}.xta")))
 
 
@@ -81,7 +81,7 @@ def opened(path: str) -> Any:
 
 @command(
     "info",
-    "print shape, data type, chunks, growth, file sizes and attributes of an array",
+    "print shape, data type, chunks, growth, sizes and attributes of an array",
     array_path(),
     JSON,
 )
@@ -100,14 +100,15 @@ def info(path: str, as_json: bool) -> None:
 
 @command(
     "show",
-    "print elements of an array, as NumPy prints them",
+    "print elements of an array as NumPy does",
     array_path(),
     argument("selection", "[SELECTION]", required=False, default="..."),
-    flag("--all everything", "print all elements, however many"),
+    flag("--all everything", "print all elements, without summarizing"),
     JSON,
-    details="A selection such as '[3:10, :, 5]' consists of integers, slices, ..., lists of "
-    "integers, and names of fields.  Of many elements only those at the edges are read.",
-    context_settings={"ignore_unknown_options": True},  # -1 is an index
+    details="SELECTION, such as '[3:10, :, 5]', consists of integers, slices, ..., lists of "
+    "integers, and field names.  A large selection is summarized, and only its edges are "
+    "read.",
+    context_settings={"ignore_unknown_options": True},  # allow indices such as -1
 )
 def show(path: str, selection: str, everything: bool, as_json: bool) -> None:
     """Print a selection."""
@@ -125,7 +126,7 @@ def show(path: str, selection: str, everything: bool, as_json: bool) -> None:
 
 
 def _edges(view: Any) -> Any:
-    """Return the elements at the edges of a view, with one between them, which is not printed."""
+    """Return the edges of a view with one element between them, which is not printed."""
     places = [
         np.arange(n) if n <= 2 * _EDGE else np.r_[0 : _EDGE + 1, n - _EDGE : n] for n in view.shape
     ]
@@ -134,10 +135,10 @@ def _edges(view: Any) -> Any:
 
 @command(
     "dump",
-    "print an array as text: names of axes, data type, attributes, elements",
+    "print an array as text, in the layout of ncdump",
     array_path(),
-    flag("-h --header", "leave the elements away"),
-    details="The text is laid out as netCDF's ncdump lays it out.",
+    flag("-h --header", "leave out the elements"),
+    details="Prints axes, data type, attributes and elements.",
     context_settings={"help_option_names": ["--help"]},
 )
 def dump(path: str, header: bool) -> None:
@@ -167,7 +168,7 @@ def dump(path: str, header: bool) -> None:
 
 
 def _print_elements(a: Any) -> None:
-    """Print all elements: a line for each row along the last axis, or for a part of a long one."""
+    """Print all elements, one line for each row along the last axis or for a part of a long row."""
     from extarray.formats.transfer import runs
 
     end = ""
@@ -181,7 +182,7 @@ def _print_elements(a: Any) -> None:
 
 
 def _literal(value: Any) -> str:
-    """Return a value as a constant, several with commas between them."""
+    """Return a value as a constant; several are separated by commas."""
     value = plain(value)
     if isinstance(value, list) and value and not any(isinstance(v, (list, dict)) for v in value):
         return ", ".join(map(json.dumps, value))
@@ -195,9 +196,9 @@ def _word(name: str) -> str:
 # -- growth --------------------------------------------------------------------------------------
 
 
-@command("history", "print how an array grew, a line for each segment", array_path(), JSON)
+@command("history", "print how an array grew, one line for each segment", array_path(), JSON)
 def history(path: str, as_json: bool) -> None:
-    """Print the segments, in order of their addresses."""
+    """Print the segments in order of their addresses."""
     with opened(path) as a:
         found, names = segments(a), axis_titles(a.dims, a.ndim)
         if as_json:
@@ -210,7 +211,7 @@ def history(path: str, as_json: bool) -> None:
 
 
 def history_rows(found: Any, names: Any) -> list[tuple[str, ...]]:
-    """Return the rows of a table of segments, whose head is `HISTORY`."""
+    """Return the rows of a table of segments with the head `HISTORY`."""
     return [
         (
             str(number),
@@ -223,18 +224,19 @@ def history_rows(found: Any, names: Any) -> list[tuple[str, ...]]:
 
 @command(
     "follow",
-    "print what arrives at an axis while another process lets the array grow",
+    "print new elements as another process appends them",
     array_path(),
     option("--axis", "AXIS", "number or name of the axis (default: 0)", type=axis_of, default="0"),
     option(
         "--timeout",
         "SECONDS",
-        "end when nothing has arrived for so long (default: never)",
+        "stop if nothing arrives for this long (default: never)",
         type=click.FloatRange(min=0),
     ),
-    option("--count", "N", "end after so many arrivals", type=click.IntRange(min=1)),
+    option("--count", "N", "stop after this many arrivals", type=click.IntRange(min=1)),
     JSON,
-    details="Prints selection and elements of each arrival; with --json a line each.  Ctrl-C ends.",
+    details="Prints the selection and the elements of each arrival; with --json, one line for "
+    "each.  Press Ctrl-C to stop.",
 )
 def follow(
     path: str, axis: int | str, timeout: float | None, count: int | None, as_json: bool

@@ -1,4 +1,4 @@
-"""Arrays in pictures: ``plot`` draws them into files or the terminal, ``view`` in the browser."""
+"""Draw arrays: ``plot`` in files or the terminal, ``view`` in the browser."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from extarray.common.terminal import print_text
 __all__ = ["plot", "view"]
 
 _KINDS = ("growth", "slice", "layout", "zones", "plan")
-_WIDTH = 100  # characters, where the output is no terminal
+_WIDTH = 100  # characters, if the output is not a terminal
 
-#: Options that not all pictures have, by their parameters.
+#: Parameters of options that apply to some kinds of pictures only.
 _USED_BY = {
     "axis": ("growth", "zones"),
     "at": ("growth", "zones", "slice"),
@@ -45,48 +45,48 @@ def _axis_at(text: str) -> tuple[int | str, int]:
     try:
         return axis_of(axis), int(index)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not AXIS=INDEX") from None
+        raise click.BadParameter(f"{text!r} does not have the form AXIS=INDEX") from None
 
 
 @command(
     "plot",
-    "draw an array: its growth, a plane of elements, the layout of its file, zones, a plan",
+    "draw the growth, a slice, the file layout, the zones or a rechunk plan of an array",
     array_path(),
     click.Argument(["kind"], metavar="[KIND]", type=click.Choice(_KINDS), default="growth"),
     option(
         "-o --output",
         "FILE",
-        "the picture, in the format of its suffix (.png, .svg, .pdf); - for a PNG on stdout",
+        "picture file (.png, .svg or .pdf); - writes PNG to standard output",
     ),
-    flag("--text", "draw with characters, in the terminal"),
+    flag("--text", "draw with characters in the terminal"),
     option("--title", "TEXT", "title of the picture"),
-    option("--axis", "AXIS", "of growth and zones: the axis of the panels", type=axis_of),
+    option("--axis", "AXIS", "growth, zones: axis to spread over panels", type=axis_of),
     option(
         "--at",
         "AXIS=INDEX",
-        "hold an axis, at a chunk index or, of a slice, at an index; may be repeated",
+        "fix an axis at a chunk index (slice: at an index); may be repeated",
         type=_axis_at,
         multiple=True,
     ),
-    option("--axes", "AXIS,AXIS", "of a slice: the axes of the plane", type=names),
-    option("-s --selection", "SELECTION", "of a layout: what is marked, such as '[:, 0]'"),
-    option("--ranks", "N", "of zones: how many ranks (default: 4)", type=click.IntRange(min=1)),
-    option("--chunks", "N,...", "of a plan: chunk shape of the new array", type=integers),
-    option("--max-memory", "BYTES", "of a plan: memory at most"),
+    option("--axes", "AXIS,AXIS", "slice: axes of the plane", type=names),
+    option("-s --selection", "SELECTION", "layout: selection to highlight, such as '[:, 0]'"),
+    option("--ranks", "N", "zones: number of ranks (default: 4)", type=click.IntRange(min=1)),
+    option("--chunks", "N,...", "plan: chunk shape of the new array", type=integers),
+    option("--max-memory", "BYTES", "plan: memory limit"),
     details="KIND is growth (default): the grid of chunks and how it grew; slice: a plane of "
-    "elements; layout: where in the file the chunks lie; zones: which chunks the ranks of MPI "
-    "have; plan: how rechunk would go about it.",
+    "elements; layout: where the chunks lie in the file; zones: which chunks each MPI rank "
+    "owns; plan: the passes of a rechunk.",
 )
 def plot(
     path: str, kind: str, output: str | None, text: bool, title: str | None, **given: Any
 ) -> None:
-    """Draw a picture into a file, or print it."""
+    """Draw a picture to a file, or print it."""
     given = {name: value for name, value in given.items() if value not in (None, ())}
     for name in given:
         if kind not in _USED_BY[name]:
-            raise usage_error(f"--{name.replace('_', '-')} is not for {kind}")
+            raise usage_error(f"--{name.replace('_', '-')} does not apply to {kind}")
     if text == (output is not None):
-        raise usage_error("give -o FILE, or --text")
+        raise usage_error("no output; give -o FILE or --text")
     if "at" in given:
         given["at"] = dict(given["at"])
     if "selection" in given:
@@ -103,7 +103,7 @@ def plot(
             place = sys.stdout.buffer if output == "-" else output
             getattr(a.plot, kind)(**given, title=title, path=place)
         except ValueError as error:
-            if "not supported" in str(error):  # of matplotlib, for the suffix
+            if "not supported" in str(error):  # matplotlib does not know the suffix
                 raise WrongCall(str(error)) from None
             raise
 
@@ -113,7 +113,7 @@ def _plan(a: Any, given: dict[str, Any]) -> Any:
 
     chunks = given.pop("chunks", None)
     if chunks is None:
-        raise usage_error("a plan needs --chunks")
+        raise usage_error("plan requires --chunks")
     return xa.rechunk_plan(a, chunks=chunks[0] if len(chunks) == 1 else chunks, **given)
 
 
@@ -134,12 +134,12 @@ def _text(a: Any, kind: str, given: dict[str, Any]) -> str:
 
 @command(
     "view",
-    "look at an array, or at the arrays of a folder, in the browser",
+    "browse an array, or the arrays of a folder, in a web browser",
     array_path(),
     option("--port", "N", "port to listen on (default: a free one)", type=int, default=0),
-    flag("--no-browser", "only print the address, and open no browser"),
-    details="Shown also while it grows.  Only this machine can connect, and only who has the "
-    "address that is printed.  Ctrl-C ends.",
+    flag("--no-browser", "print the address without opening a browser"),
+    details="The page follows the array as it grows.  It is served to this machine only, and "
+    "requires the key in the printed address.  Press Ctrl-C to stop.",
 )
 def view(path: str, port: int, no_browser: bool) -> None:
     """Serve the page until Ctrl-C."""

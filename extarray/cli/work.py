@@ -1,4 +1,4 @@
-"""Long work, and advice on it: ``rechunk``, ``advise`` and ``bench``."""
+"""Long work: rechunk, recommend chunk shapes, benchmark."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ __all__ = ["advise", "bench", "rechunk"]
 
 @command(
     "rechunk",
-    "copy an array into one with other chunks, axes in another order, or another data type",
+    "copy an array with another chunk shape, axis order or data type",
     array_path("source", "SRC"),
     array_path("target", "[DST]", required=False),
     option("--chunks", "N,...", "chunk shape of the new array", type=integers),
-    option("--axes", "AXIS,...", "which axis of SRC each new axis is", type=names),
+    option("--axes", "AXIS,...", "order of the new axes, as axes of SRC", type=names),
     choice("--order", ORDERS, "order of the elements in a chunk"),
     option("--dtype", "TYPE", "data type of the new array"),
     SPARSE,
     option(
         "--max-memory",
         "BYTES",
-        "memory at most, such as '1 GiB' (default: 256 MiB)",
+        "memory limit, such as '1 GiB' (default: 256 MiB)",
         default="256 MiB",
     ),
-    option("--workers", "N", "threads at most", type=click.IntRange(min=1)),
-    flag("--in-place", "replace SRC when all is done"),
-    flag("--resume", "go on where an earlier call was interrupted"),
-    flag("--verify", "at the end compare both arrays"),
-    flag("--plan", "print what would be done, and do nothing"),
-    details="DST has its name when it is complete.  What Ctrl-C interrupts is kept beside it, and "
-    "--resume goes on from there.",
+    option("--workers", "N", "maximum number of threads", type=click.IntRange(min=1)),
+    flag("--in-place", "replace SRC when the copy is complete"),
+    flag("--resume", "continue an interrupted call"),
+    flag("--verify", "compare both arrays at the end"),
+    flag("--plan", "print the plan without executing it"),
+    details="DST appears when it is complete.  If interrupted, the work done so far is kept next "
+    "to it, and --resume continues from there.",
 )
 def rechunk(
     source: str,
@@ -82,7 +82,7 @@ def rechunk(
             print_text(repr(xa.rechunk_plan(source, chunks=shape, **given)))
             return
         if in_place == (target is not None):
-            raise usage_error("give DST, or --in-place without it")
+            raise usage_error("give either DST or --in-place")
         try:
             xa.rechunk(
                 source,
@@ -96,7 +96,9 @@ def rechunk(
                 **given,
             ).close()
         except KeyboardInterrupt:
-            print_text("what is done is kept; --resume goes on from there", stream=sys.stderr)
+            print_text(
+                "the work done so far is kept; --resume continues from there", stream=sys.stderr
+            )
             raise
 
 
@@ -104,26 +106,26 @@ def rechunk(
 
 
 def _request(text: str) -> tuple[Any, float]:
-    """Read a request: extents with commas, ``:`` for a whole axis; ``*WEIGHT`` behind."""
+    """Parse a request: comma-separated extents or ``:``, and an optional ``*WEIGHT``."""
     extents, _, weight = text.partition("*")
     try:
         parts = [None if part.strip() == ":" else int(part) for part in extents.split(",")]
         return tuple(parts), float(weight or 1)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no request: extents with commas, ':' for a whole axis, and '*WEIGHT' "
-            "behind them, as in '1,:,:*10'"
+            f"{text!r} is not a request; give comma-separated extents, ':' for a whole axis, and "
+            "an optional '*WEIGHT', as in '1,:,:*10'"
         ) from None
 
 
 @command(
     "advise",
-    "advise which chunk shape suits what will be read",
+    "recommend a chunk shape for given reads",
     array_path(),
     option(
         "--read",
         "N,...[*WEIGHT]",
-        "extents of what is read at once, ':' for a whole axis, and how often; may be repeated "
+        "extents of one read, ':' for a whole axis, and its relative frequency; may be repeated "
         "(default: a plane across each axis, equally often)",
         type=_request,
         multiple=True,
@@ -132,12 +134,12 @@ def _request(text: str) -> tuple[Any, float]:
         "--grow", "AXIS", "an axis that will grow; may be repeated", type=axis_of, multiple=True
     ),
     option(
-        "--block-bytes", "BYTES", "bytes of a chunk at most (default: 256 KiB)", default="256 KiB"
+        "--block-bytes", "BYTES", "maximum size of a chunk (default: 256 KiB)", default="256 KiB"
     ),
     choice(
         "--measure",
         ("chunks", "bytes", "pages"),
-        "what is counted (default: chunks)",
+        "cost to minimize (default: chunks)",
         default="chunks",
     ),
     JSON,
@@ -152,9 +154,7 @@ def advise(
         dims = a.dims or ()
         unknown = [name for name in grow if isinstance(name, str) and name not in dims]
         if unknown:
-            raise WrongCall(
-                f"there is no axis {unknown[0]!r}; there are: {', '.join(dims) or 'no names'}"
-            )
+            raise WrongCall(f"no axis {unknown[0]!r}; the axes are: {', '.join(dims) or 'unnamed'}")
         axes = [dims.index(name) if isinstance(name, str) else name for name in grow]
         access = read or [(("plane", j), 1) for j in range(a.ndim)]
         advice = xa.advise_chunks(a.shape, a.dtype, access, axes, block_bytes, measure)
@@ -178,22 +178,22 @@ def advise(
 
 @command(
     "bench",
-    "measure how fast arrays are read, written and extended in a folder",
+    "measure the speed of reads, writes and appends in a folder",
     click.Argument(["folder"], type=click.Path(exists=True, file_okay=False), default="."),
-    option("--size", "BYTES", "bytes of the array (default: 64 MiB)", default="64 MiB"),
+    option("--size", "BYTES", "size of the array (default: 64 MiB)", default="64 MiB"),
     option(
         "--repeat",
         "N",
-        "times that each is done; the best counts (default: 3)",
+        "runs of each test, of which the best counts (default: 3)",
         type=click.IntRange(min=1),
         default=3,
     ),
     JSON,
-    details="Beside each stands a memory map of NumPy on a file of its own, which cannot grow.  "
-    "The files are in the page cache, and are removed at the end.",
+    details="Each result is compared with a NumPy memory map of a fixed-size file.  The files are "
+    "read from the page cache, and removed at the end.",
 )
 def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
-    """Measure in a folder of its own."""
+    """Measure in a temporary folder."""
     with wrong_calls():
         side = max(8, round((parse_bytes(size) / 4) ** (1 / 3)))
     with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=folder) as place:
@@ -221,7 +221,7 @@ def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
 
 
 def _measure(place: str, side: int, repeat: int) -> list[tuple[str, int, float, float | None]]:
-    """Return the operation, its bytes, and the best seconds of ours and of a memory map."""
+    """Return each operation with its bytes, our best time and that of a memory map in seconds."""
     import extarray as xa
 
     def best(action: Callable[..., Any], *given: Any) -> float:

@@ -99,11 +99,11 @@ def axis_named(name: str, dims: Sequence[str] | None) -> int:
     """
     if dims is None:
         raise ArgumentTypeError(
-            f"axis must be an int, not {name!r}: the axes have no names; a.dims = (...) gives "
-            "an array names"
+            f"axis must be an int, not {name!r}: the axes are unnamed; name them with a.dims = "
+            "(...)"
         )
     if name not in dims:
-        raise AxisError(f"no axis has the name {str(name)!r}; the axes are {tuple(dims)}")
+        raise AxisError(f"no axis is named {str(name)!r}; the axes are {tuple(dims)}")
     return tuple(dims).index(name)
 
 
@@ -125,7 +125,7 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     'mmap'
     """
     if not isinstance(value, str) or value not in choices:
-        raise ArgumentError(f"{name} {value!r} is not possible; use one of {', '.join(choices)}")
+        raise ArgumentError(f"{name} {value!r} is not valid; use one of {', '.join(choices)}")
     return str(value)
 
 
@@ -143,11 +143,11 @@ def parse_bytes(value: int | str) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", value)
         unit = None if match is None else _UNITS.get(match[2].upper())
         if match is None or unit is None or math.isinf(float(match[1]) * unit):
-            raise ArgumentError(f"{value!r} is no number of bytes; write e.g. '256 MiB'")
+            raise ArgumentError(f"{value!r} is not a number of bytes; write for example '256 MiB'")
         return int(float(match[1]) * unit)
-    number = as_int(value, "a number of bytes", "an int or a text")
+    number = as_int(value, "a number of bytes", "an int or a string")
     if number < 0:
-        raise ArgumentError(f"{number} is no number of bytes")
+        raise ArgumentError(f"{number} is not a number of bytes")
     return number
 
 
@@ -162,5 +162,5 @@ def check_progress(value: Any) -> Reported:
     if isinstance(value, bool) or callable(value):
         return value  # type: ignore[no-any-return]
     raise ArgumentTypeError(
-        f"progress must be True, False, or a function of two ints, done and total; not {value!r}"
+        f"progress must be True, False, or a function of (done, total), not {value!r}"
     )

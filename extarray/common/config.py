@@ -42,7 +42,7 @@ def _mapped_memory(value: Any) -> int | None:
         return None
     number = parse_bytes(value)
     if number < 1:
-        raise ArgumentError("mapped_memory must be at least 1 byte, or None: no bound")
+        raise ArgumentError("mapped_memory must be at least 1 byte, or None for no limit")
     return number
 
 
@@ -225,7 +225,7 @@ class Config:
         return _Override(self, before)
 
     def _refuse(self, name: str, kind: type[Exception]) -> NoReturn:
-        raise kind(f"no setting {name!r}; there are {', '.join(_CHECKS)}")
+        raise kind(f"no setting {name!r}; the settings are {', '.join(_CHECKS)}")
 
     def __repr__(self) -> str:
         return f"<config: {', '.join(f'{name}={getattr(self, name)!r}' for name in _CHECKS)}>"

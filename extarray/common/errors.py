@@ -136,7 +136,7 @@ class CorruptError(FormatError):
 
 
 class ChecksumError(CorruptError):
-    """A chunk does not fit its checksum.
+    """A chunk does not match its checksum.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ def unmasked(values: Any, dtype: np.dtype[Any], fill: Any) -> NDArray[Any]:
     if mask.dtype.names is not None:
         if not any(np.any(mask[name]) for name in mask.dtype.names):
             return plain
-        raise ArgumentError("cannot store records that are masked in part; give their .filled()")
+        raise ArgumentError("cannot store partly masked records; give .filled() of them")
     if not mask.any():
         return plain
     result: NDArray[Any] = np.empty(plain.shape, dtype)

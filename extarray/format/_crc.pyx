@@ -164,7 +164,7 @@ def crc32c_ranges(int fd, const int64_t[::1] offsets not None, int64_t length):
     cdef uint32_t[::1] crcs = out
     cdef uint8_t *stage = <uint8_t *> malloc(min(length, <int64_t> PIECE))
     if stage == NULL:
-        raise MemoryError("no memory to read a part of a file")
+        raise MemoryError("not enough memory to read a part of a file")
     with nogil:
         for i in range(n):
             failure = crc_of_range(fd, offsets[i], length, stage, &crcs[i])
@@ -295,7 +295,7 @@ cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t en
     cdef ssize_t done
     cdef int failure
     if n > end - offset:
-        raise CorruptError("the growth log is cut off")
+        raise CorruptError("the growth log is truncated")
     while n > 0:
         with nogil:
             done = xa_read_at(fd, target, n, <off_t> offset)
@@ -305,7 +305,7 @@ cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t en
             offset += done
             n -= done
         elif done == 0:
-            raise CorruptError("the growth log is cut off")
+            raise CorruptError("the growth log is truncated")
         elif failure != EINTR:
             raise OSError(failure, os.strerror(failure))
     return 0

@@ -36,7 +36,7 @@ cpdef Py_ssize_t superblock_bytes(Py_ssize_t ndim) noexcept:
 
 cdef inline object checked(block):
     if not isinstance(block, tuple):    # the casts below assume a tuple
-        raise TypeError(f"no superblock: {block!r}")
+        raise TypeError(f"not a superblock: {block!r}")
     return block
 
 
@@ -63,9 +63,9 @@ def encode_superblock(block not None):
     ) = <tuple> checked(block)
     cdef Py_ssize_t ndim = len(shape), size = superblock_bytes(ndim)
     if not len(group) == GROUP_BYTES or not len(offset) == len(grid) == ndim:
-        raise ValueError(f"no superblock: {block!r}")
+        raise ValueError(f"not a superblock: {block!r}")
     if growth >> (32 - GROWTH_BIT):
-        raise OverflowError(f"no growth policy: {growth}")
+        raise OverflowError(f"not a growth policy: {growth}")
     data = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t *first = <uint8_t *> PyBytes_AS_STRING(data)
     cdef uint8_t *at = first + CRC_BYTES

@@ -85,17 +85,17 @@ def check_member_name(name: str) -> str | None:
     """Return why a member cannot have this name; None if it can."""
     parts = name.removesuffix("/").split("/")
     if "\0" in name or "\\" in name:
-        return "it has a character that names of files do not have everywhere"
+        return "it has a character that not all file systems allow"
     if any(part in ("", ".", "..") for part in parts):
         return "it leads out of the group"
     if any(part.endswith((".xmd", ".xta")) or part == ATTRS_NAME for part in parts[:-1]):
-        return "it goes through a file"
+        return "it passes through a file"
     last = parts[-1]
     if name.endswith("/"):
         return None if last[-4:] not in (".xmd", ".xta") and last != ATTRS_NAME else "it is a file"
     if last == ATTRS_NAME or (last[-4:] in (".xmd", ".xta") and len(last) > 4):
         return None
-    return "it is neither of an array nor of a group"
+    return "it belongs neither to an array nor to a group"
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -105,7 +105,9 @@ def _encoded(name: str) -> tuple[bytes, int]:
     try:
         data = name.encode()
     except UnicodeEncodeError:
-        raise ArgumentError(f"cannot pack {name!r}: its name is no Unicode; rename it") from None
+        raise ArgumentError(
+            f"cannot pack {name!r}: its name is not valid Unicode; rename it"
+        ) from None
     if len(data) > 4096:
         raise ArgumentError(f"cannot pack {name[:40]!r}...: its name has {len(data)} bytes")
     return data, 0 if name.isascii() else _IS_UTF8
@@ -215,7 +217,7 @@ def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]
     at = length - _END.size
     last = read(_END.size, at) if at >= 0 else b""
     if len(last) < _END.size or not last.startswith(_END_MAGIC):
-        raise FormatError("no packed file: it does not end as a ZIP file, or has a comment")
+        raise FormatError("not a packed file: it does not end as a ZIP file, or has a comment")
     _, disk, first_disk, n_here, n, size, start, comment = _END.unpack(last)
     end = at
     before = read(_LOCATOR.size, at - _LOCATOR.size) if at >= _LOCATOR.size else b""
@@ -224,19 +226,19 @@ def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]
         end = at - _LOCATOR.size - _LARGE_END.size
         large = read(_LARGE_END.size, end) if end >= 0 else b""
         if other or n_disks != 1 or place != end or not large.startswith(_LARGE_END_MAGIC):
-            _refuse("its two ends do not agree")
+            _refuse("its two end records do not agree")
         _, room, _, _, other, first, *numbers = _LARGE_END.unpack(large)
         short = (n_here, _MOST_ENTRIES), (n, _MOST_ENTRIES), (size, _MOST), (start, _MOST)
         pairs = zip(short, numbers, strict=True)
         if room != _LARGE_END.size - 12 or other or first:
-            _refuse("its two ends do not agree")
+            _refuse("its two end records do not agree")
         if any(few not in (number, most) for (few, most), number in pairs):
-            _refuse("its two ends do not agree")
+            _refuse("its two end records do not agree")
         n_here, n, size, start = numbers
     if disk or first_disk or comment or n_here != n:
-        _refuse("its end tells of other parts")
+        _refuse("its end record refers to other parts")
     if start + size != end or size < n * _ENTRY.size or size > _MOST_DIRECTORY:
-        _refuse("its directory is not where the end says")
+        _refuse("its directory is not where the end record says")
     return n, start, end
 
 
@@ -247,11 +249,11 @@ def _entries(
     n, start, end = _end(read, length)
     directory = read(end - start, start)
     if len(directory) != end - start:
-        _refuse("its directory is cut off")
+        _refuse("its directory is truncated")
     found, names, at = [], set(), 0
     for _ in range(n):
         if at + _ENTRY.size > len(directory) or directory[at : at + 4] != _ENTRY_MAGIC:
-            _refuse("its directory has fewer entries than the end says")
+            _refuse("its directory has fewer entries than the end record says")
         (_, made, _, flags, method, _, _, crc, packed, size, n_name, n_extra, n_comment, disk) = (
             numbers := _ENTRY.unpack_from(directory, at)
         )[:14]
@@ -260,18 +262,18 @@ def _entries(
         raw, extra = directory[at : at + n_name], directory[at + n_name : at + n_name + n_extra]
         at += n_name + n_extra + n_comment
         if at > len(directory):
-            _refuse("its directory is cut off")
+            _refuse("its directory is truncated")
         if not _counts(raw):
             continue
         name = _name(raw, flags)
         packed, size, offset = _large(extra, name, packed, size, offset)
         if method or packed != size:
-            _refuse(f"member {name!r} is compressed; only stored ones can be opened in place")
+            _refuse(f"member {name!r} is compressed; only stored members can be read in place")
         if disk or offset + _LOCAL.size > start:
             _refuse(f"member {name!r} is not in the file")
         kind = stat.S_IFMT(mode >> 16) if made >> 8 == _UNIX else 0
         if kind not in (0, stat.S_IFDIR if name.endswith("/") else stat.S_IFREG):
-            _refuse(f"member {name!r} is a link, or no file")
+            _refuse(f"member {name!r} is a link or another special file")
         if name.endswith("/") and size:
             _refuse(f"member {name!r} is a folder, and has bytes")
         if name in names:
@@ -279,20 +281,20 @@ def _entries(
         names.add(name)
         found.append((name, raw, size, crc, offset))
     if at != len(directory):
-        _refuse("its directory has more than the end says")
+        _refuse("its directory has more entries than the end record says")
     return found, start
 
 
 def _name(raw: bytes, flags: int) -> str:
     if flags & ~_IS_UTF8:
-        _refuse(f"member {raw!r} is encrypted, or of a kind that cannot be opened in place")
+        _refuse(f"member {raw!r} is encrypted, or of a kind that cannot be read in place")
     try:
         name = raw.decode("utf-8" if flags else "ascii")
     except UnicodeDecodeError:
-        _refuse(f"the name {raw!r} is no text")
+        _refuse(f"the name {raw!r} is not text")
     problem = check_member_name(name)
     if problem is not None:
-        _refuse(f"no member can have the name {name!r}: {problem}")
+        _refuse(f"the member name {name!r} is not allowed: {problem}")
     return name
 
 
@@ -301,11 +303,11 @@ def _fields(extra: bytes, name: str) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(extra):
         if at + _FIELD.size > len(extra):
-            _refuse(f"a field of member {name!r} is cut off")
+            _refuse(f"a field of member {name!r} is truncated")
         kind, size = _FIELD.unpack_from(extra, at)
         at += _FIELD.size + size
         if at > len(extra):
-            _refuse(f"a field of member {name!r} is cut off")
+            _refuse(f"a field of member {name!r} is truncated")
         yield kind, extra[at - size : at]
 
 
@@ -314,7 +316,7 @@ def _large(extra: bytes, name: str, *numbers: int) -> list[int]:
     large = [data for kind, data in _fields(extra, name) if kind == _LARGE]
     missing = sum(number == _MOST for number in numbers)
     if len(large) != bool(missing) or any(len(data) != 8 * missing for data in large):
-        _refuse(f"the sizes of member {name!r} are not told as they have to be")
+        _refuse(f"the sizes of member {name!r} are not stored as required")
     more = iter(struct.unpack(f"<{missing}Q", large[0]) if missing else ())
     return [next(more) if number == _MOST else number for number in numbers]
 
@@ -331,7 +333,7 @@ def _checked(
     if sizes != [size, size]:
         extra = read(n_extra, start - n_extra)
         if len(extra) != n_extra:
-            _refuse(f"a field of member {name!r} is cut off")
+            _refuse(f"a field of member {name!r} is truncated")
         sizes = _large(extra, name, *sizes)
     if (
         fixed[_LOCAL.size :] != raw

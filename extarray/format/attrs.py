@@ -42,7 +42,7 @@ def encode_attrs(values: Any) -> str:
     if values is None:
         return "{}"
     if not isinstance(values, Mapping):
-        raise ArgumentTypeError(f"attrs must be a mapping, not of type {type_name(values)}")
+        raise ArgumentTypeError(f"attrs must be a mapping, not {type_name(values)}")
     plain = dict(values)
     for key in plain:
         check_key(key, "attrs")
@@ -53,13 +53,13 @@ def encode_attrs(values: Any) -> str:
     except RecursionError:
         raise ArgumentTypeError("attrs are nested too deeply, or contain themselves") from None
     except UnicodeEncodeError as error:
-        raise ArgumentTypeError(f"attrs have a text that is no Unicode: {error}") from None
+        raise ArgumentTypeError(f"attrs have a string that is not valid Unicode: {error}") from None
     except ValueError as error:
         raise ArgumentTypeError(f"attrs have a value that JSON cannot hold: {error}") from None
     if length > limits.attrs_bytes:
         raise LimitError(
-            f"attrs are {length} bytes of JSON; {limits.attrs_bytes} are possible: keep large data "
-            "in arrays"
+            f"attrs take {length} bytes of JSON, and the limit is {limits.attrs_bytes}; keep "
+            "large data in arrays"
         )
     return text
 
@@ -113,11 +113,11 @@ def check_attrs(blob: bytes) -> str:
         if isinstance(values, dict):
             _untagged(values, text)
     except ValueError as error:
-        raise CorruptError(f"the attributes are no JSON: {error}") from None
+        raise CorruptError(f"the attributes are not valid JSON: {error}") from None
     except RecursionError:
         raise CorruptError("the attributes are nested too deeply") from None
     if not isinstance(values, dict):
-        raise CorruptError("the attributes are no JSON object")
+        raise CorruptError("the attributes are not a JSON object")
     return text
 
 
@@ -162,7 +162,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number there")
+    raise ValueError(f"{name} is not a number there")
 
 
 class Attributes(MutableMapping[str, Any]):

@@ -174,7 +174,7 @@ def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Write
     CorruptError for impossible values.
     """
     if len(data) < BLOCK:
-        raise CorruptError("the table of writers is cut off")
+        raise CorruptError("the table of writers is truncated")
     cut, unsettled = _WRITERS_HEAD.unpack_from(data)
     writers = []
     for offset in range(WRITER_BYTES, BLOCK, WRITER_BYTES):

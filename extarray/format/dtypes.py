@@ -41,13 +41,13 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
     result = _understood(dtype)
     if result.hasobject or result.char == "T":
         raise DTypeError(
-            f"elements of {result} have no fixed size in bytes; use fixed-length bytes or text "
+            f"elements of {result} have no fixed size in bytes; use fixed-length bytes or strings "
             "('S20', 'U20'), numbers, or records of these"
         )
     if result.subdtype is not None:
         base, inner = result.subdtype
         raise ArgumentError(
-            f"{result} is a sub-array type; use dtype {base} and append {inner} to the shape"
+            f"{result} is a subarray type; use dtype {base} and append {inner} to the shape"
         )
     if result.isbuiltin == 2 and not result.isnative:
         raise DTypeError(
@@ -58,13 +58,13 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
         raise DTypeError(f"elements of {result!r} have 0 bytes; give a length, e.g. 'S20'")
     if _depth(result) > _DEEPEST:
         raise DTypeError(
-            f"a type of records or sub-arrays in others, deeper than {_DEEPEST}; make it flatter"
+            f"records or subarrays are nested more than {_DEEPEST} deep; flatten the type"
         )
     if _has_swapped_units(result):
         raise DTypeError(
-            "NumPy does not swap the bytes of dates without a unit, so it would change elements of "
-            f"{result}; use the byte order of this machine, x.byteswap().view('m8') of an array x, "
-            "or a unit, '>m8[s]' say"
+            "NumPy does not swap the bytes of dates without a unit, which would corrupt elements "
+            f"of {result}; use native byte order (x.byteswap().view('m8') of an array x), or a "
+            "unit such as '>m8[s]'"
         )
     return result
 
@@ -87,7 +87,7 @@ def _understood(dtype: Any) -> np.dtype[Any]:
         problem = str(error)
     except ImportError as error:
         problem = f"{problem}; {error}"
-    raise DTypeError(f"{dtype!r} is no data type: {problem}")
+    raise DTypeError(f"{dtype!r} is not a data type: {problem}")
 
 
 def _depth(dtype: np.dtype[Any]) -> int:
@@ -171,7 +171,7 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         problem = str(error)
     raise FormatError(
-        f"the data type {reprlib.repr(value)} is not known on this machine: {problem}"
+        f"the data type {reprlib.repr(value)} is not supported on this machine: {problem}"
     )
 
 
@@ -187,12 +187,12 @@ def _decoded(value: Any, depth: int) -> np.dtype[Any]:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):
         if not _TYPE_STRING.fullmatch(value):
-            raise ValueError("it is no type string")
+            raise ValueError("it is not a type string")
         return np.dtype(value)
     if isinstance(value, list):
         base, extents = value
         if not extents or not all(type(n) is int and n >= 0 for n in extents):
-            raise ValueError("a sub-array has extents")  # NumPy would accept other lists
+            raise ValueError("a subarray needs extents")  # NumPy would accept other lists
         return np.dtype((_decoded(base, depth + 1), tuple(extents)))
     if "longdouble" in value:
         return _long_dtype(value)
@@ -205,7 +205,7 @@ def _check_keys(value: dict[str, Any], keys: tuple[set[str], set[str]]) -> None:
     """Raise if an object lacks a key, or has an unknown one, which could mean anything."""
     needed, possible = keys
     if not needed <= set(value) <= needed | possible:
-        raise ValueError(f"it has the keys {sorted(value)}, which do not make a type")
+        raise ValueError(f"it has the keys {sorted(value)}, which do not describe a type")
 
 
 def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
@@ -222,15 +222,15 @@ def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
     titles = [field["title"] for field in fields if "title" in field]
     if titles:
         if not all(isinstance(title, str) for title in titles):
-            raise TypeError("a title is a text")
+            raise TypeError("a title must be a string")
         description["titles"] = [field.get("title") for field in fields]
     if not isinstance(value["aligned"], bool):
-        raise TypeError("a record is aligned or not")
+        raise TypeError("aligned must be true or false")
     parts = np.dtype(description)  # type: ignore[call-overload]
     if "base" in value:
         base = _decoded(value["base"], depth + 1)
         if base.type is np.void or "fields" in value["base"]:
-            raise ValueError("its base is no number, and no text")
+            raise ValueError("its base is neither a number nor a string")
         return np.dtype((base, parts))
     if value["aligned"]:
         with contextlib.suppress(ValueError):  # alignment depends on the machine
@@ -241,7 +241,7 @@ def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
 def _long_dtype(value: dict[str, Any]) -> np.dtype[Any]:
     _check_keys(value, _OF_LONG)
     if not _LONG_STRING.fullmatch(value["longdouble"]):
-        raise ValueError("it is no long double")
+        raise ValueError("it is not a long double")
     found: np.dtype[Any] = np.dtype(value["longdouble"])
     if value["digits"] != _long_digits():
         raise ValueError(
@@ -254,7 +254,7 @@ def _extension_dtype(value: dict[str, Any]) -> np.dtype[Any]:
     _check_keys(value, _OF_EXTENSION)
     name = value["extension"]
     if not isinstance(name, str):
-        raise TypeError("the name of an extension is a text")
+        raise TypeError("the name of an extension must be a string")
     try:
         with warnings.catch_warnings():  # a file may contain any name, even a deprecated one
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -264,7 +264,7 @@ def _extension_dtype(value: dict[str, Any]) -> np.dtype[Any]:
 
         found = np.dtype(getattr(require("ml_dtypes", "dtypes"), name))
     if found.isbuiltin != 2:
-        raise ValueError("it is no type of another package")
+        raise ValueError("it is not a type of another package")
     if found.itemsize != value["itemsize"]:
         raise ValueError(f"it has {found.itemsize} bytes here")
     return found

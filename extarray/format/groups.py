@@ -44,8 +44,8 @@ def encode_pending(pending: Pending) -> bytes:
     data = block + CHECKSUM.pack(crc32c(block + tail)) + tail
     if len(data) > BLOCK:
         raise ArgumentError(
-            f"cannot commit arrays together whose paths differ by {len(pending.path)} bytes; keep "
-            "them nearer to one another"
+            f"cannot commit arrays together if their relative path has {len(pending.path)} bytes; "
+            "keep them closer together"
         )
     return data
 
@@ -76,9 +76,9 @@ def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
     body = b"".join(_MEMBER.pack(uuid, len(path)) + path for uuid, path in members)
     if len(body) > BLOCK - _MEMBERS_HEAD.size:
         raise ArgumentError(
-            f"cannot commit {len(members) + 1} arrays together: with their paths they need "
-            f"{len(body)} bytes of {BLOCK - _MEMBERS_HEAD.size}; commit fewer, or keep them nearer "
-            "to one another"
+            f"cannot commit {len(members) + 1} arrays together: their paths need {len(body)} "
+            f"bytes, and the limit is {BLOCK - _MEMBERS_HEAD.size}; commit fewer, or keep them "
+            "closer together"
         )
     size = struct.pack("<I", len(body))
     return CHECKSUM.pack(crc32c(size + body)) + size + body

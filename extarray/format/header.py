@@ -192,30 +192,30 @@ def header_bytes_of(data: bytes) -> int:
 def decode_header(data: bytes) -> Header:
     """Return the header from the first bytes of ``.xmd``, which hold at least the header."""
     if not data.startswith(MAGIC[: len(data)]):
-        raise FormatError("no extarray metadata: the first bytes are not its signature")
+        raise FormatError("not extarray metadata: the signature is missing")
     if len(data) < _HEADER.size:
-        raise TruncatedError("the header is cut off; restore the file from a copy")
+        raise TruncatedError("the header is truncated; restore the file from a copy")
     (_, major, minor, size, uuid, ndim, order, flags, itemsize, description_bytes, _zero) = (
         _HEADER.unpack_from(data)
     )
     if major > VERSION[0]:
         raise VersionError(
-            f"written in format {major}.{minor}; this version of extarray reads formats up to "
-            f"{VERSION[0]}: install a newer one"
+            f"written in format {major}.{minor}, but this version of extarray reads formats up to "
+            f"{VERSION[0]}; install a newer version"
         )
     if major < VERSION[0]:
         raise VersionError(
-            f"written in format {major}.{minor}, which was before the first release and is read no "
-            f"more; this version of extarray reads format {VERSION[0]}: copy the array into a "
-            "fresh one, through NumPy, with the version that wrote it"
+            f"written in format {major}.{minor}, from before the first release, which is no "
+            f"longer supported; this version of extarray reads format {VERSION[0]}: copy the "
+            "array through NumPy with the version that wrote it"
         )
     work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
     used = _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes
     if len(data) < used + 4 or size < used + 4 or size % BLOCK:
-        raise CorruptError("the header is damaged: its lengths do not fit")
+        raise CorruptError("the header is damaged: its lengths are inconsistent")
     (crc,) = struct.unpack_from("<I", data, used)
     if crc32c(data[:used]) != crc:
-        raise CorruptError("the header is damaged: its checksum does not fit")
+        raise CorruptError("the header is damaged: its checksum does not match")
     at = _HEADER.size
     chunks = struct.unpack_from(f"<{ndim}q", data, at)
     at += 8 * ndim
@@ -245,5 +245,5 @@ def decode_header(data: bytes) -> Header:
         or header.order not in ORDERS
         or header.chunk_bytes >= 2**63
     ):
-        raise CorruptError("the header is damaged: its values are not possible")
+        raise CorruptError("the header is damaged: its values are invalid")
     return header

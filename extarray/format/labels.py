@@ -75,7 +75,7 @@ def check_dims(dims: Any, ndim: int) -> list[str]:
     ['y', 'x']
     """
     if isinstance(dims, str):
-        raise ArgumentTypeError(f"dims must be a sequence of names, not the text {dims!r}")
+        raise ArgumentTypeError(f"dims must be a sequence of names, not the string {dims!r}")
     try:
         names = list(dims)
     except TypeError:
@@ -84,9 +84,11 @@ def check_dims(dims: Any, ndim: int) -> list[str]:
         ) from None
     for name in names:
         if not isinstance(name, str):
-            raise ArgumentTypeError(f"the name {name!r} in dims is a {type(name).__name__}, no str")
+            raise ArgumentTypeError(
+                f"the name {name!r} in dims is a {type(name).__name__}, not a str"
+            )
     if len(set(names)) < len(names):
-        raise ArgumentError(f"dims {tuple(names)} has a name twice; each axis has its own")
+        raise ArgumentError(f"dims {tuple(names)} has duplicate names; each axis needs its own")
     if len(names) != ndim:
         raise ArgumentError(f"dims {tuple(names)} has {len(names)} names for {ndim} axes")
     return [str(name) for name in names]
@@ -177,7 +179,7 @@ def coordinate_values(form: Mapping[str, Any]) -> NDArray[Any]:
         _check_width(_longest(items), items)
         x = np.asarray(data)
     if x.dtype.kind in "OV":
-        raise TypeError(f"no labels: {x.dtype}")
+        raise TypeError(f"not labels: {x.dtype}")
     return x.reshape(form["shape"]) if "shape" in form else x
 
 
@@ -185,7 +187,7 @@ def _label_dtype(text: Any) -> np.dtype[Any]:
     """Return a dtype, if labels may have it."""
     dtype: np.dtype[Any] = np.dtype(text)
     if not isinstance(text, str) or dtype.kind in "OV":  # kind "V" includes sub-arrays
-        raise TypeError(f"no dtype of labels: {text!r:.200}")
+        raise TypeError(f"not a dtype of labels: {text!r:.200}")
     return dtype
 
 
@@ -224,8 +226,8 @@ def _check_width(width: int, items: NDArray[Any]) -> None:
     """Refuse strings whose lengths differ so much that an array of them would be far larger."""
     if not _is_moderate(width, items):
         raise ValueError(
-            f"one of {items.size} labels has {width} characters: an array of them "
-            "would be far larger than they are"
+            f"one of {items.size} labels has {width} characters: an array of them would waste too "
+            "much memory"
         )
 
 
@@ -301,7 +303,7 @@ def attrs_at(text: str, origin: Sequence[int]) -> str:
     '{"transform":[10,0,300,0,-10,900],"attrs_origin":[0,20]}'
     """
     if ATTRS_ORIGIN in text and ATTRS_ORIGIN in decode_attrs(text):
-        raise ArgumentError(f"arrays keep the attribute {ATTRS_ORIGIN!r} themselves; use another")
+        raise ArgumentError(f"the attribute {ATTRS_ORIGIN!r} is reserved; use another")
     if not any(origin):
         return text
     values = decode_attrs(text)
@@ -455,7 +457,7 @@ def _copied(
     except (AttributeError, IndexError, TypeError, ValueError):
         if all(each.indices is None for each in axes.values()):
             return given
-        lost.append(f"coordinate {name!r}, which does not say which of the elements it labels")
+        lost.append(f"coordinate {name!r}, which does not say which elements it labels")
         return None
     if data is None and not any(first != 0 for first in firsts) and "origin" not in form:
         return {**form, "dims": dims} if dims != old else given
@@ -476,7 +478,7 @@ def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
     if "shape" in form:
         data = data.reshape(form["shape"])
     if data.ndim != ndim:
-        raise ValueError("not the values of so many axes")
+        raise ValueError("its values have another number of axes")
     return data
 
 
@@ -505,7 +507,7 @@ def _take(
             raise KeyError("no label")
         low = int(places[0])
         if places[-1] - low + 1 > len(places):
-            raise IndexError("elements without a label are between others")
+            raise IndexError("elements without a label lie between others")
         wanted = wanted[known]
     # With a single index instead of a list, `take` drops the axis.
     return np.asarray(data.take(wanted[0] if drop else wanted, axis), data.dtype), -low

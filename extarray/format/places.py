@@ -277,11 +277,11 @@ class Move:
             return None
         rows, columns = (self._lines[j] for j in old)
         if rows.axis is None or columns.axis is None:
-            raise _UnsayableError("rows or columns are gone")
+            raise _UnsayableError("rows or columns are missing")
         if rows.indices is not None or columns.indices is not None:
             raise _UnsayableError("rows or columns are not evenly spaced")
         if new not in ((rows.axis, columns.axis), (columns.axis, rows.axis)):
-            raise _UnsayableError("other axes have the places of rows and columns")
+            raise _UnsayableError("other axes are in the place of rows and columns")
         return rows, columns, new != (rows.axis, columns.axis)
 
     def image(self) -> tuple[Line, Line] | None:
@@ -323,7 +323,7 @@ def _like(value: Any, numbers: Sequence[Any]) -> Any:
 def _numbers(value: Any) -> list[Any]:
     found = value.tolist() if isinstance(value, np.ndarray) else list(value)
     if not all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in found):
-        raise TypeError("no numbers")
+        raise TypeError("not numbers")
     return found
 
 
@@ -376,7 +376,7 @@ def _map_info(move: Move, value: Any) -> Any:
     steps = (columns.step, rows.step)
     if angle and steps != (1, 1) and (steps[0] != steps[1] or (pixel_x, pixel_y) != (1, 1)):
         # Programs disagree about rotated pixels that are not square or have another tie point.
-        raise _UnsayableError("its pixels are rotated, and have other sizes")
+        raise _UnsayableError("its pixels are rotated, and change size")
     if angle and width != height:
         raise _UnsayableError("its pixels are rotated, and not square")
     # As in GDAL: the tie point stays at its pixel, and gets another place.
@@ -437,7 +437,9 @@ def _start(of_rows: bool) -> Callable[[Move, Any], Any]:
             return value
         line = found[0 if of_rows else 1]
         if line.step != 1:
-            raise _UnsayableError("its pixels are not one by one those of the whole image")
+            raise _UnsayableError(
+                "its pixels do not correspond one to one to those of the whole image"
+            )
         return value if not line.first else type(value)(number + line.first)
 
     return change
@@ -458,7 +460,7 @@ def _default_bands(move: Move, value: Any) -> Any:
         else:
             place = index - line.first
         if line.axis is None or place < 0:
-            raise _UnsayableError("not all these bands are left")
+            raise _UnsayableError("some of these bands are left out")
         result.append(type(each)(place + 1))
     return type(value)(result)
 

@@ -110,7 +110,7 @@ def _is_number(value: Any) -> bool:
 
 def _number(value: Any) -> Any:
     if not _is_number(value):
-        raise TypeError("no number")
+        raise TypeError("not a number")
     return value
 
 

@@ -86,9 +86,9 @@ def to_json(value: Any, where: str) -> Any:
         base = next((base for base in bases if isinstance(value, base)), None)
         if base is None:
             raise ArgumentTypeError(
-                f"attribute {where} is of type {type_name(value)}; possible are None, numbers, "
-                "str, bytes, dates and times, NumPy's scalars and arrays, and lists, tuples and "
-                f"dicts of these: {_advice(value)}"
+                f"attribute {where} is of type {type_name(value)}; use None, numbers, str, bytes, "
+                "dates and times, NumPy scalars and arrays, or lists, tuples and dicts of these: "
+                f"{_advice(value)}"
             )
         encode = _ENCODERS[base]
     return encode(value, where)
@@ -264,7 +264,7 @@ def _decode_bytes(form: dict[str, Any]) -> Any:
 def _decode_base64(text: Any) -> bytes:
     data = binascii.a2b_base64(_of_type(text, str))
     if _encode_base64(data) != text:
-        raise ValueError("not as base64 is written")
+        raise ValueError("not valid base64")
     return data
 
 
@@ -303,14 +303,14 @@ def _array(form: dict[str, Any]) -> NDArray[Any]:
             raise ValueError("not the bytes of such an array")
         return np.ndarray(shape, dtype, data).copy()
     if not isinstance(form["dtype"], str) or dtype.kind == "V":
-        raise ValueError("elements that have no lists")
+        raise ValueError("elements that cannot be written as lists")
     x = np.array(form["data"], object)
     values, extents = x.ravel().tolist(), x.shape
     if not 0 < len(values) * dtype.itemsize <= _MOST_DATA * (2 if dtype.kind == "c" else 1):
-        raise ValueError("such an array has no lists")
+        raise ValueError("such an array cannot be written as lists")
     if dtype.kind == "c":
         if extents[-1] != 2:
-            raise ValueError("a complex number has two parts")
+            raise ValueError("a complex number needs two parts")
         pairs = _elements(values, np.dtype(np.float64)).reshape(-1, 2)
         result: NDArray[Any] = pairs.view(np.complex128)
         extents = extents[:-1]
@@ -333,7 +333,7 @@ def _elements(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if kind in "US":
         texts = [value.encode("latin-1") for value in values] if kind == "S" else values
         if max(map(len, texts), default=0) > dtype.itemsize // (4 if kind == "U" else 1):
-            raise ValueError("a text that is too long")
+            raise ValueError("a string that is too long")
         return np.array(texts, native)
     if kind == "M" and not all(map(_DATE.fullmatch, values)):
         raise ValueError("no date")
@@ -392,7 +392,7 @@ def plain_json(value: Any) -> Any:
     is_number = isinstance(value, float) and math.isfinite(value)
     if value is None or is_number or isinstance(value, (bool, int, str)):
         return value
-    raise ArgumentTypeError(f"JSON has no {type_name(value)} such as {value!r:.40}")
+    raise ArgumentTypeError(f"JSON cannot represent a {type_name(value)} such as {value!r:.40}")
 
 
 #: Kinds of numbers that may denote missing elements of a kind.
@@ -430,7 +430,9 @@ def missing_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
     """
     found = missing_element(value, dtype)
     if found is None or dtype.kind not in "biufc":
-        raise ArgumentTypeError(f"Zarr 3 has no such value for missing elements of {dtype}")
+        raise ArgumentTypeError(
+            f"Zarr 3 cannot represent such a value for missing elements of {dtype}"
+        )
     if dtype.kind == "c":
         return [_double_to_text(found.real), _double_to_text(found.imag)]
     return _double_to_text(found) if dtype.kind == "f" else found.item()

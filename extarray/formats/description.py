@@ -1,7 +1,4 @@
-"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
-
-More than 600 lines, as the packing of numbers, with the missing ones, is part of a description.
-"""
+"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates."""
 
 from __future__ import annotations
 
@@ -50,15 +47,15 @@ __all__ = [
     "other_packing",
 ]
 
-#: Elements of a coordinate that attributes hold: each commit of them writes all.
+#: Most elements of a coordinate in attributes, since every commit of attributes writes it again.
 MOST_LABELS = 1 << 16
-# Bytes of them: texts of one width may be long.
+# And their bytes, since strings may be wide.
 _MOST_LABEL_BYTES = 1 << 26
 
 
-#: The attributes by which the CF conventions say how numbers are packed.
+#: Attributes of the CF conventions for packed numbers.
 PACKING_ATTRS = ("scale_factor", "add_offset", "_FillValue", "missing_value")
-#: Attributes by which GeoTIFF, FITS and ENVI say how numbers are packed, and what changes nothing.
+#: Attributes of GeoTIFF, FITS and ENVI for packed numbers, with their neutral values.
 _OTHER_PACKING = {
     "scales": 1.0,
     "offsets": 0.0,
@@ -68,47 +65,47 @@ _OTHER_PACKING = {
     "data gain values": 1.0,
     "data offset values": 0.0,
 }
-#: The attribute by which files without unsigned integers have them, and its texts for each kind.
+#: Attribute for integers of the other sign, in files that lack their type, and its values.
 UNSIGNED = "_Unsigned"
 _OTHER_SIGN = {"i": "true", "u": "false"}
-#: Attributes that limit values: those of the packed numbers, unless they are of a wider type.
+#: Attributes that limit values: those of packed numbers, unless they have a wider type.
 _LIMITS = {"valid_min": "valid_max", "valid_max": "valid_min", "valid_range": "valid_range"}
 
 
 def other_packing(attrs: Mapping[str, Any]) -> list[str]:
-    """Return in words which packing readers of the CF conventions do not know.
+    """Describe the packing that readers of the CF conventions do not know.
 
-    They take the numbers as they are stored, though the file has the attribute.
+    They read the stored numbers, although the file has the attribute.
 
     Examples
     --------
     >>> other_packing({"scales": [0.5, 0.5], "offsets": [0.0, 0.0], "units": "K"})
-    ["the packing by attribute 'scales': unpack it first, by mask_and_scale=True"]
+    ["the packing by attribute 'scales': unpack it first with mask_and_scale=True"]
     """
     found = []
     for name, neutral in _OTHER_PACKING.items():
         with contextlib.suppress(TypeError, ValueError):
             if name in attrs and (np.asarray(attrs[name], np.float64) != neutral).any():
                 found.append(name)
-    advice = "unpack it first, by mask_and_scale=True"
+    advice = "unpack it first with mask_and_scale=True"
     return [f"the packing by attribute {name!r}: {advice}" for name in found]
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Packing of numbers: value = stored * scale + offset, but for some that mean "missing".
+    """Packing of numbers: value = stored * scale + offset, except for missing values.
 
     Parameters
     ----------
     scale, offset : float
     missing : tuple of scalar
-        Stored values that stand for none; NaN takes their place.
+        Stored values that mark missing ones; they become NaN.
     dtype : dtype, optional
-        Of the values; None: float32 for integers of at most 2 bytes and for float32, else float64.
+        Of the values; None: float32 for float32 and integers of at most 2 bytes, else float64.
     attrs : tuple of str
-        Names of the attributes that said so, which values have no more.
+        Names of the packing attributes, which unpacked values do not have.
     stored : dtype, optional
-        By which elements are read, where it is another one than theirs: integers of another sign.
+        Dtype in which elements are read, if it differs from theirs: integers of the other sign.
     """
 
     scale: float = 1.0
@@ -120,18 +117,18 @@ class Packing:
 
     @classmethod
     def of_attrs(cls, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Packing | None:
-        """Return what attributes of the CF conventions say; None where they say nothing.
+        """Return the packing that attributes of the CF conventions declare, or None.
 
         Parameters
         ----------
         attrs : mapping
         dtype : dtype
-            Of what is stored.
+            Stored dtype.
 
         Raises
         ------
         FormatError
-            A ValueError: a scale or an offset that is no number.
+            A ValueError: a scale or an offset is not a number.
         """
         other = _of_other_sign(attrs.get(UNSIGNED), dtype)
         is_packed = any(name in attrs for name in PACKING_ATTRS)
@@ -143,7 +140,7 @@ class Packing:
         for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
             value = np.asarray(attrs.get(name, default))
             if value.size != 1 or value.dtype.kind not in "iuf":
-                raise FormatError(f"the attribute {name!r} is {attrs[name]!r}, no number")
+                raise FormatError(f"the attribute {name!r} is {attrs[name]!r}, not a number")
             numbers[name] = value.reshape(())[()]
         missing: list[Any] = []
         for name in ("_FillValue", "missing_value"):
@@ -170,21 +167,21 @@ class Packing:
 
     @property
     def values(self) -> np.dtype[Any]:
-        """Data type of the values."""
+        """Dtype of the values."""
         return np.dtype(np.float64) if self.dtype is None else self.dtype
 
     def unpack(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of what is stored."""
+        """Unpack stored elements."""
         if self.stored is not None:
             stored = stored.view(self.stored)
         result = self._scaled(stored)
         for value in self.missing:
-            if value == value:  # NaN is NaN already
+            if value == value:  # NaN is already NaN
                 result[stored == value] = np.nan
         return result
 
     def _scaled(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of numbers, none of which is missing."""
+        """Scale numbers without missing values."""
         result = numbers.astype(self.values)
         if self.scale != 1.0:
             result *= self.scale
@@ -193,13 +190,13 @@ class Packing:
         return result
 
     def fill(self, stored: Any, dtype: np.dtype[Any]) -> Any:
-        """Return the value of elements that were never written: NaN, where values have it."""
+        """Return the value of elements that were never written: NaN if values can be NaN."""
         if self.values.kind == "f":
             return np.nan
         return self.unpack(np.asarray([stored], dtype))[0]
 
     def unpacked_attrs(self, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
-        """Return the attributes that values have, of those of what is stored.
+        """Return the attributes of the unpacked values.
 
         Limits of stored numbers are unpacked, too.
         """
@@ -219,14 +216,14 @@ class Packing:
         return kept | unpacked
 
     def _are_stored(self, limits: NDArray[Any], said: Any, dtype: np.dtype[Any]) -> bool:
-        """Tell whether limits are those of stored numbers: of values, they have a wider type."""
+        """Tell whether limits apply to stored numbers; those of values have a wider type."""
         if limits.dtype.kind == "f" and isinstance(said, (np.ndarray, np.generic)):
             return dtype.kind == "f" and limits.itemsize <= dtype.itemsize
         return limits.dtype.kind in ("iuf" if dtype.kind == "f" else "iu")
 
 
 def _of_other_sign(said: Any, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the dtype of integers of the other sign, where an attribute says that they are."""
+    """Return the dtype of integers of the other sign if an attribute asks for it."""
     text = said.decode("latin-1") if isinstance(said, bytes) else said
     if not isinstance(text, str) or text.lower() != _OTHER_SIGN.get(dtype.kind):
         return None
@@ -235,15 +232,15 @@ def _of_other_sign(said: Any, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a number as an element of a dtype; None: the dtype has no such element.
+    """Return a number as an element of a dtype, or None if it cannot be one.
 
-    Integers stay integers on the way, so that those beyond 2**53 keep their value.
+    Integers are not converted to floats, so those beyond 2**53 keep their value.
 
     Parameters
     ----------
     number : int, float or Decimal
     dtype : dtype
-        Of integers or real numbers; others have none.
+        Integers or real numbers; others give None.
 
     Examples
     --------
@@ -264,12 +261,12 @@ def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
     return value if np.isfinite(value) == is_finite else None
 
 
-#: Attributes that name elements which stand for missing ones: of netCDF, GeoTIFF, ENVI and FITS.
+#: Attributes of netCDF, GeoTIFF, ENVI and FITS that name missing elements.
 _MISSING = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
 
 
 def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
-    """Return the elements that attributes of any format say stand for missing ones; not NaN.
+    """Return the elements, other than NaN, that attributes of any format declare as missing.
 
     Examples
     --------
@@ -283,14 +280,14 @@ def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any
                 number = Decimal(said.strip()) if isinstance(said, str) else said
                 element = as_element(number, dtype)
             except (ArithmeticError, TypeError, ValueError):
-                continue  # something else of this name
+                continue  # another attribute of this name
             if element is not None and element == element and element not in found:
                 found.append(element)
     return found
 
 
 class Coordinate(NamedTuple):
-    """Labels of elements along one axis, or several.
+    """Labels of elements along one or several axes.
 
     Attributes
     ----------
@@ -306,13 +303,13 @@ class Coordinate(NamedTuple):
 
 
 def are_labels(found: NDArray[Any], wanted: NDArray[Any]) -> bool:
-    """Tell whether labels are the same: where none is known, NaN, there is none in both."""
+    """Tell whether labels are equal; missing ones (NaN) equal each other."""
     holds_nan = wanted.dtype.kind in "fcmM" and found.dtype.kind in "fcmM"
     return np.array_equal(found, wanted, equal_nan=holds_nan)
 
 
 def of_coordinate(name: str, lost: list[str]) -> list[str]:
-    """Return what of a coordinate is lost, in words, with its name.
+    """Add the name of a coordinate to descriptions of its losses.
 
     Examples
     --------
@@ -331,19 +328,19 @@ class Description:
     shape : tuple of int
     dtype : dtype
     chunks : tuple of int, optional
-        Pieces in which the elements lie; None: in no such pieces.
+        Chunk shape, or None for unchunked elements.
     fill_value : scalar
-        Of elements that were never written.
+        Value of elements that were never written.
     attrs : dict
-        By name: NumPy's scalars and arrays, texts, byte strings, lists and dicts.
+        By name: NumPy scalars and arrays, texts, byte strings, lists and dicts.
     dims : tuple of str, optional
         Names of the axes.
     coords : dict of Coordinate
         By name.
     unlimited : tuple of str
-        Names of the axes that a file says may grow; all those of an array may.
+        Names of the axes that may grow in a file; all axes of an array may.
     packing : Packing, optional
-        How numbers are packed into the elements, if they are.
+        Packing of the numbers, if they are packed.
     """
 
     shape: tuple[int, ...]
@@ -363,23 +360,23 @@ class Description:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the axes by which attributes know them; without any, those that xarray gives."""
+        """Names of the axes that attributes use: `dims`, or the default names of xarray."""
         return axis_names(self.dims, self.ndim)
 
     def entries(self, value: Any, axis: int) -> list[Any]:
-        """Return an attribute that has an entry for each band; None for a band that has none.
+        """Return the entries of an attribute for each band, None for bands without one.
 
         Parameters
         ----------
         value : sequence or str
-            A text holds for all bands.
+            A text applies to all bands.
         axis : int
-            Of the bands in the file; an array of two axes has one band.
+            Axis of the bands in the file; an array with two axes has one band.
 
         Raises
         ------
         ValueError
-            It is about another axis, or has another number of entries.
+            The attribute is about another axis, or has another number of entries.
         """
         has_axis = self.ndim == 3
         n = self.shape[axis] if has_axis else 1
@@ -387,7 +384,7 @@ class Description:
             return [value] * n
         is_named = has_axis and self.names[axis] == "band"
         if not is_named and ("band" in self.names or len(value) != n):
-            raise ValueError(f"it has no entry for each of {n} bands")
+            raise ValueError(f"it does not have one entry for each of {n} bands")
         return [*value, *[None] * (n - len(value))][:n]
 
     @property
@@ -400,21 +397,21 @@ class Description:
 
     @property
     def fills(self) -> bool:
-        """True where the fill value is not zero, or not an empty text."""
-        if isinstance(self.fill_value, int) and self.fill_value == 0:  # of texts as well
+        """True if the fill value differs from zero or an empty text."""
+        if isinstance(self.fill_value, int) and self.fill_value == 0:  # also for texts
             return False
         return bool(np.asarray(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
     @property
     def missing(self) -> Any:
-        """Element that stands for missing ones, by an attribute of any format; None: none does.
+        """Element that marks missing values, by an attribute of any format, or None.
 
-        Zero is such an element, too, though it says nothing as a fill value.
+        Zero counts, too, although as a fill value it says nothing.
         """
         return next(iter(missing_elements(self.attrs, self.dtype)), None)
 
     def said(self) -> list[str]:
-        """Return what a format loses that has elements and their dtype alone, in words."""
+        """Describe what a format loses that stores only elements and their dtype."""
         lost = [f"attribute {name!r}" for name in self.attrs]
         if self.dims is not None:
             lost.append(f"the names of the axes {self.dims}")
@@ -428,27 +425,27 @@ class Description:
 
 
 def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Description]:
-    """Return a view of what an array shows now, and its description.
+    """Return a view of the current elements of an array, and their description.
 
     Parameters
     ----------
     a : ExtArray or LazyView
     selection : index expression or None
-        None: all of it.
+        None: everything.
     lost : list of str
-        Takes, in words, what cannot be told.
+        Collects descriptions of what cannot be kept.
 
     Raises
     ------
     ArgumentTypeError
-        A TypeError: `a` is no array of extarray.
+        A TypeError: `a` is not an extarray array.
     BoundsError, SelectionError
         IndexErrors of the selection.
     """
     if not isinstance(a, (ExtArray, LazyView)):
         raise ArgumentTypeError(
-            f"only arrays of extarray are written to other formats, not a {type(a).__name__}; "
-            "extarray.from_array makes one of it"
+            f"only extarray arrays can be written to other formats, not a {type(a).__name__}; "
+            "convert it with extarray.from_array"
         )
     base: Any = a.base if isinstance(a, LazyView) else a
     view: Any = a if isinstance(a, LazyView) else everything(a)
@@ -485,19 +482,19 @@ def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Descri
 def _coordinate(
     name: str, form: Mapping[str, Any], extents: Mapping[str, int], lost: list[str]
 ) -> Coordinate | None:
-    """Return the labels of all elements, of what `coordinate_form` returns.
+    """Return the labels of all elements, from the form that `coordinate_form` returns.
 
-    Elements without a label get a missing value.  None: none has a label, or no value is missing.
+    Elements without one get a missing value.  None: none has a label, or the dtype has no such one.
     """
     dims = tuple(form["dims"])
     values, attrs = coordinate_values(form), dict(form.get("attrs", {}))
     if values.ndim != len(dims):
-        raise ValueError("not the values of so many axes")
+        raise ValueError("its values have another number of axes")
     have = np.ones((), bool)  # which elements have a label
     firsts = first_labels(form, dict.fromkeys(dims, 0))
     for j, (d, first, n) in enumerate(zip(dims, firsts, values.shape, strict=True)):
         if first is None:
-            raise IndexError("no label is known")
+            raise IndexError("it has no labels")
         places = np.arange(first, first + extents.get(d, n))
         known = (places >= 0) & (places < n)
         if known.all():
@@ -516,8 +513,8 @@ def _coordinate(
         return None
     if filled.dtype != values.dtype:
         lost.append(
-            f"the integers of coordinate {name!r}, but as real numbers: not all elements have a "
-            "label, and NaN stands for none"
+            f"the integers of coordinate {name!r}, but as floats: not all elements have a label, "
+            "and NaN marks those without"
         )
     return Coordinate(dims, filled, attrs)
 
@@ -525,7 +522,7 @@ def _coordinate(
 def _with_missing(
     values: NDArray[Any], have: NDArray[np.bool_], attrs: Mapping[str, Any]
 ) -> NDArray[Any] | None:
-    """Return values with what stands for a missing one where there is none; None: nothing does."""
+    """Return values with a missing value where `have` is False; None if the dtype has none."""
     missing: Any = {"f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT", "U": "", "S": b""}.get(
         values.dtype.kind
     )
@@ -552,9 +549,9 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
     Parameters
     ----------
     given : Description
-        Of the file.
+        Description of the array in the file.
     lost : list of str
-        Takes, in words, what attributes cannot hold.
+        Collects descriptions of what attributes cannot hold.
     """
     attrs: dict[str, Any] = {}
     for name, value in given.attrs.items():
@@ -567,7 +564,7 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
             attrs[name] = fixed
     for name in ("dims", "coords", DATASET_ORIGIN):
         if name in attrs and (name != "dims" or known_dims(attrs[name], given.ndim) is not None):
-            lost.append(f"attribute {name!r}, which has a meaning of its own for arrays")
+            lost.append(f"attribute {name!r}, which is reserved for arrays")
             del attrs[name]
     forms = {}
     for name, each in given.coords.items():
@@ -596,14 +593,14 @@ def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
 
 
 def many_labels(n: int, nbytes: int) -> str:
-    """Return, in words, that a coordinate has too many elements to be read; empty: it has not."""
+    """Describe why a coordinate is too large to be read; empty if it is not."""
     if n <= MOST_LABELS and nbytes <= _MOST_LABEL_BYTES:
         return ""
-    return f"{n} elements, too many for attributes; make an array of it"
+    return f"{n} elements, too many for attributes; store it as an array"
 
 
 def _fixed(value: Any) -> Any:
-    """Return lists for an array of objects or of texts of any length, and else the value."""
+    """Return lists instead of arrays of objects or of variable-length texts."""
     return (
         value.tolist()
         if isinstance(value, np.ndarray) and value.dtype.kind in ("O", "T")

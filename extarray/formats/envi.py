@@ -15,19 +15,19 @@ from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
 from extarray.format.places import OF_IMAGE, PER_BAND, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import beside, check_free, file_name, flat_file, mapped, of_library
-from extarray.formats.template import from_template
+from extarray.formats.elements import flat_file, mapped
+from extarray.formats.files import beside, check_free, file_name, of_library
 from extarray.formats.transfer import Format, Sink, Source, inverse
 from extarray.storage.filesystem import random_name, replaced_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues, Out
+    from extarray.common.arguments import Reported
 
 __all__ = ["ENVI", "from_envi", "to_envi"]
 
@@ -63,17 +63,42 @@ _LAST_LINE = re.compile(r"\}\s*(;.*)?$")
 _SUFFIXES = (".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".sli")
 
 
-@from_template()
-def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtArray:
+def from_envi(
+    file: str | PathLike[str],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
+) -> ExtArray:
     """Make an array of an image of ENVI, in bounded memory.
 
     Parameters
     ----------
     file : str or PathLike
         The header, ``scene.hdr``, or the file with the elements beside it.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mask_and_scale : bool
-        Divide by what the header has as ``reflectance scale factor``; elements that are its ``data
-        ignore value`` become NaN.  False: elements are taken as they are.
+        Divide by the header's ``reflectance scale factor``; elements that are its ``data ignore
+        value`` become NaN.  False: take elements as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -88,6 +113,11 @@ def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtAr
     ------
     DTypeError
         A TypeError: the header tells a type of elements that is not known.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -105,29 +135,44 @@ def from_envi(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtAr
     (array([[0, 1, 2],
            [3, 4, 5]], dtype=uint16), array([450., 550., 650.]))
     """
-    return ENVI.load(file, **options)
+    return ENVI.load(
+        file,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_envi(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
+    selection: Any = None,
     interleave: Literal["bsq", "bil", "bip"] = "bsq",
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write an array as an image of ENVI, in bounded memory.
 
     Parameters
     ----------
     a : ExtArray or LazyView
-        Of 3 axes, which are lines, samples and bands; of 2: an image of one band.
+        With 3 axes, which are lines, samples and bands; or with 2, for an image of one band.
     file : str or PathLike
         The header, ``scene.hdr``; the elements come into ``scene.img`` beside it.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     interleave : {"bsq", "bil", "bip"}
         Order of the elements in the file: by band, by line, or by pixel.
     overwrite : bool
         Replace the two files.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
@@ -135,6 +180,14 @@ def to_envi(
         A TypeError: ENVI has no such elements.
     ShapeError
         A ValueError: the array has another number of axes.
+    ExistsError
+        A FileExistsError: the name is taken.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -150,7 +203,9 @@ def to_envi(
     >>> np.fromfile(name[:-4] + ".img", "i2")
     array([0, 3, 1, 4, 2, 5], dtype=int16)
     """
-    ENVI.save(a, file, interleave=interleave, **options)
+    ENVI.save(
+        a, file, interleave=interleave, selection=selection, overwrite=overwrite, progress=progress
+    )
 
 
 def _pair(where: str) -> tuple[str, str]:
@@ -163,12 +218,12 @@ def _pair(where: str) -> tuple[str, str]:
                 return header, each
         if not os.path.exists(where):
             os.stat(where)  # the system's own words
-        raise MissingError(f"beside {where!r} there is no file of elements, such as {stem!r}")
+        raise MissingError(f"no file of elements next to {where!r}, such as {stem!r}")
     os.stat(where)
     for each in (where + ".hdr", stem + ".hdr", where + ".HDR", stem + ".HDR"):
         if os.path.isfile(each):
             return each, where
-    raise FormatError(f"beside {where!r} there is no header {stem + '.hdr'!r}")
+    raise FormatError(f"no header next to {where!r}: {stem + '.hdr'!r} is missing")
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -226,9 +281,11 @@ def _number(said: dict[str, Any], key: str, default: int | None = None) -> int:
     try:
         value = int(said[key])
     except KeyError:
-        raise FormatError(f"the header does not say {key!r}") from None
+        raise FormatError(f"the header has no entry {key!r}") from None
     except (TypeError, ValueError):
-        raise FormatError(f"the header has {key!r} = {said[key]!r}, no number") from None
+        raise FormatError(
+            f"the header has {key!r} = {said[key]!r}, which is not a number"
+        ) from None
     if value < 0:
         raise FormatError(f"the header has {key!r} = {value}")
     return value
@@ -239,12 +296,12 @@ def _source_of(said: dict[str, Any], elements: str) -> Source:
     extents = tuple(_number(said, key) for key in ("lines", "samples", "bands"))
     code = _number(said, "data type")
     if code not in _DTYPES:
-        raise DTypeError(f"the data type {code} is not known; known are {sorted(_DTYPES)}")
+        raise DTypeError(f"the data type {code} is not supported; use one of {sorted(_DTYPES)}")
     if _number(said, "file compression", 0):
         raise FormatError("the elements are compressed; save the image without compression")
     axes = _AXES.get(str(said.get("interleave", "bsq")).lower())
     if axes is None:
-        raise FormatError(f"the interleave {said['interleave']!r} is none of bsq, bil, bip")
+        raise FormatError(f"the interleave {said['interleave']!r} is not one of bsq, bil, bip")
     order = ">" if _number(said, "byte order", 0) else "<"
     dtype = np.dtype(order + _DTYPES[code])
     stored = mapped(
@@ -312,7 +369,7 @@ def _sink(
     check_flag(overwrite, "overwrite")
     if given.ndim not in (2, 3):
         raise ShapeError(
-            f"an image of ENVI has 2 or 3 axes, the array {given.ndim}; a selection may have fewer"
+            f"ENVI images have 2 or 3 axes, but the array has {given.ndim}; select fewer"
         )
     elements = stem if suffix.lower() != ".hdr" else stem + ".img"
     check_free(elements, overwrite)
@@ -370,8 +427,8 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
     code = codes.get(given.dtype.str[1:]) if plain else None
     if code is None:
         raise DTypeError(
-            f"ENVI has no elements of {given.dtype}; it has {', '.join(sorted(codes))}: a.astype "
-            "makes them"
+            f"ENVI does not support elements of {given.dtype}; convert them to one of "
+            f"{', '.join(sorted(codes))} with a.astype"
         )
     lines, samples, bands = (*given.shape, 1)[:3]
     said: dict[str, Any] = {
@@ -399,7 +456,7 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
         if key in OF_IMAGE and not is_image:
             lost.append(f"attribute {key!r}, since the axes are {given.dims}, not {_DIMS}")
         elif key == "default bands" and _has_no(value, bands):
-            lost.append(f"attribute {key!r}, since not all these bands are left")
+            lost.append(f"attribute {key!r}, since some of these bands are left out")
         elif key in PER_BAND and isinstance(value, (list, tuple)):
             _put_entries(said, key, value, given, lost)
         else:
@@ -432,10 +489,10 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
             whole = name == "bbl"  # its flags are read as integers
             texts = [_number_text(v, whole) for v in each.values.tolist()] if is_number else []
         if name == "bbl" and "nan" in texts:
-            lost.append(f"coordinate {name!r}, since not all bands have an entry")
+            lost.append(f"coordinate {name!r}, since some bands have no entry")
             continue
         if len(texts) != given.shape[2] or not _is_list(texts):
-            lost.append(f"coordinate {name!r}, whose values a header does not hold")
+            lost.append(f"coordinate {name!r}, whose values a header cannot hold")
             continue
         said[key] = texts
         own_units = each.attrs.get("units")
@@ -464,7 +521,7 @@ def _put_entries(
         lost.append(f"attribute {key!r} ({error})")
         return
     if None in entries:
-        lost.append(f"attribute {key!r}, since not all bands have an entry")
+        lost.append(f"attribute {key!r}, since some bands have no entry")
     else:
         _put(said, key, entries, lost)
 
@@ -500,7 +557,7 @@ def _put(said: dict[str, Any], key: str, value: Any, lost: list[str]) -> None:
     if name == "description" and isinstance(value, str):
         rows = [row.strip() for row in value.strip().split("\n")]
         form = "\n".join(rows)
-        but = ", but for spaces around its lines" if form != value else ""
+        but = ", except for spaces around its lines" if form != value else ""
         is_held = all(_is_text(row) and not row.startswith(";") for row in rows)
     elif isinstance(value, (bool, int, float, np.generic)):
         form = str(value)
@@ -509,15 +566,15 @@ def _put(said: dict[str, Any], key: str, value: Any, lost: list[str]) -> None:
     else:
         is_held = _is_text(value) or (_is_list(value) and name != "description")
     if name in _STRUCTURE or not is_name or not (there is None or (is_held and str(there) == form)):
-        lost.append(f"attribute {key!r}, for which a header has no place")
+        lost.append(f"attribute {key!r}, which a header cannot hold")
     elif not is_held:
-        lost.append(f"attribute {key!r}, for which a header has no form")
+        lost.append(f"attribute {key!r}, whose type a header cannot hold")
     elif there is None:
         said[name] = form
         if but:
             lost.append(f"attribute {key!r}{but}")
         if name != key:
-            lost.append(f"attribute {key!r}, whose name is {name!r} there")
+            lost.append(f"attribute {key!r}, which is named {name!r} in the file")
 
 
 ENVI = Format("envi", _TITLE, (".hdr",), _source, _sink)

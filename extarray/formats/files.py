@@ -3,21 +3,17 @@
 A library may write a file for as long as it likes, and stop anywhere: nobody sees the file before
 it takes its name.  A file that exists is not changed, but copied (`successor`).  Whatever a library
 cannot write, `written` keeps from harming the process.
-
-More than 600 lines, as the room has no place for a module more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import re
 import stat
-import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +36,6 @@ from extarray.common.system import (
     ALONE,
     NO_WAIT,
     SHARED,
-    allocate,
     copy_range,
     file_size_limit,
     free_bytes,
@@ -54,16 +49,14 @@ from extarray.storage.lock import begin_replacing
 from extarray.storage.names import making_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
-    from extarray.grid.tiles import Box
 
 __all__ = [
     "Claims",
-    "Pieces",
     "Room",
     "Successor",
     "allowed",
@@ -72,11 +65,8 @@ __all__ = [
     "check_free",
     "check_shape_is",
     "file_name",
-    "flat_file",
-    "mapped",
-    "memory_of",
+    "named_part",
     "of_library",
-    "part_of",
     "read_all",
     "successor",
     "target_name",
@@ -96,7 +86,7 @@ _OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: Numbers by the system's words for them: netCDF 3 gives no more than these.
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 _IS_OPEN = (
-    "this program, or another one, has it open for writing; close it there, or give what is open"
+    "this process, or another one, has it open for writing; close it there, or give the open object"
 )
 #: The file system has no such call, or no locks.
 _NOT_THERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
@@ -189,7 +179,7 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
             error = OSError(error.errno, os.strerror(error.errno))
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
-        raise ReserveError(f"{which} asks for more memory than there is: {error}") from error
+        raise ReserveError(f"{which} needs more memory than available: {error}") from error
     except Warning:  # of ours
         raise
     except Exception as error:
@@ -274,9 +264,10 @@ class Claims:
         ):
             return
         raise ResultError(
-            f"{self._file!r} would become {format_bytes(self._total)}, more than "
-            f"config.max_result ({format_bytes(config.max_result)}), and has {format_bytes(total)} "
-            "of data; if it is to be trusted, give max_result=, the bytes that it may become"
+            f"{self._file!r} has only {format_bytes(total)} of data, but would become "
+            f"{format_bytes(self._total)}, more than config.max_result "
+            f"({format_bytes(config.max_result)}); if you trust it, allow more bytes with "
+            "max_result="
         )
 
 
@@ -324,17 +315,64 @@ def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> Vari
     """
     names = list(there)
     shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    has = f"it has {shown}" if names else "it has none"
+    has = f"the names are {shown}" if names else "it has none"
     if asked is None:
         return VariableError(f"{file!r} has more than one array; name {kind}: {has}")
     return VariableError(f"{file!r} has no {kind.partition(' ')[2]} {asked!r}; {has}")
+
+
+def named_part(
+    whole: Any,
+    name: Any,
+    file: Any,
+    *,
+    title: str,
+    part: str,
+    kind: type,
+    look_up: Callable[[Any, Any], Any],
+    names: Callable[[Any], Iterable[str]],
+) -> Any:
+    """Return an array of a library by its name in an open file.
+
+    Parameters
+    ----------
+    whole : object
+        An open file, a group of it, or the array itself, which takes no name.
+    name : str
+    file : object
+        The file as it was given, for messages.
+    title, part : str
+        The format, and such arrays, as `of_library` and `unknown_part` take them.
+    kind : type
+        The library's class of such arrays.
+    look_up : callable
+        ``look_up(whole, name)`` gives the object of a name; None: there is none.
+    names : callable
+        ``names(whole)`` gives the names of all such arrays.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: there is none.
+    """
+    if isinstance(whole, kind):
+        if name is not None:
+            said = f"the {part.partition(' ')[2]} {whole.name!r}"  # type: ignore[attr-defined]
+            raise ArgumentError(f"give {said}, or a file with a name; not both")
+        return whole
+    if name is not None:
+        with of_library(file, title):
+            found = look_up(whole, name)
+        if isinstance(found, kind):
+            return found
+    raise unknown_part(file, name, part, names(whole))
 
 
 def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
     """Refuse to change an array of a file that has not the shape that it had."""
     if found != old:
         raise ArgumentError(
-            f"the dataset has the shape {found} now, and had {old} when it was mapped or written "
+            f"the dataset now has shape {found}, but had {old} when it was mapped or written "
             "back; map it again"
         )
 
@@ -342,7 +380,7 @@ def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
 def check_free(name: str, overwrite: bool) -> None:
     """Refuse a name that is taken, before any work."""
     if not overwrite and os.path.lexists(name):
-        raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", name)
+        raise ExistsError(errno.EEXIST, "it already exists; replace it with overwrite=True", name)
 
 
 @contextlib.contextmanager
@@ -428,7 +466,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
             try:
                 _copy(old, fresh)
             except OSError as error:
-                what = f"{title}: cannot copy '{{}}', which a changed copy is to replace"
+                what = f"{title}: cannot copy '{{}}' to change the copy"
                 is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 raise storage_error(error, what + instead * is_full, where) from error
 
@@ -437,7 +475,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
             to_disk(fresh)
             if not old.is_at(where) or _facts(old.stat()) != facts:
                 raise StorageError(
-                    errno.ESTALE, "somebody has changed it meanwhile; call again", where
+                    errno.ESTALE, "it was changed in the meantime; call again", where
                 )
 
 
@@ -673,138 +711,6 @@ def _go_on_in_memory(fresh: str) -> None:
                 append_range(fresh, fd, 0, about.st_size)
 
 
-class Pieces:
-    """A file that threads read pieces of, each into memory of its own that it uses again.
-
-    Fresh memory would cost more than what it takes, and so would pages that are mapped and touched
-    once.
-
-    Parameters
-    ----------
-    where : str
-    """
-
-    def __init__(self, where: str) -> None:
-        self._where, self._own = where, threading.local()
-        self._file = File.open(where, os.O_RDONLY)
-
-    def read(self, places: Sequence[int] | NDArray[np.int64], nbytes: int) -> NDArray[np.uint8]:
-        """Read pieces, one behind the other, into memory that the thread's next call takes again.
-
-        Parameters
-        ----------
-        places : sequence of int
-            First byte of each.
-        nbytes : int
-            Of each.
-
-        Raises
-        ------
-        FormatError
-            A ValueError: the file ends before one of them.
-        """
-        runs = np.ascontiguousarray(places, np.int64)
-        target = memory_of(self._own, len(runs) * nbytes)
-        if self._file.read_runs(target, runs, nbytes) < len(target):
-            raise FormatError(f"{self._where!r} became shorter while it was read")
-        return target
-
-
-def memory_of(own: threading.local, nbytes: int) -> NDArray[np.uint8]:
-    """Return memory of this thread, the same in each call."""
-    memory: NDArray[np.uint8] | None = getattr(own, "memory", None)
-    if memory is None or len(memory) < nbytes:
-        memory = own.memory = np.empty(nbytes, np.uint8)
-    return memory[:nbytes]
-
-
-def mapped(
-    where: str,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    start: int,
-    order: Literal["C", "F"] = "C",
-) -> NDArray[Any]:
-    """Map the elements of a file that lie one behind the other; a copy of none, where it has none.
-
-    Raises
-    ------
-    FormatError
-        A ValueError: the file is shorter than that.
-    """
-    nbytes = math.prod(shape) * dtype.itemsize
-    has = os.stat(where).st_size - start
-    if has < nbytes:
-        raise FormatError(
-            f"{where!r} has {max(0, has)} bytes of elements; {shape} elements of {dtype} are "
-            f"{nbytes}"
-        )
-    if not nbytes:
-        return np.empty(shape, dtype)
-    found = np.memmap(where, dtype, "r", start, shape, order)
-    return found.view(np.ndarray)  # views of which cost less
-
-
-def part_of(elements: Any, box: Box) -> NDArray[Any]:
-    """Return the elements of a box as an array, those without axes too."""
-    place: tuple[Any, ...] = (*box, ...)
-    part: NDArray[Any] = elements[place]
-    return part
-
-
-@contextlib.contextmanager
-def flat_file(
-    where: str,
-    title: str,
-    overwrite: bool,
-    nbytes: int,
-    head: bytes = b"",
-    tail: bytes = b"",
-    kept: Sequence[tuple[int, int]] = (),
-) -> Iterator[Callable[..., None]]:
-    """Give what writes elements into a file that has its name at the end.
-
-    All of it has its space before the first element is written; and calls cost less than stores
-    to a mapped file, whose pages the system would clear first.  What is given takes values, and how
-    many bytes come before them; several threads may call it.
-
-    Parameters
-    ----------
-    where, title : str
-    overwrite : bool
-    nbytes : int
-        Of the elements.
-    head, tail : bytes
-        Before the elements, and behind them.
-    kept : sequence of (int, int)
-        Ranges of bytes of the file that is there: copies of them come before all else.
-    """
-    with contextlib.ExitStack() as stack:
-        if kept:
-            fresh = stack.enter_context(successor(where, title)).name
-        else:
-            fresh = stack.enter_context(beside(where, overwrite))
-        with of_library(where, title):
-            fd = os.open(fresh, os.O_WRONLY | ALONE)
-        try:
-            with of_library(where, title):
-                for low, high in kept:
-                    append_range(where, fd, low, high)
-                place = sum(high - low for low, high in kept) + len(head)
-                if nbytes:
-                    allocate(fd, place + nbytes + len(tail))
-                write_all(fd, head, place - len(head))
-
-            def write(values: NDArray[Any], offset: int) -> None:
-                write_all(fd, memoryview(values.ravel(order="K").view(np.uint8)), place + offset)
-
-            yield write
-            with of_library(where, title):
-                write_all(fd, tail, place + nbytes)
-        finally:
-            os.close(fd)
-
-
 def read_all(fd: int, target: NDArray[Any]) -> bool:
     """Fill an array with the first bytes of a file; tell whether there are so many."""
     view, place = memoryview(target.reshape(-1).view(np.uint8)), 0
@@ -831,6 +737,6 @@ def append_range(where: str, fd: int, low: int, high: int) -> None:
         while low < high:
             data = stream.read(min(1 << 20, high - low))
             if not data:
-                raise FormatError(f"{where!r} ends too early")
+                raise FormatError(f"{where!r} is truncated")
             target.write(data)
             low += len(data)

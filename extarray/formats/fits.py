@@ -1,4 +1,4 @@
-"""FITS: images, with the cards of their headers, through astropy."""
+"""FITS images with the cards of their headers, through astropy."""
 
 from __future__ import annotations
 
@@ -15,40 +15,31 @@ from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
 from extarray.formats.description import Description, Packing, as_element
-from extarray.formats.files import (
-    check_free,
-    file_name,
-    flat_file,
-    mapped,
-    of_library,
-    part_of,
-    target_name,
-    unknown_part,
-)
-from extarray.formats.template import from_template
+from extarray.formats.elements import flat_file, mapped, part_of
+from extarray.formats.files import check_free, file_name, of_library, target_name, unknown_part
 from extarray.formats.transfer import Format, Sink, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues, Out
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["FITS", "from_fits", "to_fits"]
 
 _TITLE = "FITS"
-#: A file is made of blocks of so many bytes.
+#: Size of the blocks of a file, in bytes.
 _BLOCK = 2880
-#: The attribute that has the comments of cards, by their keywords.
+#: Attribute with the comments of cards, by keyword.
 _COMMENTS = "card_comments"
 _DTYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
-#: Cards that say what an array says itself, or that hold for one file alone.
+#: Cards that an array implies itself, or that apply to one file only.
 _STRUCTURE = frozenset(
     ["SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "END"]
     + ["CHECKSUM", "DATASUM"]
@@ -56,36 +47,70 @@ _STRUCTURE = frozenset(
 _PACKING = ("BSCALE", "BZERO", "BLANK")
 
 
-@from_template("astropy")
 def from_fits(
     file: str | PathLike[str],
     hdu: int | str | None = None,
-    **options: Unpack[IntoValues],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of an image in a FITS file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
     hdu : int or str, optional
-        Of the image: its number, from 0, or the name that it has as ``EXTNAME``.  None: the first
-        that has elements.
+        Number of the image, from 0, or its name, the ``EXTNAME``.  None: the first with elements.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mask_and_scale : bool
-        Unpack numbers by ``BSCALE`` and ``BZERO``; those that are ``BLANK`` become NaN.  False:
-        elements and cards are taken as they are.
+        Unpack numbers by ``BSCALE`` and ``BZERO``; ``BLANK`` becomes NaN.  False: take elements
+        and cards as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
     ExtArray
-        Its elements are big-endian, as the file's.  Unsigned integers, which FITS has as signed
-        ones with a ``BZERO``, are unsigned.  The cards of the header are its attributes, those of
-        the world coordinate system among them, and comments of cards are in ``card_comments``.
-        ``BLANK`` is the fill value, too.  Beside unsigned integers it is the element that it
-        stands for: ``BLANK - 32768`` in the file is ``BLANK`` here.
+        Its elements are big-endian, as in the file.  Unsigned integers, which FITS stores as signed
+        ones with a ``BZERO``, are unsigned.  The cards of the header, including the world
+        coordinate system, become attributes, and their comments ``card_comments``.  ``BLANK`` is
+        also the fill value.  For unsigned integers it is given as an element: ``BLANK - 32768`` in
+        the file becomes ``BLANK``.
 
     Raises
     ------
     VariableError
-        A KeyError: no such image; the message has those that there are.
+        A KeyError: no such image; the message names those in the file.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: astropy is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -104,35 +129,64 @@ def from_fits(
     (array([[1., 2.],
            [3., 4.]], dtype='>f4'), 'RA---TAN')
     """
-    return FITS.load(file, hdu, **options)
+    return FITS.load(
+        file,
+        hdu,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("astropy")
 def to_fits(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     name: str | None = None,
-    **options: Unpack[Out],
+    *,
+    selection: Any = None,
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write an array as an image into a FITS file, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
     name : str, optional
         ``EXTNAME`` of an extension, which comes behind what is in the file.  None: the image is the
         file's first, and only one.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     overwrite : bool
         Replace an existing file, or the extension of this name.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
     DTypeError
         A TypeError: FITS has integers and real numbers of 4 and 8 bytes alone.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: astropy is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
-    Attributes become cards; what is in ``card_comments`` becomes their comments.  The file has its
-    name when it is complete.  Elements are big-endian in the file, whatever the array has.
+    Attributes become cards, with the comments in ``card_comments``.  The file appears when it is
+    complete.  Its elements are always big-endian.
 
     Examples
     --------
@@ -144,15 +198,15 @@ def to_fits(
     >>> fits.getdata(name)[0].tolist(), fits.getheader(name)["OBJECT"]
     ([1, 2], 'M 13')
     """
-    FITS.save(a, file, name, **options)
+    FITS.save(a, file, name, selection=selection, overwrite=overwrite, progress=progress)
 
 
 @contextlib.contextmanager
 def _opened(where: str) -> Iterator[Any]:
-    """Give the list of what a file has; nothing in it is scaled."""
+    """Open the list of HDUs in a file, without scaling."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     with of_library(where, _TITLE):
-        os.stat(where)  # the system's own words
+        os.stat(where)  # raises the error of the system
         there = fits.open(where, memmap=False, do_not_scale_image_data=True, uint=False)
         len(there)  # reads all headers
     try:
@@ -162,7 +216,7 @@ def _opened(where: str) -> Iterator[Any]:
 
 
 def _images(there: Any) -> dict[int, str]:
-    """Return the numbers of what has elements, and the names; a name that occurs again is empty."""
+    """Return numbers and names of HDUs with elements; repeated names are empty."""
     result: dict[int, str] = {}
     for j, each in enumerate(there):
         if each.is_image and len(each.shape or ()):
@@ -172,7 +226,7 @@ def _images(there: Any) -> dict[int, str]:
 
 
 def _names(file: Any) -> list[str]:
-    """Return the names of the images in a file, or their numbers where they have no names."""
+    """Return the names of the images in a file, or the numbers of unnamed ones."""
     with _opened(file_name(file, _TITLE)) as there, of_library(file, _TITLE):
         return [name or str(j) for j, name in _images(there).items()]
 
@@ -201,7 +255,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _source_of(image: Any, where: str) -> Source:
-    """Return an image of astropy as a source."""
+    """Return a source for an image of astropy."""
     lost: list[str] = []
     header = image.header
     attrs = _read_cards(header, lost)
@@ -211,7 +265,7 @@ def _source_of(image: Any, where: str) -> Source:
     blank: Any = attrs.get("BLANK")
     is_blank = isinstance(blank, int) and as_element(blank, stored) is not None
     if kind is not None:
-        for each in ("BZERO", "BSCALE"):  # what the dtype says
+        for each in ("BZERO", "BSCALE"):  # the dtype implies them
             attrs.pop(each, None)
             attrs.get(_COMMENTS, {}).pop(each, None)
         if not attrs.get(_COMMENTS, True):
@@ -252,12 +306,12 @@ def _is_plain(where: str) -> bool:
 
 
 def _zero_of(kind: np.dtype[Any]) -> int:
-    """Return the ``BZERO`` of integers that FITS has with their sign turned round."""
+    """Return the ``BZERO`` of integers that FITS stores with the other sign."""
     return -128 if kind.kind == "i" else 1 << (8 * kind.itemsize - 1)
 
 
 def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | None:
-    """Return the dtype of what is stored with its sign turned round; None: it is not."""
+    """Return the dtype of integers that are stored with the other sign, or None."""
     zero = attrs.get("BZERO")
     if zero is None or attrs.get("BSCALE", 1) != 1 or stored.kind not in "iu":
         return None
@@ -266,7 +320,7 @@ def _unsigned(stored: np.dtype[Any], attrs: dict[str, Any]) -> np.dtype[Any] | N
 
 
 def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
-    """Turn the signs of integers round, from what a file has to elements of a dtype or back."""
+    """Flip the sign bit of integers, to or from the stored form."""
     if kind is None:
         return values
     bits = np.dtype(kind.str.replace("i", "u"))
@@ -276,7 +330,7 @@ def _turned(values: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
 
 
 def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
-    """Return the cards of a header as attributes."""
+    """Convert the cards of a header to attributes."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     attrs: dict[str, Any] = {}
     comments: dict[str, str] = {}
@@ -294,7 +348,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
             if str(value).strip():
                 lost.append(f"the text {str(value)!r} without a keyword")
         elif name in attrs:
-            lost.append(f"attribute {name!r}, of which there is another")
+            lost.append(f"attribute {name!r}, which occurs more than once")
         else:
             attrs[name] = value if isinstance(value, (bool, int, float, complex, str)) else None
             if comment:
@@ -309,7 +363,7 @@ def _read_cards(header: Any, lost: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) -> Iterator[Sink]:
-    """Make a file, or a copy of one with an extension more."""
+    """Create a file, or a copy of one with an additional extension."""
     require("astropy.io.fits", "fits", _TITLE)
     where = target_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
@@ -327,7 +381,7 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     else:
         head = _primary()
     with of_library(where, _TITLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of comments that are cut, as `lost` says
+        warnings.simplefilter("ignore")  # truncated comments are reported in `lost`
         head += _head(given, stored, name, lost)
     tail = b"\0" * (-given.nbytes % _BLOCK)
     turn = np.dtype(stored.str.replace("u", "i")) if stored.kind == "u" else stored
@@ -335,7 +389,8 @@ def _sink(file: Any, name: Any, given: Description, *, overwrite: bool = False) 
     with flat_file(where, _TITLE, overwrite, given.nbytes, head, tail, kept) as write:
 
         def put(box: Box, values: NDArray[Any], first: int) -> None:
-            if values.dtype == stored.newbyteorder("=") != stored:  # in place: it is not kept
+            # in place, since the values are not kept
+            if values.dtype == stored.newbyteorder("=") != stored:
                 values = values.byteswap(inplace=True).view(stored)
             values = values.astype(stored, copy=False)
             write(_turned(values, turn) if is_turned else values, first * stored.itemsize)
@@ -349,7 +404,7 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     Raises
     ------
     DTypeError
-        A TypeError: FITS has no such elements.
+        A TypeError: FITS does not support the dtype.
     """
     if (
         dtype.names is None
@@ -358,18 +413,18 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     ):
         return dtype.newbyteorder(">")
     raise DTypeError(
-        f"FITS has no elements of {dtype}; it has integers, and real numbers of 4 and 8 bytes: "
-        "a.astype makes them"
+        f"FITS does not support elements of {dtype}; convert them to integers or floats of 4 or 8 "
+        "bytes with a.astype"
     )
 
 
 def _is_turned(stored: np.dtype[Any]) -> bool:
-    """Tell whether FITS has such integers with their sign turned round."""
+    """Tell whether FITS stores such integers with the other sign."""
     return (stored.kind == "u" and stored.itemsize > 1) or stored.str[1:] == "i1"
 
 
 def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
-    """Return the bytes of a file but those of the extension of a name, or refuse the name."""
+    """Return the byte ranges of a file without an extension, or refuse its name."""
     with _opened(where) as there, of_library(where, _TITLE):
         if not _is_plain(where):
             raise FormatError("it is compressed as a whole")
@@ -382,13 +437,15 @@ def _others(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
                 kept.append((info["hdrLoc"], info["datLoc"] + info["datSpan"]))
     if found and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has an extension {name!r}; overwrite=True replaces it", where
+            errno.EEXIST,
+            f"it already has an extension {name!r}; replace it with overwrite=True",
+            where,
         )
     return kept
 
 
 def _primary() -> bytes:
-    """Return what a file begins with that has extensions alone."""
+    """Return the beginning of a file that only has extensions."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", True)])
     return bytes(head.tostring(), "ascii")
@@ -413,7 +470,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
         head["BSCALE"], head["BZERO"] = 1, zero
         for each in {"BSCALE", "BZERO"} & set(attrs):
             del attrs[each]
-            lost.append(f"attribute {each!r}, which such elements have themselves")
+            lost.append(f"attribute {each!r}, which such elements already imply")
     if stored.kind in "iu" and given.fills:
         attrs.setdefault("BLANK", int(given.fill_value))
     elif stored.kind in "iu" and given.missing is not None:
@@ -427,7 +484,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
             attrs["BLANK"] = int(blank) - zero
         else:
             del attrs["BLANK"]
-            lost.append("attribute 'BLANK', which is no element")
+            lost.append("attribute 'BLANK', which is not an element")
     for key, value in attrs.items():
         if key == "EXTNAME" and name is not None:
             continue
@@ -439,7 +496,7 @@ def _head(given: Description, stored: np.dtype[Any], name: str | None, lost: lis
 
 
 def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) -> None:
-    """Add an attribute to a header, as a card."""
+    """Add an attribute to a header as a card."""
     fits: Any = require("astropy.io.fits", "fits", _TITLE)
     if isinstance(value, np.generic):
         value = value.item()
@@ -450,19 +507,19 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
                 head.add_comment(line) if upper == "COMMENT" else head.add_history(line)
             return
         if not isinstance(value, (bool, int, float, complex, str, type(None))):
-            raise ValueError(f"a card has no {type(value).__name__}")
+            raise ValueError(f"a card cannot hold a {type(value).__name__}")
         if isinstance(value, (float, complex)) and not math.isfinite(abs(value)):
-            raise ValueError("a card has finite numbers alone")
+            raise ValueError("a card can only hold finite numbers")
         if upper in head or upper in _STRUCTURE or upper.startswith("NAXIS"):
             raise ValueError("the file has another card of this name")
         if not key.isascii() or not key.isprintable() or "=" in key:
-            raise ValueError("it has no name for a card")
+            raise ValueError("its name is not valid for a card")
         plain = len(upper) <= 8 and upper.replace("-", "").replace("_", "").isalnum()
         name = upper if plain else f"HIERARCH {upper}"
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             head[name] = (value, comment) if isinstance(comment, str) else value
-            head.cards[-1].image  # noqa: B018 -- astropy looks at the value now
+            head.cards[-1].image  # noqa: B018 -- makes astropy check the value
         if said:
             lost.append(f"the end of the comment of {key!r}")
     except (fits.VerifyError, ValueError, TypeError, AttributeError) as error:
@@ -471,7 +528,7 @@ def _put_card(head: Any, key: str, value: Any, comment: Any, lost: list[str]) ->
         lost.append(f"attribute {key!r} ({error})")
         return
     if key != upper:
-        lost.append(f"attribute {key!r}, whose name is {upper!r} there")
+        lost.append(f"attribute {key!r}, which is named {upper!r} in the file")
 
 
 FITS = Format(

@@ -1,7 +1,4 @@
-"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
-
-More than 600 lines, as these formats share how elements lie in a file.
-"""
+"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files."""
 
 from __future__ import annotations
 
@@ -31,18 +28,15 @@ from extarray.common.errors import (
 )
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import Description
+from extarray.formats.elements import flat_file, mapped, part_of
 from extarray.formats.files import (
     beside,
     file_name,
-    flat_file,
-    mapped,
     of_library,
-    part_of,
     successor,
     target_name,
     unknown_part,
 )
-from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 from extarray.grid.chunking import check_shape
 from extarray.streaming.derived import flat
@@ -50,13 +44,13 @@ from extarray.streaming.derived import flat
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
-    from typing import SupportsIndex, Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import Into, Out
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -75,21 +69,55 @@ __all__ = [
 ]
 
 _TITLE = "NumPy .npy"
-#: Characters of a header at most: NumPy evaluates them as a literal of Python.
+#: Longest header in characters, since NumPy evaluates it as a Python literal.
 _MAX_HEADER = 1 << 20
 
 
-@from_template()
 def from_npy(
     file: str | PathLike[str],
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of a ``.npy`` file, as `numpy.load` reads it, in bounded memory.
+
+    Parameters
+    ----------
+    file : str or PathLike
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray
 
     Raises
     ------
     DTypeError
         A TypeError: the file has Python objects.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -103,25 +131,48 @@ def from_npy(
            [4, 5, 6],
            [0, 0, 0]])
     """
-    return NPY.load(file, **options)
+    return NPY.load(
+        file,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_npy(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
+    selection: Any = None,
     order: Literal["C", "F"] = "C",
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
     """Write an array into a ``.npy`` file, as `numpy.save` does, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
     file : str or PathLike
         The name as it is: no suffix is added.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     order : {"C", "F"}
-        Of the elements in the file.
+        Order of the elements in the file: the last axis runs fastest, or the first.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the name is taken.
+    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -131,7 +182,7 @@ def to_npy(
 
     Notes
     -----
-    The file has its name when it is complete.
+    The file appears when it is complete.
 
     Examples
     --------
@@ -141,7 +192,7 @@ def to_npy(
     >>> np.load(name)
     array([2, 4])
     """
-    NPY.save(a, file, order=order, **options)
+    NPY.save(a, file, order=order, selection=selection, overwrite=overwrite, progress=progress)
 
 
 @contextlib.contextmanager
@@ -160,7 +211,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 def _sink(
     file: Any, name: Any, given: Description, *, overwrite: bool = False, order: Any = "C"
 ) -> Iterator[Sink]:
-    """Make a file: a header, and the elements behind it."""
+    """Create a file with a header followed by the elements."""
     head = header_bytes(given, check_choice(order, "order", ("C", "F")))
     with _flat_sink(_TITLE, file, given, overwrite, order, head) as sink:
         sink.lost = losses(given)
@@ -171,7 +222,7 @@ def _sink(
 def _flat_sink(
     title: str, file: Any, given: Description, overwrite: bool, order: Any, head: bytes = b""
 ) -> Iterator[Sink]:
-    """Make a file of elements in an order, behind a header."""
+    """Create a file with a header followed by elements in a given order."""
     where = target_name(file, title)
     with flat_file(where, title, check_flag(overwrite, "overwrite"), given.nbytes, head) as write:
         axes = tuple(range(given.ndim))[:: -1 if order == "F" else 1]
@@ -184,12 +235,12 @@ def _flat_sink(
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
-    """Read the header of a file; return shape, order and dtype of the elements behind it.
+    """Read the header of a file; return shape, order and dtype of the elements after it.
 
     Raises
     ------
     ValueError
-        It is none.
+        Not a header.
     DTypeError
         A TypeError: the elements are Python objects.
     """
@@ -198,7 +249,8 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], 
         (length,) = struct.unpack("<I", stream.read(4))
         if length > _MAX_HEADER:
             raise FormatError(f"a header of {length} characters")
-        # As version 2, but for names outside of Latin-1: to Python these are the same as escapes.
+        # Version 3 differs from version 2 by names outside Latin-1, for which escapes are
+        # equivalent in Python.
         text = stream.read(length).decode().encode("unicode_escape").replace(b"\\n", b"\n")
         stream = io.BytesIO(struct.pack("<I", len(text)) + text)
     read = (
@@ -207,18 +259,18 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], 
         else np.lib.format.read_array_header_2_0
     )
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise FormatError(f"version {version} is not known")
+        raise FormatError(f"version {version} is not supported")
     shape, is_fortran, dtype = read(stream, max_header_size=_MAX_HEADER)
     if dtype.hasobject:
         raise DTypeError(
-            "the file has Python objects, which are no elements of fixed size; load it with "
-            "numpy.load(..., allow_pickle=True) if it comes from somebody you trust"
+            "the file has Python objects, which have no fixed size; load it with numpy.load(..., "
+            "allow_pickle=True) if you trust its source"
         )
     return shape, "F" if is_fortran else "C", dtype
 
 
 def header_bytes(given: Description, order: str) -> bytes:
-    """Return the header of a file with such elements."""
+    """Return the header for the described elements."""
     described = {
         "descr": np.lib.format.dtype_to_descr(given.dtype),
         "fortran_order": order == "F" and given.ndim > 1,
@@ -228,16 +280,16 @@ def header_bytes(given: Description, order: str) -> bytes:
     try:
         np.lib.format.write_array_header_1_0(stream, described)
         return stream.getvalue()
-    except ValueError:  # more than 65535 characters, or some outside of Latin-1
+    except ValueError:  # longer than 65535 characters, or not Latin-1
         text = (repr(described) + "\n").encode()
     return np.lib.format.magic(3, 0) + struct.pack("<I", len(text)) + text
 
 
 def losses(given: Description) -> list[str]:
-    """Return what such a file cannot hold, in words."""
+    """Describe what such a file cannot hold."""
     lost = given.said()
     if np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(given.dtype)) != given.dtype:
-        lost.append(f"the data type {given.dtype}, but elements of as many bytes")
+        lost.append(f"the data type {given.dtype}, but elements of the same size")
     return lost
 
 
@@ -249,24 +301,55 @@ NPY = Format("npy", _TITLE, (".npy",), _source, _sink)
 _NPZ = "NumPy .npz"
 
 
-@from_template()
 def from_npz(
     file: str | PathLike[str],
     name: str | None = None,
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
-    """Make an array of one in a ``.npz`` file, in bounded memory.
+    """Make an array of one array in a ``.npz`` file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
     name : str, optional
-        Of the array in the file; None: it has one only.
+        Name of the array in the file.  None: the only one.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray
 
     Raises
     ------
     VariableError
-        A KeyError: no array of this name; the message has those that there are.
+        A KeyError: no array of this name; the message names those in the file.
     DTypeError
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -276,30 +359,46 @@ def from_npz(
     >>> xa.from_npz(name, "green")[...]
     array([3, 4])
     """
-    return NPZ.load(file, name, **options)
+    return NPZ.load(
+        file,
+        name,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_npz(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     name: str = "arr_0",
     *,
+    selection: Any = None,
     compressed: bool = False,
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
-    """Write an array into a ``.npz`` file, beside the arrays that are in it, in bounded memory.
+    """Add an array to a ``.npz`` file, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
     file : str or PathLike
-        The name as it is: no suffix is added.
+        Exact name; no suffix is added.
     name : str
-        Of the array in the file.
+        Name of the array in the file.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     compressed : bool
-        As `numpy.savez_compressed`.
+        Compress the elements, as `numpy.savez_compressed` does.
     overwrite : bool
         Replace an array that has this name in the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
@@ -307,6 +406,7 @@ def to_npz(
         A FileExistsError: the file has an array of this name.
     FormatError
         A ValueError: there is another file of this name, no ``.npz``.
+    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -316,7 +416,7 @@ def to_npz(
 
     Notes
     -----
-    The file is copied, and replaced when the copy has the array as well.
+    The file is copied, and replaced when the copy is complete.
 
     Examples
     --------
@@ -327,7 +427,15 @@ def to_npz(
     >>> np.load(name)["red"]
     array([1, 2])
     """
-    NPZ.save(a, file, name, compressed=compressed, **options)
+    NPZ.save(
+        a,
+        file,
+        name,
+        compressed=compressed,
+        selection=selection,
+        overwrite=overwrite,
+        progress=progress,
+    )
 
 
 def _names(file: Any) -> list[str]:
@@ -339,7 +447,7 @@ def _names(file: Any) -> list[str]:
 
 @contextlib.contextmanager
 def _npz_source(file: Any, name: Any = None) -> Iterator[Source]:
-    """Open an array in a file: its bytes come one behind the other."""
+    """Open an array in a file; its bytes can only be read sequentially."""
     where = file_name(file, _NPZ)
     names = _names(where)
     if name is None and len(names) == 1:
@@ -366,7 +474,7 @@ def _npz_source(file: Any, name: Any = None) -> Iterator[Source]:
             while done < len(view):
                 count = member.readinto(view[done:])
                 if not count:
-                    raise FormatError(f"the array {name!r} ends too early")
+                    raise FormatError(f"the array {name!r} is truncated")
                 done += count
             left -= size
             if not left:
@@ -378,9 +486,9 @@ def _npz_source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _end(stream: Any) -> None:
-    """Read the end of a member, where its checksum is compared."""
+    """Read a member to its end, where its checksum is compared."""
     if stream.read(1):
-        raise FormatError("there are more bytes than the array has")
+        raise FormatError("it has more bytes than the array")
 
 
 @contextlib.contextmanager
@@ -392,7 +500,7 @@ def _npz_sink(
     overwrite: bool = False,
     compressed: bool = False,
 ) -> Iterator[Sink]:
-    """Add an array to a copy of a file, which replaces it."""
+    """Add an array to a copy of the file, which then replaces the file."""
     where = target_name(file, _NPZ)
     if name is None:
         name = "arr_0"
@@ -404,7 +512,7 @@ def _npz_sink(
     is_in = there and name in _names(where)
     if is_in and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has an array {name!r}; overwrite=True replaces it", where
+            errno.EEXIST, f"it already has an array {name!r}; replace it with overwrite=True", where
         )
     with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
         if there:
@@ -415,7 +523,7 @@ def _npz_sink(
         else:
             fresh = outer.enter_context(beside(where, False))
         with of_library(where, _NPZ):
-            # Given the name, it would make a file anew that it cannot open.
+            # By name, zipfile would overwrite a file that it cannot open.
             file = stack.enter_context(open(fresh, "r+b"))
             mode: Literal["a", "w"] = "a" if there and not is_in else "w"
             archive = stack.enter_context(zipfile.ZipFile(file, mode, method))
@@ -433,7 +541,7 @@ def _npz_sink(
 
 
 def _copy_others(where: str, archive: zipfile.ZipFile, leave_out: str) -> None:
-    """Copy the members of a file, but one."""
+    """Copy all members of a file except one."""
     with zipfile.ZipFile(where) as old:
         for info in old.infolist():
             if info.filename != leave_out:
@@ -449,38 +557,66 @@ NPZ = Format("npz", _NPZ, (".npz",), _npz_source, _npz_sink, part="an array", na
 _RAW = "raw elements"
 
 
-@from_template()
 def from_raw(
     file: str | PathLike[str],
     shape: Shape,
     dtype: DTypeLike,
     offset: int = 0,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     order: Literal["C", "F"] = "C",
-    **options: Unpack[Into],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
     """Make an array of the elements of a raw file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
     shape : int or sequence of int
-        One extent may be -1: whatever the file has.
+        Shape of the array.  One extent may be -1: as many as the file has.
     dtype : dtype_like
-        Of the elements in the file; ``">i2"``, say, are big-endian.
+        Data type of the elements in the file; ``">i2"``, say, is big-endian.
     offset : int
         Bytes before the first element.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     order : {"C", "F"}
-        Of the elements in the file: the last axis runs fastest, or the first.
+        Order of the elements in the file: the last axis runs fastest, or the first.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray
 
     Raises
     ------
     FormatError
         A ValueError: the file is too short.
     ShapeError, DTypeError
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     See Also
     --------
-    fromfile : as `numpy.fromfile`, also for text and open files.
+    fromfile : like `numpy.fromfile`, also for text and open files.
 
     Examples
     --------
@@ -491,29 +627,57 @@ def from_raw(
     array([[0, 1, 2],
            [3, 4, 5]], dtype='>u2')
     """
-    return RAW.load(file, shape=shape, dtype=dtype, offset=offset, order=order, **options)
+    return RAW.load(
+        file,
+        shape=shape,
+        dtype=dtype,
+        offset=offset,
+        order=order,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template()
 def to_raw(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
+    selection: Any = None,
     order: Literal["C", "F"] = "C",
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
-    """Write the elements of an array into a file, and nothing else, in bounded memory.
+    """Write only the elements of an array into a file, in bounded memory.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     order : {"C", "F"}
-        Of the elements in the file.
+        Order of the elements in the file: the last axis runs fastest, or the first.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the name is taken.
+    BoundsError, SelectionError, StorageError
 
     Warns
     -----
     LossyWarning
-        The array has attributes, names of axes, coordinates or a fill value.  (That a raw file has
-        no shape and no dtype goes without saying.)
+        The array has attributes, axis names, coordinates or a fill value. (Shape and dtype are
+        always lost.)
 
     Examples
     --------
@@ -523,7 +687,7 @@ def to_raw(
     >>> np.fromfile(name, int)
     array([1, 3, 2, 4])
     """
-    RAW.save(a, file, order=order, **options)
+    RAW.save(a, file, order=order, selection=selection, overwrite=overwrite, progress=progress)
 
 
 @contextlib.contextmanager
@@ -535,7 +699,9 @@ def _raw_source(
     kind, start = check_dtype(dtype), as_int(offset, "offset")
     check_choice(order, "order", ("C", "F"))
     if start < 0:
-        raise ArgumentError(f"offset {start} is not possible; give the bytes before the elements")
+        raise ArgumentError(
+            f"offset {start} is not valid; give the number of bytes before the elements"
+        )
     with of_library(where, _RAW):
         extents = _extents(shape, os.stat(where).st_size - start, kind.itemsize)
         elements = mapped(where, kind, extents, start, order)
@@ -543,7 +709,7 @@ def _raw_source(
 
 
 def _extents(shape: Any, nbytes: int, itemsize: int) -> tuple[int, ...]:
-    """Return a shape, with the extent that is -1 found by the size of the file."""
+    """Return a shape in which an extent of -1 is replaced according to the file size."""
     try:
         given = tuple(shape)
     except TypeError:
@@ -552,14 +718,14 @@ def _extents(shape: Any, nbytes: int, itemsize: int) -> tuple[int, ...]:
     if not places:
         return check_shape(given)
     if len(places) > 1:
-        raise ShapeError(f"the shape {given} has more than one extent -1")
+        raise ShapeError(f"the shape {given} has more than one -1")
     (j,) = places
     others = check_shape(given[:j] + given[j + 1 :])
     row = math.prod(others) * itemsize
     if not row or nbytes < 0 or nbytes % row:
         raise ShapeError(
-            f"{nbytes} bytes are no whole number of parts of {row} bytes, as the shape {given} has "
-            "them; give the extents"
+            f"{nbytes} bytes are not a multiple of {row} bytes, as the shape {given} requires; "
+            "give all extents"
         )
     return (*others[:j], nbytes // row, *others[j:])
 
@@ -568,7 +734,7 @@ def _extents(shape: Any, nbytes: int, itemsize: int) -> tuple[int, ...]:
 def _raw_sink(
     file: Any, name: Any, given: Description, *, overwrite: bool = False, order: Any = "C"
 ) -> Iterator[Sink]:
-    """Make a file of elements alone."""
+    """Create a file with nothing but elements."""
     check_choice(order, "order", ("C", "F"))
     with _flat_sink(_RAW, file, given, overwrite, order) as sink:
         sink.lost = given.said()
@@ -592,25 +758,25 @@ def fromfile(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
 ) -> ExtArray:
-    """Make an array of the elements of a raw file, as `numpy.fromfile`, piece by piece.
+    """Make an array of the elements of a raw file, like `numpy.fromfile` in bounded memory.
 
     Parameters
     ----------
     file : str, PathLike or file
-        An open file is read from where it stands, and has to be one of the operating system.
+        An open file is read from its current position, and must have a file descriptor.
     dtype : dtype_like
-        Of the elements in the file; default float64.
+        Dtype of the elements in the file; default float64.
     count : int
-        Elements; -1: as many as `shape` has, or to the end of the file.
+        Number of elements; -1: as many as `shape` has, or to the end of the file.
     sep : str
-        What separates elements that are text; "": the file is binary.
+        Separator of elements that are text; "": the file is binary.
     offset : int
-        Bytes to pass over in a binary file.
+        Bytes to skip in a binary file.
     shape : int or sequence of int, optional
-        The file has the elements in C order.  The first extent may be -1: whatever the file has.
-        None: one axis, of whatever the file has.
+        Shape of the elements in C order.  The first extent may be -1, and follows from the file.
+        None: one axis with all elements.
     path : str, PathLike, or None
-        Of the pair of files; None: in memory.
+        Path of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
         As for `create`.
 
@@ -621,13 +787,13 @@ def fromfile(
     Raises
     ------
     ShapeError
-        A ValueError: the elements are too few for the shape, or `count` is another one.
+        A ValueError: too few elements for the shape, or `count` contradicts it.
     ExistsError, ChunksError, StorageError, ReserveError
         As for `create`.
 
     Notes
     -----
-    At most ``config.max_memory`` bytes are in memory at a time, where a row is not larger.
+    At most ``config.max_memory`` bytes, or one row, are in memory at a time.
 
     Examples
     --------
@@ -674,7 +840,7 @@ def fromfile(
 
 
 def _extents_of_file(shape: Shape | None) -> tuple[bool, tuple[int, ...]]:
-    """Tell whether the first axis has what the file has, and with which shape to begin."""
+    """Return whether the first extent follows from the file, and the shape to begin with."""
     if shape is None:
         return True, (0,)
     given: Any = tuple(shape) if isinstance(shape, Sequence) else (shape,)

@@ -1,7 +1,4 @@
-"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
-
-More than 600 lines, as blocks that lie as they are go by themselves, in both directions.
-"""
+"""GeoTIFF: rasters of bands, with their georeferencing, through rasterio."""
 
 from __future__ import annotations
 
@@ -23,29 +20,20 @@ from extarray.common.extras import require
 from extarray.common.system import ALONE, allocate
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import (
-    Pieces,
-    beside,
-    file_name,
-    mapped,
-    of_library,
-    part_of,
-    target_name,
-    write_all,
-)
-from extarray.formats.template import from_template
+from extarray.formats.elements import Pieces, mapped, part_of
+from extarray.formats.files import beside, file_name, of_library, target_name, write_all
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
@@ -75,15 +63,41 @@ _DEFAULTS = {"scales": 1.0, "offsets": 0.0, "units": "", "colors": "undefined"}
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
 
-@from_template("rasterio")
-def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> ExtArray:
+def from_geotiff(
+    file: str | PathLike[str],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
+) -> ExtArray:
     """Make an array of a GeoTIFF file, in bounded memory.
 
     Parameters
     ----------
+    file : str or PathLike
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mask_and_scale : bool
         Unpack numbers by the scale and the offset of the bands, which must be the same for all;
-        elements that are the file's ``nodata`` become NaN.  False: elements are taken as they are.
+        elements that are the file's ``nodata`` become NaN.  False: take elements as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -101,7 +115,17 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
     DTypeError
         A TypeError: complex integers.
     FormatError
-        A ValueError: no such file, one that is damaged, or one of several pages.
+        A ValueError: the file is damaged, of another format, or has several pages.
+    MissingExtraError
+        An ImportError: rasterio is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -118,17 +142,25 @@ def from_geotiff(file: str | PathLike[str], **options: Unpack[IntoValues]) -> Ex
     >>> a.shape, a.dims, a.attrs["transform"][2]
     ((1, 2, 3), ('band', 'y', 'x'), 583000.0)
     """
-    return GEOTIFF.load(file, **options)
+    return GEOTIFF.load(
+        file,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("rasterio")
 def to_geotiff(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
     selection: Any = None,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     **options: Any,
 ) -> None:
     """Write an array into a GeoTIFF file, in bounded memory.
@@ -136,13 +168,21 @@ def to_geotiff(
     Parameters
     ----------
     a : ExtArray or LazyView
-        Of 3 axes, which are bands, rows and columns; of 2: one band.  Its fill value, or else its
-        attribute ``nodata``, is the file's ``nodata``.
+        With 3 axes, which are bands, rows and columns; or with 2, for one band.  Its fill value, or
+        else its attribute ``nodata``, is the file's ``nodata``.
+    file : str or PathLike
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``, ``blockxsize``,
-        ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may come to more than 4 GiB,
-        and has tiles like the array's chunks where these are multiples of 16.  Elements of float16
-        are those of 16 bits in the file.
+        Arguments of ``rasterio.open``: ``compress="deflate"``, ``interleave="pixel"``,
+        ``blockxsize``, ``BIGTIFF="YES"``.  By default the file is a BigTIFF where it may exceed
+        4 GiB, and has tiles like the array's chunks where these are multiples of 16.  Elements of
+        float16 have 16 bits in the file, too.
 
     Raises
     ------
@@ -152,6 +192,16 @@ def to_geotiff(
         A ValueError: the array has another number of axes, or no elements.
     ArgumentError
         A ValueError: options that rasterio does not take.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: rasterio is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -228,9 +278,9 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
             pages = max(1, len(dataset.subdatasets))
             if pages > 1:
                 raise FormatError(
-                    f"{where!r} has {pages} pages, and a GeoTIFF file is read here if it has one: "
-                    "read the pages by tifffile, or one of them by "
-                    f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array by "
+                    f"{where!r} has {pages} pages, but only GeoTIFF files with one page can be "
+                    "read; read the pages with tifffile, or one of them with "
+                    f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
                     "extarray.from_array"
                 )
             given, lost = _described(dataset, _exact_nodata(where, dataset))
@@ -284,7 +334,7 @@ def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[st
         fewer = " and ".join(str(n) for n in sorted(bits, key=str))
         lost.append(f"that its elements have {fewer} bits")
     attrs: dict[str, Any] = dict(dataset.tags())
-    lost.extend(f"the tag {k!r}, a name that has another meaning" for k in _OWN if k in attrs)
+    lost.extend(f"the tag {k!r}, whose name is reserved" for k in _OWN if k in attrs)
     attrs = {k: v for k, v in attrs.items() if k not in _OWN}
     if dataset.crs is not None:
         attrs["crs"] = dataset.crs.to_wkt()
@@ -527,7 +577,7 @@ def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
     is_there = (sizes > 0) & (offsets > 0)
     end = int((offsets + nbytes)[is_there].max(initial=0))
     if end > has:  # which GDAL would find out band by band
-        raise FormatError(f"{where!r} has {has} bytes, and its elements end at byte {end}")
+        raise FormatError(f"{where!r} has {has} bytes, but its elements end at byte {end}")
     if not (blocks.is_plain and is_there.all() and (sizes >= nbytes).all()):
         return None
     n, height, width = given.shape
@@ -606,14 +656,14 @@ def _sink(
     check_flag(overwrite, "overwrite")
     if given.ndim not in (2, 3) or 0 in given.shape:
         raise ShapeError(
-            f"a raster has 2 or 3 axes, and elements; the array has the shape {given.shape}: a "
-            "selection may have another"
+            "a raster needs 2 or 3 axes and at least one element, but the array has shape "
+            f"{given.shape}; select another part"
         )
     kind = given.dtype
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in _KINDS:
         raise DTypeError(
-            f"GeoTIFF has no elements of {kind}; it has {', '.join(sorted(_KINDS))}: a.astype "
-            "makes them"
+            f"GeoTIFF does not support elements of {kind}; convert them to one of "
+            f"{', '.join(sorted(_KINDS))} with a.astype"
         )
     lost: list[str] = []
     with beside(where, overwrite) as fresh, contextlib.ExitStack() as stack:
@@ -621,7 +671,7 @@ def _sink(
         known = {str(each.value).lower() for each in rasterio.enums.Compression}
         asked = str(settings.get("compress") or "none")
         if asked.lower() not in known:  # GDAL would leave it out
-            raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
+            raise ArgumentError(f"compress {asked!r} is not supported; use one of {sorted(known)}")
         if asked.lower() == "none" and _PLAIN.issuperset(map(str.lower, options)):
             told: list[str] = []
             with _created(fresh, where, {**settings, "SPARSE_OK": True}, given, told) as dataset:
@@ -672,7 +722,7 @@ def _created(
         context = _opened(fresh, "w", where, **settings)
         dataset = context.__enter__()
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"rasterio cannot make such a file: {error}") from error
+        raise ArgumentError(f"rasterio cannot create such a file: {error}") from error
     with contextlib.ExitStack() as stack:
         stack.push(context.__exit__)
         with of_library(where, _TITLE):
@@ -775,7 +825,9 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
         settings.update(dtype="float32", nbits=16)
     own = sorted({"driver", "count", "height", "width", "dtype", "nodata"} & set(options))
     if own:
-        raise ArgumentError(f"the array says itself what {', '.join(map(repr, own))} would say")
+        raise ArgumentError(
+            f"the array already determines {', '.join(map(repr, own))}; leave it out"
+        )
     if given.chunks is not None and not {"tiled", "blockxsize", "blockysize"} & set(options):
         rows, columns = given.chunks[-2:]
         if rows % 16 == 0 and columns % 16 == 0:
@@ -806,7 +858,7 @@ def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> d
     elif given.missing is not None:
         settings["nodata"] = given.missing.item()
     if nodata is not None and missing is None:
-        lost.append("attribute 'nodata', which is no element")
+        lost.append("attribute 'nodata', which is not an element")
     settings.update(options)
     return settings
 
@@ -837,7 +889,8 @@ def _entries(key: str, given: Description, lost: list[str]) -> list[Any]:
         raise ValueError("no band has an entry")
     if without:
         lost.append(
-            f"attribute {key!r} of the bands {', '.join(without)}, which have {default!r} there"
+            f"attribute {key!r} of the bands {', '.join(without)}, which get {default!r} in the "
+            "file"
         )
     return [default if each is None else each for each in entries]
 
@@ -866,7 +919,7 @@ def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
             tags[key] = str(value)
             lost.append(f"attribute {key!r}, but as text")
         else:
-            lost.append(f"attribute {key!r}, which is no text")
+            lost.append(f"attribute {key!r}, which is not text")
     dataset.update_tags(**tags)
     for name, each in given.coords.items():
         is_band = given.dims is not None and given.ndim == 3 and each.dims == (given.dims[0],)

@@ -1,7 +1,4 @@
-"""HDF5: data sets, through h5py.
-
-More than 600 lines, as whole files need what single data sets need.
-"""
+"""HDF5: data sets, through h5py."""
 
 from __future__ import annotations
 
@@ -34,10 +31,10 @@ from extarray.formats.files import (
     beside,
     check_shape_is,
     file_name,
+    named_part,
     of_library,
     successor,
     target_name,
-    unknown_part,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -68,28 +65,27 @@ from extarray.formats.hdf5_parts import (
     with_room,
     write_attrs,
 )
-from extarray.formats.template import (
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     of_group,
     save_whole,
 )
-from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.grid.chunking import check_chunks
 from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Unpack
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
     from extarray.common.arguments import Reported
-    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
 __all__ = ["HDF5", "from_hdf5", "to_hdf5"]
@@ -98,43 +94,76 @@ _TITLE = "HDF5"
 _INSTEAD = " (to a file that is open, with h5py.File(..., 'r+'), it is written in place)"
 
 
-@from_template("h5py")
 def from_hdf5(
     file: Any,
     name: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
     text: Any = None,
-    **options: Unpack[IntoValues],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
-    """Make an array of a dataset in an HDF5 file, or a group of all of it, in bounded memory.
+    """Make an array of a dataset, or a group of a whole HDF5 file, in bounded memory.
 
     Parameters
     ----------
     file : str, PathLike, h5py.File, h5py.Group or h5py.Dataset
     name : str, optional
-        Of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.  None, with a path: all that
-        is in the file, or in the ``h5py.Group``, becomes a group in the folder `path`.
+        Name of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.  None, with a path: the
+        whole file, or the ``h5py.Group``, becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
-        such a dataset is refused.
+        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
+        refuse such a dataset.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
     ExtArray or Group
-        With the dataset's fill value and attributes; labels of its axes, or the names of their
-        scales, are its `dims`, and the scales its coordinates.  In a group the scales beside it
-        are arrays, and no coordinates of its own.  A group is open in mode "r+".
+        With the fill value and attributes of the dataset.  Labels of axes, or the names of their
+        scales, become `dims`, and scales become coordinates; in a group, scales become arrays
+        instead.  A group is open in mode "r+".
 
     Raises
     ------
     VariableError
-        A KeyError: no dataset of this name; the message has those that there are.
+        A KeyError: no dataset of this name; the message names those in the file.
     DTypeError
         A TypeError: texts of variable length, references, sequences.
     FormatError
-        A ValueError: no such file, one that is damaged, or a filter that is not installed.
+        A ValueError: the file is damaged, of another format, or needs a filter that is missing.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -148,12 +177,33 @@ def from_hdf5(
     (array([[1, 2],
            [3, 4]]), 'mm')
     """
-    if name is None and options.get("path") is not None and not hasattr(file, "dtype"):
-        return load_whole(_TITLE, file, _whole_source(file, text), **options)
-    return HDF5.load(file, name, text=text, **options)
+    if name is None and path is not None and not hasattr(file, "dtype"):
+        return load_whole(
+            _TITLE,
+            file,
+            _whole_source(file, text),
+            path=path,
+            chunks=chunks,
+            mask_and_scale=mask_and_scale,
+            overwrite=overwrite,
+            sparse=sparse,
+            progress=progress,
+            max_result=max_result,
+        )
+    return HDF5.load(
+        file,
+        name,
+        text=text,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("h5py")
 def to_hdf5(
     a: ExtArray | LazyView | Group,
     file: Any,
@@ -164,21 +214,27 @@ def to_hdf5(
     progress: Reported = True,
     **options: Any,
 ) -> None:
-    """Write an array into an HDF5 file, beside what is in it, or a group, in bounded memory.
+    """Add an array to an HDF5 file, or write a group to a new one, in bounded memory.
 
     Parameters
     ----------
     a : ExtArray, LazyView or Group
-        A group becomes a file of its own.
+        A group becomes a whole file.
     file : str, PathLike, h5py.File or h5py.Group
         A file that does not exist is made.
-    name : str
-        Of the dataset: ``"/group/name"``; groups are made.  A group has none.
+    name : str, optional
+        Name of the dataset: ``"/group/name"``; groups are made.  None for a group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     overwrite : bool
         Replace a dataset that has this name; for a group, the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``, ``chunks``,
-        ``maxshape``.  By default chunks are those of the array, and every axis may grow.
+        Arguments of ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``,
+        ``chunks``, ``maxshape``.  By default chunks are those of the array, and every axis may
+        grow.
 
     Raises
     ------
@@ -186,18 +242,25 @@ def to_hdf5(
         A FileExistsError: the file has an object of this name.
     DTypeError
         A TypeError: HDF5 does not have such elements.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
-    The file has its name when it is complete; one that exists is copied and replaced, in one step:
-    whatever happens meanwhile, it is as it was.  That takes the time of a copy, and room for one,
-    where the file system has no copies that share their bytes (as Btrfs and XFS have).  Into a file
-    that is given open, or that this process has open by h5py, the dataset is written in place: the
-    space for it is taken first, and it has its name when it is complete; but if the process is
-    killed meanwhile, HDF5 may find the file damaged.
+    A new file appears when it is complete; an existing one is copied and replaced in one step, so
+    it is never half written.  This takes the time and the space of a copy, unless the file system
+    has reflinks (as Btrfs and XFS do).  In a file that is given open, or that this process has open
+    with h5py, the dataset is written in place: its space is allocated first, and it appears when it
+    is complete; but if the process is killed, the file may be damaged.
 
-    Coordinates along one axis become dimension scales beside the dataset.  Texts ("U") are stored
-    as UTF-8 of fixed length, dates as h5py's opaque data.
+    Coordinates along one axis become dimension scales in the same group.  Texts ("U") are stored as
+    UTF-8 of fixed length, dates as h5py's opaque data.
 
     Examples
     --------
@@ -211,7 +274,7 @@ def to_hdf5(
     """
     if isinstance(a, Group):
         if name is not None:
-            raise ArgumentError("a group is written whole, into a file of its own; leave name out")
+            raise ArgumentError("a group is written whole, into its own file; leave out name")
         whole = _whole_sink(file, overwrite, options)
         save_whole(_TITLE, a, file, whole, selection=selection, progress=progress)
         return
@@ -220,7 +283,7 @@ def to_hdf5(
 
 @contextlib.contextmanager
 def opened(file: Any, mode: str) -> Iterator[Any]:
-    """Give a group of h5py: the file's, or what the user has open."""
+    """Open a group of h5py, or yield the one that the user has open."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     if isinstance(file, (h5py.Group, h5py.Dataset)):
         if not file:
@@ -230,7 +293,7 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
     where = file_name(file, _TITLE)
     with of_library(where, _TITLE):
         if not os.path.exists(where):
-            os.stat(where)  # the system's own words
+            os.stat(where)  # raises the error of the system
         group = h5py.File(where, mode)
     try:
         yield group
@@ -243,7 +306,7 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
 
 
 def _names(file: Any) -> list[str]:
-    """Return the names of the datasets in a file, or in a group of it."""
+    """Return the names of the datasets in a file or group."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     names: list[str] = []
     with opened(file, "r") as group, of_library(file, _TITLE):
@@ -254,24 +317,18 @@ def _names(file: Any) -> list[str]:
 
 
 def find(group: Any, name: Any, file: Any) -> Any:
-    """Return a dataset of h5py by its name.
-
-    Raises
-    ------
-    VariableError
-        A KeyError: there is none.
-    """
+    """Return a dataset of h5py by its name, as `named_part` does."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
-    if isinstance(group, h5py.Dataset):
-        if name is not None:
-            raise ArgumentError(f"give the dataset {group.name!r}, or a file with a name; not both")
-        return group
-    if name is not None:
-        with of_library(file, _TITLE):
-            found = group.get(os.fsdecode(name))
-        if isinstance(found, h5py.Dataset):
-            return found
-    raise unknown_part(file, name, "a dataset", _names(group))
+    return named_part(
+        group,
+        name,
+        file,
+        title=_TITLE,
+        part="a dataset",
+        kind=h5py.Dataset,
+        look_up=lambda group, name: group.get(os.fsdecode(name)),
+        names=_names,
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -288,7 +345,7 @@ def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source
 
 
 def source_of(dataset: Any, text: Any = None) -> Source:
-    """Return a dataset of h5py as a source."""
+    """Return a source for a dataset of h5py."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
     where = f"the dataset {dataset.name!r}"
@@ -354,13 +411,13 @@ def source_of(dataset: Any, text: Any = None) -> Source:
 def _sink(
     file: Any, name: Any, given: Description, *, overwrite: bool = False, **options: Any
 ) -> Iterator[Sink]:
-    """Make a dataset: in a file of its own beside the name, or under another name in the file."""
+    """Create a dataset in a new file, or under a temporary name in an existing file."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     check_flag(overwrite, "overwrite")
     if name is None or not str(name).strip("/"):
         raise ArgumentTypeError("name the dataset: 'group/name', for example")
     name = os.fsdecode(name)
-    stored_as(given.dtype)  # refused before a file is copied
+    stored_as(given.dtype)  # refuse before a file is copied
     if isinstance(file, h5py.Group):
         changing = _open_in_place(file)
     else:
@@ -380,7 +437,7 @@ def _sink(
 
 @contextlib.contextmanager
 def _written(fresh: str, where: str, mode: str, **options: Any) -> Iterator[tuple[Any, Room]]:
-    """Open a file that nobody else has, for writing: with the space that it will need."""
+    """Open a private file for writing, and allocate its space."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     with written(
         fresh,
@@ -395,13 +452,13 @@ def _written(fresh: str, where: str, mode: str, **options: Any) -> Iterator[tupl
 
 @contextlib.contextmanager
 def _changed(where: str, check: Callable[[Any], object]) -> Iterator[tuple[Any, Room]]:
-    """Give a file for change: a new one, or a copy that replaces one; or one that is open here.
+    """Open a file for change: a new one, a copy that replaces it, or one that is open here.
 
     Parameters
     ----------
     where : str
     check : callable
-        Is given a file that exists, and refuses what cannot be done, before the file is copied.
+        Takes an existing file, and refuses an impossible change before the file is copied.
     """
     with contextlib.ExitStack() as stack:
         here = _open_here(where)
@@ -419,7 +476,7 @@ def _changed(where: str, check: Callable[[Any], object]) -> Iterator[tuple[Any, 
 
 
 def _open_here(where: str) -> Any:
-    """Return a file that this process has open for writing, by h5py; None: it has not."""
+    """Return a file that this process has open for writing with h5py, or None."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     with contextlib.suppress(OSError):
         about = os.stat(where)
@@ -433,11 +490,11 @@ def _open_here(where: str) -> Any:
 
 @contextlib.contextmanager
 def _open_in_place(group: Any) -> Iterator[tuple[Any, Room]]:
-    """Give what the user has open for change, with the space that its file will need."""
+    """Yield an object that the user has open for change, with the space of its file."""
     with opened(group, "r+"):
         file = group.file
         if file.mode == "r":
-            raise ArgumentError(f"{file.filename!r} is open for reading; open it with mode 'r+'")
+            raise ArgumentError(f"{file.filename!r} is open read-only; open it with mode 'r+'")
         own = None
         if file.driver == "sec2":
             own = File(os.dup(file.id.get_vfd_handle()), file.filename)
@@ -449,7 +506,7 @@ def _open_in_place(group: Any) -> Iterator[tuple[Any, Room]]:
                 file.flush()
         finally:
             with contextlib.suppress(OSError, RuntimeError):
-                file.flush()  # into the space that is taken
+                file.flush()  # into the allocated space
             room.close()
 
 
@@ -461,7 +518,7 @@ class Made(Sink):
     ----------
     dataset : h5py.Dataset
     scales : list of (str, int, Coordinate)
-        Coordinates that it shall have beside it: name, axis, labels.
+        Coordinates to store as scales: name, axis, labels.
     """
 
     dataset: Any = None
@@ -469,7 +526,7 @@ class Made(Sink):
 
 
 def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
-    """Refuse a name that is taken, or cannot be."""
+    """Refuse a name that exists or is not possible."""
     with of_library(group.file.filename, _TITLE):
         there = group.get(name, getlink=False) if name in group else None
         path = name.strip("/").split("/")
@@ -477,18 +534,18 @@ def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
             outer = "/".join(path[:j])
             if outer in group and not isinstance(group[outer], h5py.Group):
                 raise ExistsError(
-                    errno.EEXIST, f"it has {outer!r}, which is no group", group.file.filename
+                    errno.EEXIST, f"it has {outer!r}, which is not a group", group.file.filename
                 )
     if there is None:
         return
     if not isinstance(there, h5py.Dataset):
         raise ExistsError(
-            errno.EEXIST, f"it has {name!r}, which is no dataset", group.file.filename
+            errno.EEXIST, f"it has {name!r}, which is not a dataset", group.file.filename
         )
     if not overwrite:
         raise ExistsError(
             errno.EEXIST,
-            f"it has a dataset {name!r}; overwrite=True replaces it",
+            f"it already has a dataset {name!r}; replace it with overwrite=True",
             group.file.filename,
         )
 
@@ -497,7 +554,7 @@ def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
 def made(
     group: Any, name: str, given: Description, options: dict[str, Any], room: Room
 ) -> Iterator[Made]:
-    """Make a dataset under a name of its own; it is gone where the block fails."""
+    """Create a dataset under a temporary name; remove it if the block fails."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     stored = stored_as(given.dtype)
     lost: list[str] = []
@@ -522,14 +579,14 @@ def made(
         settings.setdefault("chunks", tuple(own))
     if given.fills:
         fill = np.asarray(given.fill_value, given.dtype)
-        # As an array: a scalar has lost the tag by which h5py stores dates.
+        # As an array, since a scalar loses the tag by which h5py stores dates.
         settings.setdefault("fillvalue", stored.encode(fill) if stored.encode else fill)
     try:
         with of_library(room.shown, _TITLE):
             try:
                 dataset = root.create_dataset(temporary, given.shape, kind, **settings)
             except (TypeError, ValueError) as error:
-                raise ArgumentError(f"h5py cannot make such a dataset: {error}") from error
+                raise ArgumentError(f"h5py cannot create such a dataset: {error}") from error
             write_attrs(h5py, dataset.attrs, attrs, lost)
             for j, dim in enumerate(given.dims or ()):
                 dataset.dims[j].label = dim
@@ -550,7 +607,7 @@ def made(
 
 
 def _parent(group: Any, name: str) -> Any:
-    """Return the group that a dataset comes to lie in; None: it will be made."""
+    """Return the group in which a dataset will lie, or None if it does not exist yet."""
     outer = name.rstrip("/").rpartition("/")[0]
     if not outer:
         return group.file if name.startswith("/") else group
@@ -560,15 +617,15 @@ def _parent(group: Any, name: str) -> Any:
 def _scales_of(
     given: Description, parent: Any, name: str, lost: list[str]
 ) -> Iterator[tuple[str, int, Coordinate]]:
-    """Yield the coordinates that scales can hold: name, axis, labels."""
+    """Yield name, axis and labels of the coordinates that scales can hold."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     own = name.rpartition("/")[2]
     for scale, each in given.coords.items():
         reason = ""
         if len(each.dims) != 1 or each.dims[0] not in (given.dims or ()) or "/" in scale:
-            reason = "which is none along one axis"
+            reason = "which does not lie along one axis"
         elif scale == own and given.ndim > 1:
-            reason = "since the dataset has this name itself"
+            reason = "since the dataset itself has this name"
         elif scale != own and parent is not None and scale in parent:
             there = parent[scale]
             if (
@@ -576,7 +633,7 @@ def _scales_of(
                 or there.shape != each.values.shape
                 or not are_labels(labels(h5py, there, len(there)), each.values)
             ):
-                reason = "since the file has something else of this name"
+                reason = "since the file has another object of this name"
         if reason:
             lost.append(f"coordinate {scale!r}, {reason}")
         else:
@@ -592,10 +649,10 @@ def _edit(
     moved: tuple[int, ...],
     replace: bool,
 ) -> Iterator[Edit]:
-    """Open a dataset for change: it is resized, or made anew where it may not be.
+    """Open a dataset for change: resize it, or recreate it if its size is fixed.
 
-    That is done in a copy of the file, which replaces it; and in place where the user has the file
-    open, or the elements are in other files.
+    Changes are made in a copy that replaces the file, or in place if the user has the file open or
+    the elements are in other files.
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
 
@@ -616,7 +673,7 @@ def _edit(
         else:
             with opened(file, "r") as group:
                 dataset, _ = plan(group)
-                where, name = dataset.file.filename, dataset.name  # behind an external link
+                where, name = dataset.file.filename, dataset.name  # the target of an external link
                 is_here = dataset.is_virtual or bool(dataset.external)
             if is_here and _open_here(where) is None:
                 changing = _open_in_place(stack.enter_context(opened(where, "r+")))
@@ -650,14 +707,14 @@ def _edit(
 
 
 class _Plan(NamedTuple):
-    """Plan for a dataset to get another shape: in words, and whether it is resized."""
+    """A plan to reshape a dataset: its description, and whether it only resizes."""
 
     said: list[str]
     resizes: bool
 
 
 def _planned(dataset: Any, new: tuple[int, ...], replace: bool) -> _Plan:
-    """Plan how a dataset gets a shape, or refuse to."""
+    """Plan the reshaping of a dataset, or refuse it."""
     if tuple(dataset.shape) == new:
         return _Plan([], False)
     most = zip(new, dataset.maxshape, strict=True)
@@ -668,7 +725,7 @@ def _planned(dataset: Any, new: tuple[int, ...], replace: bool) -> _Plan:
 
 @contextlib.contextmanager
 def _resized(dataset: Any, new: tuple[int, ...], room: Room) -> Iterator[None]:
-    """Resize a dataset; it has its old shape again where the block fails."""
+    """Resize a dataset; restore its shape if the block fails."""
     old, where = dataset.shape, dataset.file.filename
     room.need(0, math.prod(-(-n // c) for n, c in zip(new, dataset.chunks, strict=True)))
     with of_library(where, _TITLE):
@@ -682,34 +739,34 @@ def _resized(dataset: Any, new: tuple[int, ...], room: Room) -> Iterator[None]:
 
 
 def _remake(dataset: Any, new: tuple[int, ...], replace: bool) -> str:
-    """Return, in words, that a dataset is made anew, and what it leaves behind; or refuse to."""
+    """Describe how a dataset is recreated and what keeps the old one; or refuse."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where, name = dataset.file.filename, dataset.name
     if dataset.is_scale:
         raise ArgumentError(
-            f"the dataset {name!r} of {where!r} is the scale of others and cannot grow: "
-            "extarray.to_hdf5 writes the array into another file, or under another name"
+            f"the dataset {name!r} of {where!r} is a dimension scale and cannot grow; write the "
+            "array to another file, or under another name, with extarray.to_hdf5"
         )
     with of_library(where, _TITLE):
         found = holders(h5py, dataset)
-    text = f"made {name!r} anew to grow from {dataset.shape} to {new}"
+    text = f"recreated {name!r} to grow from {dataset.shape} to {new}"
     if not found:
         return text
     kept = "; ".join(found)
     if not replace:
         raise ArgumentError(
-            f"the dataset {name!r} of {where!r} has a fixed size, and another that takes its name "
-            f"would leave this one to {kept}: write_back(replace=True) does so, extarray.to_hdf5 "
-            "writes the array under another name"
+            f"the dataset {name!r} of {where!r} has a fixed size, and replacing it would leave "
+            f"the old one to {kept}; allow that with write_back(replace=True), or write the array "
+            "under another name with extarray.to_hdf5"
         )
-    return f"{text}; the one before stays with {kept}"
+    return f"{text}; the old one stays with {kept}"
 
 
 def _labels_that_stay(dataset: Any, moved: tuple[int, ...]) -> list[str]:
-    """Return, in words, which scales label other elements where the first one has moved."""
+    """Describe which scales label other elements after the first one has moved."""
     return [
-        f"the labels of axis {j} beside their elements: the scale {scale.name!r} begins with the "
-        f"first one, which has moved by {n}"
+        f"the labels of axis {j} at their elements: the scale {scale.name!r} begins with the "
+        f"former first element, which has moved by {n}"
         for j, n in enumerate(moved)
         if n
         for scale in scales_of(dataset.dims[j])
@@ -719,9 +776,9 @@ def _labels_that_stay(dataset: Any, moved: tuple[int, ...]) -> list[str]:
 
 @contextlib.contextmanager
 def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-    """Make a dataset of another shape under a name of its own; it is gone where the block fails.
+    """Create a dataset of another shape under a temporary name; remove it if the block fails.
 
-    It has the type, the filters, the fill value and the attributes of another, and may grow.
+    It has the type, filters, fill value and attributes of `dataset`, and may grow.
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where = dataset.file.filename
@@ -751,9 +808,9 @@ def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _taking_place(fresh: Any, place: str) -> Iterator[None]:
-    """Give a dataset a name, and remove what has it; if the block fails, that has it still.
+    """Give a dataset a name, and remove the former holder; undo both if the block fails.
 
-    Either is whole in the file at any moment.
+    At any moment, the file has one of them complete.
     """
     file, temporary, aside = fresh.file, fresh.name, f"/.{uuid4().hex}.old"
     file.flush()
@@ -776,7 +833,7 @@ def _taking_place(fresh: Any, place: str) -> Iterator[None]:
 
 
 def take_place(fresh: Any, dataset: Any) -> None:
-    """Give a dataset the name of another, which is removed."""
+    """Give a dataset the name of another one, which is removed."""
     with _taking_place(fresh, dataset.name):
         for j in range(len(dataset.shape)):
             for scale in list(dataset.dims[j].values()):
@@ -784,10 +841,10 @@ def take_place(fresh: Any, dataset: Any) -> None:
 
 
 def put(group: Any, fresh: Any, name: str, scales: list[Any], room: Room, lost: list[str]) -> None:
-    """Give a dataset its name, and its scales beside it; `lost` takes what these cannot have."""
+    """Give a dataset its name and scales; collect in `lost` what scales cannot hold."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     place = name if name.startswith("/") else f"{group.name.rstrip('/')}/{name}"
-    is_held = bool(scales) and "CLASS" in fresh.attrs  # HDF5 takes it for that of a scale
+    is_held = bool(scales) and "CLASS" in fresh.attrs  # HDF5 takes it for the attribute of a scale
     made: list[str] = []
     told: list[str] = []
     for _, _, each in scales:
@@ -816,7 +873,7 @@ def put(group: Any, fresh: Any, name: str, scales: list[Any], room: Room, lost: 
 
 
 def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[str]:
-    """Make the dataset of a coordinate; return, in words, what of its attributes is lost."""
+    """Create the dataset of a coordinate; describe its lost attributes."""
     stored = stored_as(each.values.dtype)
     text = each.values.dtype.kind == "U"
     values = each.values if stored.encode is None or text else stored.encode(each.values)
@@ -837,7 +894,7 @@ def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[st
 
 @contextlib.contextmanager
 def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
-    """Open a file, or a group in it, with all that a group takes from it."""
+    """Open a file or a group in it with everything that a group needs."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
     with opened(file, "r") as outer:
@@ -888,7 +945,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
 
 @contextlib.contextmanager
 def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator[WholeSink]:
-    """Make a file for a group."""
+    """Create a file for a group."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     where = target_name(file, _TITLE)
     with (

@@ -1,7 +1,4 @@
-"""Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them.
-
-More than 600 lines, as each part is read and written by the same rules.
-"""
+"""Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from extarray.common.extras import require
 from extarray.format.constants import LIMIT
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate, many_labels, of_coordinate
-from extarray.formats.files import Pieces, mapped, part_of
+from extarray.formats.elements import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
 from extarray.grid.chunking import grid_of
 
@@ -67,16 +64,17 @@ __all__ = [
     "write_attrs",
 ]
 
-#: The attribute that says which dtype elements have that are stored as another one.
+#: Attribute with the dtype of elements that are stored as another one.
 DTYPE_NOTE = "extarray_dtype"
-#: The attribute that names the values of an enumeration.
+#: Attribute with the names of an enumeration.
 ENUM = "enum"
-#: Chunks of so many bytes are mapped, or written by themselves: a call costs little beside them.
+#: Chunks of at least this size in bytes are mapped or written directly, as the cost of a call is
+#: small in comparison.
 _LEAST_MAPPED = 1 << 18
-#: What netCDF says of a dimension that has no coordinate.
+#: Text by which netCDF marks a dimension without a coordinate.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
-#: Attributes by which HDF5 and netCDF keep names of axes: what they say is in `dims` and `coords`.
-#: Scales have ``CLASS`` and ``NAME`` as well, which others, such as images, use for themselves.
+#: Attributes by which HDF5 and netCDF store names of axes, which are in `dims` and `coords`.
+#: Scales also have ``CLASS`` and ``NAME``, but other objects, such as images, use these, too.
 INTERNAL = frozenset(
     [
         *["DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"],
@@ -86,16 +84,16 @@ INTERNAL = frozenset(
 
 
 class Stored(NamedTuple):
-    """Elements as HDF5 has them, where it lacks the dtype of the array.
+    """The HDF5 form of elements whose dtype HDF5 lacks.
 
     Attributes
     ----------
     dtype : dtype
-        In the file.
+        Dtype in the file.
     encode : callable or None
-        From an array's elements to the file's; None: they are the same.
+        Converts elements of an array to those of the file; None: they are equal.
     note : str or None
-        The dtype of the array, for `DTYPE_NOTE`.
+        Dtype of the array, for `DTYPE_NOTE`.
     """
 
     dtype: np.dtype[Any]
@@ -104,12 +102,12 @@ class Stored(NamedTuple):
 
 
 def stored_as(dtype: np.dtype[Any]) -> Stored:
-    """Return how HDF5 has elements of a dtype.
+    """Return the HDF5 form of elements of a dtype.
 
     Raises
     ------
     DTypeError
-        A TypeError: there is no such way.
+        A TypeError: HDF5 does not support the dtype.
     """
     h5py: Any = require("h5py", "hdf5", "HDF5")
     note = json.dumps(encode_dtype(dtype))
@@ -118,8 +116,8 @@ def stored_as(dtype: np.dtype[Any]) -> Stored:
             base = entry[0].base
             if base.kind in "UMm" or base.isbuiltin == 2:
                 raise DTypeError(
-                    f"the field {name!r} is of {base}, which HDF5 does not have in a record; use "
-                    "byte strings ('S20') for text, int64 for dates"
+                    f"the field {name!r} has type {base}, which HDF5 does not support in a "
+                    "record; use byte strings ('S20') for text, int64 for dates"
                 )
         return Stored(dtype)
     if dtype.kind == "U":
@@ -137,14 +135,14 @@ def stored_as(dtype: np.dtype[Any]) -> Stored:
 def restored(
     dtype: np.dtype[Any], note: Any
 ) -> tuple[np.dtype[Any], Callable[[NDArray[Any]], NDArray[Any]] | None]:
-    """Return the dtype of an array for elements in a file, and how to get there.
+    """Return the array's dtype for elements in a file, and the conversion.
 
     Parameters
     ----------
     dtype : dtype
-        In the file.
+        Dtype in the file.
     note : object
-        The attribute `DTYPE_NOTE`; None: there is none.
+        The attribute `DTYPE_NOTE`, or None.
     """
     if note is None:
         return dtype, None
@@ -165,19 +163,19 @@ def dtype_of(dataset: Any, where: str) -> np.dtype[Any]:
     Raises
     ------
     DTypeError
-        A TypeError: h5py has none for it, as for HDF5's times.
+        A TypeError: h5py has no dtype for it, as for HDF5 times.
     """
     try:
         dtype: np.dtype[Any] = dataset.dtype
     except TypeError as error:
-        raise DTypeError(f"{where} has elements of a type that h5py does not read: {error}") from (
+        raise DTypeError(f"{where} has elements of a type that h5py cannot read: {error}") from (
             error
         )
     return dtype
 
 
 def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dtype[Any]:
-    """Return the dtype of a dataset without what h5py says in it, if its elements have one size.
+    """Return the dtype of a dataset without metadata of h5py, if its elements have a fixed size.
 
     Raises
     ------
@@ -187,22 +185,23 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dt
     if dtype.kind == "O":
         if h5py.check_string_dtype(dtype) is not None:
             raise DTypeError(
-                f"{where} has texts of variable length; give text='U' for texts as long as the "
-                "longest, text='U20' for a length, 'S' for bytes"
+                f"{where} has strings of variable length; give text='U' for the longest length, "
+                "text='U20' for a fixed length, or 'S' for bytes"
             )
         if h5py.check_ref_dtype(dtype) is not None:
             raise DTypeError(
-                f"{where} has references to other objects of its file, which mean nothing elsewhere"
+                f"{where} has references to other objects in its file, which are meaningless "
+                "elsewhere"
             )
         raise DTypeError(
             f"{where} has sequences of variable length; pad them to one length, in a dataset with "
-            "an axis more"
+            "one more axis"
         )
     if dtype.hasobject:
         names = [n for n, e in (dtype.fields or {}).items() if e[0].hasobject]
         raise DTypeError(
             f"{where} has records with fields of variable length or references: {names}; read the "
-            "other ones by h5py, dataset.fields([...]), and give them to extarray.from_array"
+            "other fields with h5py, dataset.fields([...]), and pass them to extarray.from_array"
         )
     if dtype.names is None and dtype.metadata:
         return np.dtype(dtype.str)
@@ -210,7 +209,7 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dt
 
 
 def unsaid(h5py: Any, dataset: Any) -> list[str]:
-    """Return what a type of HDF5 says beside the dtype of the elements, in words."""
+    """Describe what an HDF5 type says beyond the dtype of the elements."""
     dtype, kind = dataset.dtype, dataset.id.get_type()
     lost = [
         f"the names of the enumeration in the field {name!r}"
@@ -229,14 +228,14 @@ def unsaid(h5py: Any, dataset: Any) -> list[str]:
 
 
 def stored_bytes(dataset: Any) -> int:
-    """Return the bytes in files that the elements of a dataset come from."""
+    """Return the stored bytes of the elements of a dataset."""
     own: int = dataset.id.get_storage_size()
     folder = os.path.dirname(dataset.file.filename)
     names = [name for name, _, _ in dataset.external or ()]
     if dataset.is_virtual:
         names += [each.file_name for each in dataset.virtual_sources() if each.file_name != "."]
         own = os.stat(dataset.file.filename).st_size
-    # In the name of a source a number may stand at "%b": it has one file for each block.
+    # "%b" in the name of a source stands for the number of a block, each in its own file.
     patterns = {glob.escape(name).replace("%b", "*") for name in names}
     found = {
         os.path.realpath(each)
@@ -247,18 +246,20 @@ def stored_bytes(dataset: Any) -> int:
 
 
 def text_dtype(elements: Any, text: Any) -> np.dtype[Any]:
-    """Return the fixed dtype for texts of variable length, which are gone through if need be.
+    """Return a fixed dtype for texts of variable length; search for the longest if needed.
 
     Parameters
     ----------
     elements : iterable of ndarray
-        Of str, or of bytes.
+        Arrays of str or bytes.
     text : dtype_like
-        "U" or "S", with a length or without.
+        "U" or "S", with or without a length.
     """
     wanted: np.dtype[Any] = np.dtype(text)
     if wanted.kind not in "US":
-        raise DTypeError(f"text={text!r} is no type of texts; use 'U' or 'S', with a length or not")
+        raise DTypeError(
+            f"text={text!r} is not a string type; use 'U' or 'S', with or without a length"
+        )
     if wanted.itemsize:
         return wanted
     longest = 1
@@ -268,13 +269,13 @@ def text_dtype(elements: Any, text: Any) -> np.dtype[Any]:
 
 
 def fixed_text(values: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArray[Any]:
-    """Return texts in a fixed dtype; none is cut off."""
+    """Convert texts to a fixed dtype without truncation."""
     longest = max(map(len, values.ravel()), default=0)
     room = dtype.itemsize // (4 if dtype.kind == "U" else 1)
     if longest > room:
         raise CastingError(
-            f"{where} has a text of length {longest}, more than the {room} of {dtype}; give text='"
-            f"{dtype.kind}' for texts as long as the longest"
+            f"{where} has a string of length {longest}, but {dtype} holds {room}; give "
+            f"text='{dtype.kind}' for the longest length"
         )
     return values.astype(dtype)
 
@@ -283,7 +284,7 @@ def fixed_text(values: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArra
 
 
 def read_attrs(h5py: Any, attrs: Any, lost: list[str]) -> dict[str, Any]:
-    """Return the attributes of an object of h5py, but those that HDF5 has for itself."""
+    """Return the attributes of an h5py object, except those that HDF5 uses itself."""
     result: dict[str, Any] = {}
     own = _own_names(attrs)
     for name in attrs:
@@ -311,7 +312,7 @@ def read_attrs(h5py: Any, attrs: Any, lost: list[str]) -> dict[str, Any]:
 
 
 def _own_names(attrs: Any) -> frozenset[str]:
-    """Return the names of attributes that HDF5 and netCDF have for themselves."""
+    """Return the names of attributes that HDF5 and netCDF use themselves."""
     try:
         is_scale = attrs.get("CLASS", b"") in (b"DIMENSION_SCALE", "DIMENSION_SCALE")
     except (OSError, TypeError, ValueError, RuntimeError, KeyError):
@@ -320,7 +321,7 @@ def _own_names(attrs: Any) -> frozenset[str]:
 
 
 def write_attrs(h5py: Any, target: Any, attrs: Mapping[str, Any], lost: list[str]) -> None:
-    """Set the attributes of an object of h5py."""
+    """Set the attributes of an h5py object."""
     for name, value in attrs.items():
         try:
             target[name] = _attr(h5py, value)
@@ -329,15 +330,15 @@ def write_attrs(h5py: Any, target: Any, attrs: Mapping[str, Any], lost: list[str
 
 
 def _attr(h5py: Any, value: Any) -> Any:
-    """Return an attribute as h5py takes it."""
+    """Convert an attribute to a form that h5py accepts."""
     if value is None or isinstance(value, dict):
-        raise TypeError(f"HDF5 has no attribute that is a {type(value).__name__}")
+        raise TypeError(f"HDF5 attributes cannot hold a {type(value).__name__}")
     if isinstance(value, (list, tuple)):
         if all(isinstance(v, str) for v in value) and value:
             return np.array(value, h5py.string_dtype())
         given = np.array(value)
         if given.dtype.kind not in "biufc":
-            raise TypeError("HDF5 has no attribute that is a list of several kinds")
+            raise TypeError("HDF5 attributes cannot hold a list of mixed types")
         return given
     array = np.asarray(value)
     if array.dtype.kind == "U":
@@ -354,13 +355,13 @@ def fill_value(dataset: Any, kind: np.dtype[Any], decode: Any = None) -> Any:
     ----------
     dataset : h5py.Dataset
     kind : dtype
-        Of the array.
+        Dtype of the array.
     decode : callable, optional
-        From elements in the file to those of the array; None: they are the same.
+        Converts elements of the file to those of the array; None: they are equal.
     """
     try:
         value = dataset.fillvalue
-    except (RuntimeError, TypeError, ValueError):  # none was defined
+    except (RuntimeError, TypeError, ValueError):  # not defined
         return 0
     if decode is not None and dataset.dtype.kind != "O":
         return decode(np.asarray([value], dataset.dtype))[0]
@@ -374,7 +375,7 @@ def fill_value(dataset: Any, kind: np.dtype[Any], decode: Any = None) -> Any:
 
 
 def read_axes(h5py: Any, dataset: Any, given: Description, lost: list[str]) -> None:
-    """Take names of axes and coordinates from labels and scales."""
+    """Read names of axes and coordinates from labels and scales."""
     dims: list[str] = []
     coords: dict[str, Coordinate] = {}
     if given.ndim != len(dataset.shape):
@@ -403,7 +404,7 @@ def read_axes(h5py: Any, dataset: Any, given: Description, lost: list[str]) -> N
 
 
 def scales_of(axis: Any) -> list[Any]:
-    """Return the scales of an axis; none where they are damaged."""
+    """Return the scales of an axis, or none if they are damaged."""
     try:
         return list(axis.values())
     except (RuntimeError, ValueError, KeyError, TypeError):
@@ -413,7 +414,7 @@ def scales_of(axis: Any) -> list[Any]:
 def _read_scale(
     h5py: Any, scale: Any, dim: str, extent: int, coords: dict[str, Coordinate], lost: list[str]
 ) -> None:
-    """Take a coordinate from a scale of an axis."""
+    """Read a coordinate from a scale of an axis."""
     if NO_VARIABLE in str(scale.attrs.get("NAME", "")):
         return
     name = (scale.name or dim).rpartition("/")[2]
@@ -450,7 +451,7 @@ def labels(h5py: Any, scale: Any, extent: int) -> NDArray[Any]:
 
 
 def copy_attrs(h5py: Any, old: Any, new: Any) -> None:
-    """Copy attributes as they are, and attach the scales."""
+    """Copy attributes unchanged, and attach the scales."""
     for j in range(len(old.shape)):
         new.dims[j].label = old.dims[j].label
         for scale in old.dims[j].values():
@@ -469,9 +470,9 @@ def copy_attrs(h5py: Any, old: Any, new: Any) -> None:
 
 
 def holders(h5py: Any, dataset: Any) -> list[str]:
-    """Return, in words, what keeps a dataset, or its elements, where another takes its name.
+    """Describe what keeps a dataset or its elements after another one takes its name.
 
-    The whole file is searched for references: HDF5 does not tell who has one.
+    Searches the whole file for references, since HDF5 does not record their holders.
     """
     found: list[str] = []
     if dataset.is_virtual:
@@ -515,9 +516,9 @@ def holders(h5py: Any, dataset: Any) -> list[str]:
 
 
 def _refers(h5py: Any, values: Any, dataset: Any) -> bool:
-    """Tell whether there is a reference to a dataset among some values, records and sequences."""
+    """Tell whether values, records or sequences contain a reference to a dataset."""
     if isinstance(values, h5py.Reference):
-        with contextlib.suppress(ValueError, RuntimeError, KeyError):  # to what is gone
+        with contextlib.suppress(ValueError, RuntimeError, KeyError):  # dangling references
             return bool(values) and dataset.file[values] == dataset
         return False
     kind = getattr(values, "dtype", None)
@@ -529,13 +530,13 @@ def _refers(h5py: Any, values: Any, dataset: Any) -> bool:
 
 
 def encoded(values: NDArray[Any]) -> NDArray[Any]:
-    """Return elements as `to_hdf5` stores them."""
+    """Return elements in the form of `to_hdf5`."""
     stored = stored_as(values.dtype)
     return values if stored.encode is None else stored.encode(values)
 
 
 def put_attrs(dataset: Any, new: dict[str, Any], gone: list[str], lost: list[str]) -> None:
-    """Set attributes, and remove others."""
+    """Set some attributes, and remove others."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     for name in gone:
         if name in dataset.attrs:
@@ -547,7 +548,7 @@ def put_attrs(dataset: Any, new: dict[str, Any], gone: list[str], lost: list[str
 
 
 def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
-    """Tell whether a dataset has its elements in its file as an array has them."""
+    """Tell whether the elements are stored in the file in the form of an array."""
     file = dataset.file
     if dataset.is_virtual or dataset.external or not dataset.size or file.driver != "sec2":
         return False
@@ -561,11 +562,11 @@ def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
 
 
 def _contiguous(dataset: Any, given: Description) -> Source | None:
-    """Return a source of elements that lie one behind the other in a file; None: they do not."""
+    """Return a source for contiguous elements in a file, or None."""
     offset = dataset.id.get_offset() if dataset.chunks is None else None
     where = dataset.file.filename
     if offset is None or os.stat(where).st_size < offset + dataset.nbytes:
-        return None  # h5py says what is wrong
+        return None  # h5py reports the error
     elements = mapped(where, given.dtype, dataset.shape, offset)
     return Source(given, partial(part_of, elements), mapped=True)
 
@@ -573,7 +574,7 @@ def _contiguous(dataset: Any, given: Description) -> Source | None:
 def _chunked(
     dataset: Any, given: Description, read: Callable[[Box], NDArray[Any]]
 ) -> Source | None:
-    """Return a source of chunks without filters; None where they are small, or it has others.
+    """Return a source for chunks without filters; None if they are small or filtered.
 
     The library would copy every chunk once more, and one at a time.
     """
@@ -594,7 +595,7 @@ def _chunked(
     pieces, lock = Pieces(where), threading.Lock()
 
     def whole(box: Box) -> NDArray[Any]:
-        """Read a chunk; what is none, or was never written, the library reads."""
+        """Read a whole chunk directly; leave other boxes and unwritten chunks to the library."""
         place = places.get(tuple(b.start for b in box))
         if place is None or any(
             b.stop != min(b.start + c, n)
@@ -611,14 +612,14 @@ def _chunked(
 def in_place(
     dataset: Any, kind: np.dtype[Any], given: Description, read: Callable[[Box], NDArray[Any]]
 ) -> Source | None:
-    """Return a source of elements that are read where they lie; None: the library reads them."""
+    """Return a source that reads elements in place, or None if the library has to read them."""
     if not _lies_open(dataset, kind):
         return None
     return _contiguous(dataset, given) or _chunked(dataset, given, read)
 
 
 def with_holes(source: Source, dataset: Any) -> Source:
-    """Return a source that knows which chunks of a dataset of h5py were never written."""
+    """Return a source that knows which chunks of an h5py dataset were never written."""
     if dataset.shape is None or not is_sparse(dataset):
         return source
     if dataset.chunks is None:
@@ -636,7 +637,7 @@ def with_holes(source: Source, dataset: Any) -> Source:
         ranges = [
             np.arange(s.start // c, -(-s.stop // c)) for s, c in zip(box, chunks, strict=False)
         ]
-        # Numbers of chunks go up along the last axis, in rows of the others.
+        # Chunk numbers ascend along the last axis, in rows of the others.
         *outer, last = ranges
         rows = np.ravel_multi_index(np.ix_(*outer, last[:1]), grid).ravel()
         low, high = np.searchsorted(written, [rows, rows + len(last)])
@@ -646,10 +647,10 @@ def with_holes(source: Source, dataset: Any) -> Source:
 
 
 def chunk_writer(dataset: Any) -> Callable[[Box, NDArray[Any]], None]:
-    """Return a function that writes boxes into a new dataset, and whole chunks as they are."""
+    """Return a function that writes boxes to a new dataset, and whole chunks directly."""
 
     def write(box: Box, values: NDArray[Any]) -> None:
-        if values.shape == dataset.chunks:  # what is cut off at the edge is not whole
+        if values.shape == dataset.chunks:  # a chunk cut at the edge is not whole
             dataset.id.write_direct_chunk(tuple(b.start for b in box), values)
         else:
             dataset[box] = values
@@ -663,14 +664,14 @@ def with_room(
     write: Callable[[Box, NDArray[Any]], None],
     is_new: bool = True,
 ) -> Callable[[Box, NDArray[Any]], None]:
-    """Return a function that writes boxes into a dataset, with space on the disk for each.
+    """Return a function that writes boxes to a dataset after allocating their space.
 
-    Elements of a new one without filters get theirs at once, so the file system finds it in one
-    piece.
+    A new dataset without filters is allocated at once, so that the file system can store it
+    contiguously.
     """
     chunks, itemsize = dataset.chunks, dataset.dtype.itemsize
     if chunks is None:
-        if dataset.id.get_offset() is None:  # has no elements yet
+        if dataset.id.get_offset() is None:  # no elements yet
             room.need(dataset.size * itemsize)
         return write
     n = math.prod(-(-extent // c) for extent, c in zip(dataset.shape, chunks, strict=True))
@@ -688,7 +689,7 @@ def with_room(
 
 
 def takes_chunks(dataset: Any, kind: np.dtype[Any]) -> bool:
-    """Tell whether whole chunks may go to the file as they are: the library copies them else."""
+    """Tell whether whole chunks may be written directly, without a copy by the library."""
     return (
         dataset.chunks is not None
         and kind.kind in "iufc"

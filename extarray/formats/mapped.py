@@ -14,40 +14,40 @@ from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
-from extarray.formats.files import Claims, allowed, check_shape_is, of_library, part_of
+from extarray.formats.elements import part_of
+from extarray.formats.files import Claims, allowed, check_shape_is, of_library
 from extarray.formats.hdf5 import HDF5
 from extarray.formats.netcdf import NETCDF
-from extarray.formats.template import from_template
 from extarray.formats.transfer import line_of, load
 from extarray.grid.chunking import check_chunks, product
 from extarray.streaming.blocks import hold
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
-    from typing import Unpack
+    from os import PathLike
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.common.arguments import Reported
     from extarray.formats.description import Description
-    from extarray.formats.template import Into
     from extarray.formats.transfer import Format
     from extarray.grid.tiles import Box
 
 __all__ = ["MappedArray", "map_hdf5", "map_netcdf"]
 
-#: Bytes of a part of a dataset that is compared, and written back, as a whole.
+#: Size of the parts of a dataset that are compared and written back as a whole, in bytes.
 _PART_BYTES = 1 << 20
 
 
 class MappedArray(ExtArray):
-    """An array that is bound to a dataset of another format: made by `map_hdf5` or `map_netcdf`.
+    """An array bound to a dataset of another format, created by `map_hdf5` or `map_netcdf`.
 
-    It is used as any other array is, and extended on any axis; `write_back` brings its elements,
-    bounds and attributes to the dataset.  Copies of it are plain arrays, and so is what
-    `extarray.open` gives of its files.
+    It can be used and extended like any other array; `write_back` writes its elements, bounds and
+    attributes to the dataset.  Copies of it are plain arrays, and `extarray.open` of its files
+    returns a plain array.
 
     Examples
     --------
@@ -72,18 +72,18 @@ class MappedArray(ExtArray):
 
     @property
     def dataset(self) -> Any:
-        """The dataset, or the file, that the array is bound to, as it was given.
+        """The dataset or file that the array is bound to, as it was given.
 
-        Where a dataset, or the file of a variable, was made anew to grow, that one.
+        If a dataset, or the file of a variable, was recreated to grow, the new one.
         """
         return self._binding.file
 
     @property
     def report(self) -> tuple[str, ...]:
-        """Changes of the last `write_back` beside elements and attributes, in words.
+        """Changes of the last `write_back` other than elements and attributes.
 
-        Each entry is a change of the file: a dataset that was resized or made anew, a dimension of
-        netCDF that grew, and what else has it.
+        Each entry describes a change of the file: a dataset that was resized or recreated, or a
+        netCDF dimension that grew, with the variables that share it.
 
         Examples
         --------
@@ -94,59 +94,57 @@ class MappedArray(ExtArray):
         >>> m.append([3])
         >>> _ = m.write_back()
         >>> m.report
-        ("made '/level' anew to grow from (2,) to (3,)",)
+        ("recreated '/level' to grow from (2,) to (3,)",)
         """
         return self._binding.report
 
     def write_back(self, *, replace: bool = False, progress: Reported = True) -> int:
-        """Write what has changed back into the dataset.
+        """Write changes back to the dataset.
 
         Parameters
         ----------
         replace : bool
-            Where the dataset has to be made anew, do so even if the old one stays with others, as
-            it was: hard links to it, object and region references, the files of a virtual or
-            external dataset; and close the netCDF file that was given open (`dataset` has it open
-            again).  False: refuse, and say with what.
+            If the dataset must be recreated, do so even if others keep the old one: hard links,
+            object and region references, files of a virtual or external dataset; and close a netCDF
+            file that was given open (`dataset` has it open again).  False: refuse, and name them.
         progress : bool or callable
-            Show how far the work has come, on a terminal or in a notebook; or a function, which is
-            called with the bytes that are done, and with those in all.
+            Show progress on a terminal or in a notebook; or a function that is called with the
+            bytes done and the total bytes.
 
         Returns
         -------
         int
-            Bytes of elements that were written.
+            Bytes of written elements.
 
         Raises
         ------
         ArgumentError
-            A ValueError: the dataset has changed its shape or dtype since, or cannot grow; or it
-            would have to be made anew, and something keeps the old one.
+            A ValueError: the dataset has changed its shape or dtype in the meantime, or cannot
+            grow; or it must be recreated, and something keeps the old one.
         VariableError
             A KeyError: the dataset is gone.
         StorageError, FormatError, ClosedError
 
         Notes
         -----
-        Parts of about 1 MiB are compared with what was read, by a hash, and written where they
-        differ.  If the array has moved at the start of an axis, all parts are.
+        Parts of about 1 MiB are compared by hash with the elements that were read, and written if
+        they differ.  If the array has moved at the start of an axis, all parts are written.
 
-        A file that was given by its name is copied, and the changed copy replaces it in one step:
-        whatever happens meanwhile, all of the file is as it was.  That takes the time of a copy,
-        and room for one, where the file system has no copies that share their bytes (as Btrfs and
-        XFS have).  What was given open, and what this process has open by h5py, changes in place:
-        fast, however large the file is, and after its space was taken, so a full disk leaves it as
-        it was; but if the process is killed meanwhile, the file may be damaged, as by any program
-        that writes HDF5.  So do the elements of a dataset that is virtual or external.
+        A file that was given by name is copied, and the changed copy replaces it in one step, so
+        the file is never half written.  This takes the time and the space of a copy, unless the
+        file system has reflinks (as Btrfs and XFS do).  A file that was given open, or that this
+        process has open with h5py, changes in place.  That is fast for files of any size, and the
+        space is allocated first, so a full disk leaves the file unchanged; but if the process is
+        killed, the file may be damaged, as with any program that writes HDF5.  Elements of a
+        virtual or external dataset also change in place.
 
-        A dataset of HDF5 is resized where its ``maxshape`` allows that; else it is made anew
-        in the file, with its filters and attributes, and takes its name when it is complete.  To
-        find references to it the whole file is searched.
+        An HDF5 dataset is resized if its ``maxshape`` allows that; otherwise it is recreated in the
+        file, with its filters and attributes, and renamed when it is complete.  The whole file is
+        searched for references to it.
 
-        A variable of netCDF grows along unlimited dimensions in its file.  If another dimension
-        grows, or one that other variables have grows at its start, the file is made anew with all
-        that is in it, and takes its name when it is complete.  Variables that have the dimension
-        have their fill values in the new places.
+        A netCDF variable grows along unlimited dimensions in its file.  If another dimension grows,
+        or a shared one grows at its start, the whole file is recreated, and renamed when it is
+        complete.  Other variables with the dimension get fill values in the new places.
 
         Examples
         --------
@@ -168,21 +166,42 @@ class MappedArray(ExtArray):
         return self._binding.write_back(self, replace, check_progress(progress))
 
 
-@from_template("h5py")
 def map_hdf5(
     dataset: Any,
     name: str | None = None,
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> MappedArray:
-    """Map a dataset of HDF5 into an array, which is extended and written back.
+    """Map an HDF5 dataset to an array that can be extended and written back.
 
     Parameters
     ----------
     dataset : h5py.Dataset, str, PathLike, h5py.File or h5py.Group
-        What is open has to be open, for writing, when it is written back; a file that is given by
-        its name is opened for that.
+        An object of the library must be open for writing when the array is written back; a file
+        given by its name is opened then.
     name : str, optional
-        Of the dataset, where `dataset` is a file or a group.
+        Name of the dataset, where `dataset` is a file or a group.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -193,6 +212,18 @@ def map_hdf5(
     ------
     VariableError, DTypeError
         As for `from_hdf5`.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -207,24 +238,55 @@ def map_hdf5(
     >>> level[...].tolist()
     [[1, 2, 9], [3, 4, 9]]
     """
-    return _mapped(HDF5, dataset, name, **options)
+    return _mapped(
+        HDF5,
+        dataset,
+        name,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("netCDF4")
 def map_netcdf(
     file: Any,
     variable: str | None = None,
-    **options: Unpack[Into],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> MappedArray:
-    """Map a variable of netCDF into an array, which is extended and written back.
+    """Map a netCDF variable to an array that can be extended and written back.
 
     Parameters
     ----------
     file : netCDF4.Variable, str, PathLike, netCDF4.Dataset or netCDF4.Group
-        What is open has to be open, for writing, when it is written back; a file that is given by
-        its name is opened for that.
+        An object of the library must be open for writing when the array is written back; a file
+        given by its name is opened then.
     variable : str, optional
-        Its name, where `file` is a file or a group.
+        Name of the variable, where `file` is a file or a group.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -235,12 +297,24 @@ def map_netcdf(
     ------
     VariableError, DTypeError
         As for `from_netcdf`.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
-    Where a dimension that is not unlimited has grown, `write_back` makes the file anew, which takes
-    the time of a copy, and room for one: let dimensions that grow often be unlimited
-    (``to_netcdf(..., unlimited="time")``).
+    If a dimension that is not unlimited has grown, `write_back` recreates the file, which takes the
+    time and the space of a copy: make dimensions that grow often unlimited (``to_netcdf(...,
+    unlimited="time")``).
 
     Examples
     --------
@@ -256,7 +330,17 @@ def map_netcdf(
     ...     d["rain"].shape
     (3, 2)
     """
-    return _mapped(NETCDF, file, variable, **options)
+    return _mapped(
+        NETCDF,
+        file,
+        variable,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
 def _mapped(
@@ -270,7 +354,7 @@ def _mapped(
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
-    """Load an array of a file, and bind it to its origin."""
+    """Load an array from a file, and bind it to its origin."""
     binding = _Binding(form, file, name)
     with allowed(max_result), form.source(binding.file, name) as source:
         m: Any = load(
@@ -291,12 +375,12 @@ def _mapped(
 
 
 class _Binding:
-    """Knowledge of a mapped array about its origin.
+    """What a mapped array knows about its origin.
 
     Parameters
     ----------
     form : Format
-        That can change an array in a file.
+        A format that can change an array in a file.
     file, name : object
         As the user gave them.
     """
@@ -314,7 +398,7 @@ class _Binding:
         return of_library(self.file, self.form.title)
 
     def know(self, m: MappedArray, given: Description) -> None:
-        """Note what the array has, as its origin has it too."""
+        """Remember elements and attributes that the array and its origin have in common."""
         self.shape, self.origin = m.shape, m.origin
         self.attrs = _forms(_own_attrs(m))
         theirs = given.chunks or check_chunks(None, given.shape, given.dtype.itemsize)
@@ -324,7 +408,7 @@ class _Binding:
         }
 
     def _part(self, chunks: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-        """Return the extents of the parts that are compared: whole chunks of the origin."""
+        """Return the extents of compared parts: whole chunks of the origin."""
         part = [max(1, c) for c in chunks]
         size = itemsize * math.prod(part)
         for j in reversed(range(len(part))):
@@ -341,7 +425,7 @@ class _Binding:
             )
 
     def write_back(self, m: MappedArray, replace: bool, progress: Reported) -> int:
-        """Write what has changed."""
+        """Write changes to the origin."""
         held = hold(m, verified=True)
         moved = tuple(n - o for n, o in zip(m.origin, self.origin, strict=True))
         values = _own_attrs(m)
@@ -360,7 +444,7 @@ class _Binding:
                     changed.append(box)
                 line.add(elements.nbytes)
             is_same = held.shape == self.shape and not (changed or any(moved) or new or gone)
-            if is_same and isinstance(self.file, str):  # no copy for nothing
+            if is_same and isinstance(self.file, str):  # avoid a needless copy
                 with self.form.source(self.file, self.name) as source:
                     check_shape_is(source.description.shape, self.shape)
                 self.report = ()
@@ -376,7 +460,8 @@ class _Binding:
                 line.add(held.nbytes - written)
                 for box in changed:
                     elements = held.read((*box, ...))
-                    hashes[tuple(b.start for b in box)] = _hash(elements)  # as they are by now
+                    # hash of the current elements
+                    hashes[tuple(b.start for b in box)] = _hash(elements)
                     with self.guard():
                         edit.write(box, elements)
                     line.add(elements.nbytes)
@@ -397,17 +482,17 @@ def _size(box: Box) -> int:
 
 
 def _hash(values: NDArray[Any]) -> bytes:
-    """Return what tells elements from others, with their shape."""
+    """Return a hash of elements and their shape."""
     found = hashlib.blake2b(repr(values.shape).encode(), digest_size=16)
     found.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
     return found.digest()
 
 
 def _own_attrs(m: MappedArray) -> dict[str, Any]:
-    """Return the attributes that the origin has as well."""
+    """Return the attributes that the origin has, too."""
     return {k: v for k, v in m.attrs.items() if k not in ("dims", "coords")}
 
 
 def _forms(attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return what tells attributes from others: NumPy's arrays have no such comparison."""
+    """Return attributes in a form that can be compared, unlike NumPy arrays."""
     return {k: to_json(v, k) for k, v in attrs.items()}

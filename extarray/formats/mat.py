@@ -1,6 +1,6 @@
-"""MATLAB: matrices in .mat files, of version 5 through SciPy, of version 7.3 through h5py.
+"""MATLAB matrices in .mat files: version 5 through SciPy, version 7.3 through h5py.
 
-SciPy has a whole matrix in memory; a file of version 7.3 is one of HDF5, and goes piece by piece.
+SciPy holds a whole matrix in memory; files of version 7.3 are HDF5, and are copied piece by piece.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.formats.description import Description
+from extarray.formats.elements import part_of
 from extarray.formats.files import (
     append_range,
     beside,
     file_name,
     of_library,
-    part_of,
     successor,
     target_name,
     unknown_part,
     written,
 )
-from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import Into, Out
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["MAT", "from_mat", "to_mat"]
 
 _TITLE = "MATLAB .mat"
-#: Words for the classes of matrices that have no numbers.
+#: Descriptions of classes that have no numbers.
 _OTHERS = {
     "cell": "cells",
     "struct": "a struct",
@@ -68,7 +67,7 @@ _OTHERS = {
     "function": "a function",
     "opaque": "an object",
 }
-#: Names of classes by their dtypes.
+#: Class names by dtype.
 _NAMES = {
     "f8": "double",
     "f4": "single",
@@ -81,50 +80,83 @@ _NAMES = {
     "u4": "uint32",
     "u8": "uint64",
 }
-#: Data types by the names of the classes.
+#: Dtypes by class name.
 _DTYPES = {name: np.dtype(kind) for kind, name in _NAMES.items()} | {"logical": np.dtype(bool)}
-#: Bytes of a variable in a file of version 5 at most.
+#: Largest variable in a file of version 5, in bytes.
 _MOST = (1 << 32) - (1 << 12)
-#: Bytes before the first variable, and SciPy's name for the data of MATLAB's objects.
+#: Bytes before the first variable, and SciPy's name for the data of MATLAB objects.
 _HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 
 
-@from_template("SciPy, or h5py for a file of version 7.3,")
 def from_mat(
     file: str | PathLike[str],
     variable: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     mat_dtype: bool = False,
-    **options: Unpack[Into],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> ExtArray:
-    """Make an array of a matrix in a .mat file of MATLAB.
+    """Make an array of a matrix in a MATLAB .mat file.
 
     Parameters
     ----------
+    file : str or PathLike
     variable : str, optional
-        Its name; None: the file has one only.
+        Name of the matrix.  None: the only one in the file.
+    path : str, PathLike, or None
+        Name of the new pair of files.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
     mat_dtype : bool
-        Give elements the type that the matrix has in MATLAB.  False: that in which the file has
-        them, as `scipy.io.loadmat` does: MATLAB stores numbers that are whole and small as integers
-        in version 5.
+        Give elements the type that the matrix has in MATLAB.  False: the type that they have in the
+        file, as `scipy.io.loadmat` does: in version 5 MATLAB stores small whole numbers as
+        integers.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
     ExtArray
-        With the axes as MATLAB has them.  Logical values are truth values.
+        With the axes in MATLAB's order.  Logical values become booleans.
 
     Raises
     ------
     VariableError
-        A KeyError: no variable of this name; the message has those that there are.
+        A KeyError: no variable of this name; the message names those in the file.
     DTypeError
         A TypeError: text, cells, a struct, a sparse matrix.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: SciPy, or h5py for a file of version 7.3, is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
-    Files of version 7.3 are read in bounded memory.  In version 5, where a variable has at most
-    4 GiB, SciPy has the whole matrix in memory.  Files of version 4 are refused: MATLAB has not
+    Files of version 7.3 are read in bounded memory.  For version 5, where a variable has at most 4
+    GiB, SciPy holds the whole matrix in memory.  Files of version 4 are refused: MATLAB has not
     written them by default since 1996.
 
     Examples
@@ -136,44 +168,72 @@ def from_mat(
     array([[1, 2],
            [3, 4]], dtype=int16)
     """
-    return MAT.load(file, variable, mat_dtype=mat_dtype, **options)
+    return MAT.load(
+        file,
+        variable,
+        mat_dtype=mat_dtype,
+        path=path,
+        chunks=chunks,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("SciPy, or h5py for a file of version 7.3,")
 def to_mat(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     variable: str,
     *,
+    selection: Any = None,
     version: Literal["5", "7.3"] | None = None,
-    **options: Unpack[Out],
+    overwrite: bool = False,
+    progress: Reported = True,
 ) -> None:
-    """Write an array as a matrix into a .mat file of MATLAB, beside those that are in it.
+    """Add an array as a matrix to a MATLAB .mat file.
 
     Parameters
     ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
     variable : str
-        Its name: a letter, and letters, digits and "_", 63 at most.
+        Name of the matrix: a letter, and letters, digits and "_", 63 at most.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     version : {"5", "7.3"}, optional
-        Of a new file.  None: "5", or "7.3" for more than 4 GiB.
+        Version of a new file.  None: "5", or "7.3" for more than 4 GiB.
     overwrite : bool
         Replace a variable that has this name.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
 
     Raises
     ------
     DTypeError
-        A TypeError: MATLAB has no such elements.
+        A TypeError: MATLAB does not support the dtype.
     LimitError
         An OverflowError: more than 4 GiB for version 5.
     FormatError
         A ValueError: a file of version 5 to which nothing can be added, as it is damaged, has the
         other byte order, or has objects of MATLAB behind a variable that is replaced.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: SciPy, or h5py for a file of version 7.3, is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
-    The file has its name when it is complete.  MATLAB has no arrays of less than 2 axes: a vector
-    becomes a row.  Version 7.3 is written in bounded memory; for version 5 SciPy has the whole
-    matrix in memory, twice.
+    The file appears when it is complete.  MATLAB arrays have at least 2 axes: a vector becomes a
+    row.  Version 7.3 is written in bounded memory; for version 5, SciPy holds the matrix in memory
+    twice.
 
     Examples
     --------
@@ -184,24 +244,32 @@ def to_mat(
     array([[1., 2.],
            [3., 4.]])
     """
-    MAT.save(a, file, variable, version=version, **options)
+    MAT.save(
+        a,
+        file,
+        variable,
+        version=version,
+        selection=selection,
+        overwrite=overwrite,
+        progress=progress,
+    )
 
 
 # -- version 5 -----------------------------------------------------------------------------------
 
 
 def _variables(where: str) -> list[tuple[str, str]]:
-    """Return the names of the variables in a file of version 5, and their classes."""
+    """Return names and classes of the variables in a file of version 5."""
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     with open(where, "rb") as stream:
         head = stream.read(_HEAD)
     if head[126:] not in (b"IM", b"MI") or not any(head[:4]):
-        raise FormatError("it is no file of MATLAB's version 5 or 7.3")
+        raise FormatError("it is not a MATLAB file of version 5 or 7.3")
     return [(name, said) for name, _, said in io.whosmat(where, appendmat=False)]
 
 
 def _chosen(where: str, name: Any, names: list[str]) -> str:
-    """Return the name of a variable that is there."""
+    """Return the name of an existing variable: the given one, or the only one."""
     if name is None and len(names) == 1:
         return names[0]
     if name not in names:
@@ -211,7 +279,7 @@ def _chosen(where: str, name: Any, names: list[str]) -> str:
 
 @contextlib.contextmanager
 def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
-    """Give a matrix of a file of version 5, which SciPy has read."""
+    """Read a matrix of a file of version 5 with SciPy."""
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     with of_library(where, _TITLE):
         there = _variables(where)
@@ -220,9 +288,9 @@ def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
         if said not in _DTYPES:
             raise _no_numbers(name, _OTHERS.get(said, "something unknown"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a matrix that is damaged is a text then
+            warnings.simplefilter("ignore")  # SciPy returns a text for a damaged matrix
             values = io.loadmat(where, appendmat=False, variable_names=[name])[name]
-        if hasattr(values, "tocsc"):  # a logical one
+        if hasattr(values, "tocsc"):  # a logical matrix
             raise _no_numbers(name, _OTHERS["sparse"])
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biufc":
             raise FormatError(f"the matrix {name!r} is damaged: {values}")
@@ -237,8 +305,8 @@ def _source_5(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
 
 def _no_numbers(name: str, what: str) -> DTypeError:
     return DTypeError(
-        f"the variable {name!r} is {what}, and no matrix of numbers: save what is in it as a "
-        "variable of its own"
+        f"the variable {name!r} is {what}, not a matrix of numbers; save the numbers in it as a "
+        "separate variable"
     )
 
 
@@ -246,12 +314,11 @@ def _no_numbers(name: str, what: str) -> DTypeError:
 def _sink_5(
     where: str, name: str, given: Description, kind: np.dtype[Any], overwrite: bool
 ) -> Iterator[Sink]:
-    """Take a matrix, and let SciPy add it to a copy of a file of version 5."""
+    """Collect a matrix, and let SciPy append it to a copy of a file of version 5."""
     io: Any = require("scipy.io", "mat", f"{_TITLE}, version 5,")
     if given.nbytes > _MOST:
         raise LimitError(
-            f"{given.nbytes} bytes are more than a file of version 5 holds in a variable; give "
-            "version='7.3'"
+            f"{given.nbytes} bytes exceed the limit for a variable in version 5; give version='7.3'"
         )
     values = np.empty(given.shape, kind, "F")
 
@@ -275,15 +342,14 @@ def _sink_5(
 
 
 def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
-    """Return the bytes of a file but those of a variable, or refuse to add it."""
+    """Return the byte ranges of a file without a variable, or refuse to add the variable."""
     names = [each for each, _ in _variables(where)]
     _refuse(where, name, names, overwrite)
     with open(where, "rb") as stream:
         order = {b"IM": "<", b"MI": ">"}[stream.read(_HEAD)[126:]]
         if order != {"little": "<", "big": ">"}[sys.byteorder]:
             raise FormatError(
-                "it has the byte order of another machine, which SciPy does not write: write into "
-                "another file"
+                "it has non-native byte order, which SciPy cannot write; write to another file"
             )
         parts, size = [(0, _HEAD)], os.fstat(stream.fileno()).st_size
         while (place := parts[-1][1]) < size:
@@ -292,8 +358,8 @@ def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
             parts.append((place, place + 8 + nbytes))
     if name in names and _WORKSPACE in names[names.index(name) :]:
         raise FormatError(
-            f"objects of MATLAB behind {name!r} have places in the file, which would move: write "
-            "into another file"
+            f"MATLAB objects after {name!r} depend on their place in the file, which would "
+            "change; write to another file"
         )
     return [part for part, each in zip(parts, [None, *names], strict=True) if each != name]
 
@@ -302,21 +368,21 @@ def _kept(where: str, name: str, overwrite: bool) -> list[tuple[int, int]]:
 
 
 def _is_hdf5(where: str) -> bool:
-    """Tell whether a file is one of HDF5."""
+    """Tell whether a file is HDF5."""
     with open(where, "rb") as stream:
         head = stream.read(_USERBLOCK + 8)
     return head[_USERBLOCK:] == b"\x89HDF\r\n\x1a\n" or head[:8] == b"\x89HDF\r\n\x1a\n"
 
 
 def _said_class(dataset: Any) -> str:
-    """Return the class of a variable, as MATLAB says it."""
+    """Return MATLAB's class of a variable."""
     found = dataset.attrs.get("MATLAB_class", b"")
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
 @contextlib.contextmanager
 def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
-    """Open a matrix in a file of version 7.3, which has it with its axes turned round."""
+    """Open a matrix in a file of version 7.3, which stores it with reversed axes."""
     h5py: Any = require("h5py", "mat", f"{_TITLE}, version 7.3,")
     with contextlib.ExitStack() as stack:
         with of_library(where, _TITLE):
@@ -328,8 +394,8 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
                 raise _no_numbers(name, "a sparse matrix")
             if not isinstance(dataset, h5py.Dataset) or said not in _DTYPES:
                 is_plain = not said and isinstance(dataset, h5py.Dataset)
-                words = f"of MATLAB's class {said!r}" if said else "a struct"
-                raise _no_numbers(name, "of no class of MATLAB's" if is_plain else words)
+                words = f"of MATLAB class {said!r}" if said else "a struct"
+                raise _no_numbers(name, "without a MATLAB class" if is_plain else words)
             kind = dataset.dtype
             if kind.names == ("real", "imag"):
                 kind = np.result_type(kind["real"], np.complex64)
@@ -339,7 +405,7 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
                 kind = np.dtype(bool)
             is_empty = "MATLAB_empty" in dataset.attrs
             if is_empty or (mat_dtype and kind.kind != "c"):
-                kind = _DTYPES[said]  # an empty one has its extents for elements
+                kind = _DTYPES[said]  # the elements of an empty one are its extents
             elif mat_dtype:
                 kind = np.result_type(_DTYPES[said], np.complex64)
             shape = tuple(map(int, dataset[()])) if is_empty else dataset.shape[::-1]
@@ -357,7 +423,7 @@ def _source_73(where: str, name: Any, mat_dtype: bool) -> Iterator[Source]:
 
 
 def _names_73(file: Any) -> list[str]:
-    """Return the names of the variables; what begins with "#" is MATLAB's own."""
+    """Return the names of the variables; names that begin with "#" belong to MATLAB."""
     return [name for name in file if not name.startswith("#")]
 
 
@@ -365,7 +431,7 @@ def _names_73(file: Any) -> list[str]:
 def _sink_73(
     where: str, name: str, given: Description, kind: np.dtype[Any], overwrite: bool
 ) -> Iterator[Sink]:
-    """Add a matrix to a file of version 7.3: to a copy of it, which replaces it."""
+    """Add a matrix to a copy of a file of version 7.3, which then replaces the file."""
     h5py: Any = require("h5py", "mat", f"{_TITLE}, version 7.3,")
     part = np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
     stored = np.dtype("u1") if kind.kind == "b" else part
@@ -428,7 +494,7 @@ def _sink_73(
 
 @contextlib.contextmanager
 def _headed(fresh: str, where: str) -> Iterator[None]:
-    """Give a file of HDF5 the head of MATLAB's at the end of the block."""
+    """Give an HDF5 file MATLAB's header at the end of the block."""
     yield
     head = b"MATLAB 7.3 MAT-file, written by extarray".ljust(124)
     with of_library(where, _TITLE), open(fresh, "r+b") as stream:
@@ -469,7 +535,7 @@ def _sink(
     overwrite: bool = False,
     version: str | None = None,
 ) -> Iterator[Sink]:
-    """Make a matrix."""
+    """Create a matrix."""
     where = target_name(file, _TITLE)
     check_flag(overwrite, "overwrite")
     if version is not None:
@@ -477,13 +543,13 @@ def _sink(
     if not isinstance(name, str):
         raise ArgumentTypeError(f"the name of the variable must be a str, not {name!r}")
     if not re.fullmatch(r"[A-Za-z]\w{0,62}", name, re.ASCII):
-        raise ArgumentError(f"{name!r} is no name of a variable in MATLAB")
+        raise ArgumentError(f"{name!r} is not a valid MATLAB variable name")
     kind = given.dtype.newbyteorder("=")
     known = {*_NAMES, "b1", "c8", "c16"}
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in known:
         raise DTypeError(
-            f"MATLAB has no elements of {given.dtype}; it has integers, and real and complex "
-            "numbers of single and double precision: a.astype makes them"
+            f"MATLAB does not support elements of {given.dtype}; convert them to integers, or "
+            "real or complex numbers of single or double precision, with a.astype"
         )
     is_large = given.nbytes > _MOST - (1 << 16)
     if os.path.lexists(where):
@@ -498,15 +564,17 @@ def _sink(
 
 
 def _two(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape of 2 axes or more."""
+    """Return a shape with at least 2 axes."""
     return (1,) * (2 - len(shape)) + shape
 
 
 def _refuse(where: str, name: str, there: list[str], overwrite: bool) -> None:
-    """Refuse the name of a variable that is taken."""
+    """Refuse the name of an existing variable."""
     if name in there and not overwrite:
         raise ExistsError(
-            errno.EEXIST, f"it has a variable {name!r}; overwrite=True replaces it", where
+            errno.EEXIST,
+            f"it already has a variable {name!r}; replace it with overwrite=True",
+            where,
         )
 
 

@@ -1,7 +1,4 @@
-"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
-
-More than 600 lines, as whole files need what single variables need.
-"""
+"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4."""
 
 from __future__ import annotations
 
@@ -34,11 +31,11 @@ from extarray.formats.files import (
     beside,
     check_shape_is,
     file_name,
+    named_part,
     of_library,
     successor,
     target_name,
     to_disk,
-    unknown_part,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -73,28 +70,26 @@ from extarray.formats.netcdf_parts import (
     stored_as,
     unknown_names,
 )
-from extarray.formats.template import (
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     of_group,
     save_whole,
 )
-from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
-    from typing import Unpack
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
     from extarray.common.arguments import Reported
-    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
     Model = Literal[
@@ -118,46 +113,79 @@ MODELS = (
 )
 
 
-@from_template("netCDF4")
 def from_netcdf(
     file: Any,
     variable: str | None = None,
     *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
     text: Any = None,
-    **options: Unpack[IntoValues],
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
-    """Make an array of a variable in a netCDF file, or a group of all, in bounded memory.
+    """Make an array of a variable, or a group of a whole netCDF file, in bounded memory.
 
     Parameters
     ----------
     file : str, PathLike, netCDF4.Dataset, netCDF4.Group or netCDF4.Variable
     variable : str, optional
-        Its name, with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.  None, with a
-        path: all that is in the file becomes a group in the folder `path`.
+        Name of the variable: ``"group/name"``; not for a ``netCDF4.Variable``.  None, with a path:
+        the whole file becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
-        such a variable is refused.
+        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
+        refuse such a variable.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
     ExtArray or Group
-        With the variable's attributes, fill value, and dimensions; variables with the names of its
-        dimensions, and those that its attributes ``coordinates`` and ``grid_mapping`` name, are its
-        coordinates, and so are their ``bounds``.  The attribute ``unlimited_dims`` names those that
-        are unlimited in the file, and ``char_dim_name`` the one along which single bytes are the
-        characters of texts; xarray joins them.  In a group every variable is an array, and those
-        that are coordinates of others are named by these alone.  It is open in mode "r+".
+        With the attributes, fill value and dimensions of the variable.  Variables named like its
+        dimensions, those that its attributes ``coordinates`` and ``grid_mapping`` name, and their
+        ``bounds`` become its coordinates.  The attribute ``unlimited_dims`` names the dimensions
+        that are unlimited in the file, and ``char_dim_name`` the one along which single bytes are
+        the characters of texts; xarray joins them.  In a group, every variable is an array, and
+        arrays refer to their coordinates by name.  A group is open in mode "r+".
 
     Raises
     ------
     VariableError
-        A KeyError: no variable of this name; the message has those that there are.
+        A KeyError: no variable of this name; the message names those in the file.
     DTypeError
         A TypeError: texts or sequences of variable length.
     FormatError
-        A ValueError: no such file, or one that is damaged.
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Examples
     --------
@@ -169,12 +197,33 @@ def from_netcdf(
     >>> a.dims, a.attrs["units"], a.attrs["unlimited_dims"]
     (('time', 'x'), 'mm', ['time'])
     """
-    if variable is None and options.get("path") is not None and not hasattr(file, "dtype"):
-        return load_whole(_TITLE, file, _whole_source(file, text), **options)
-    return NETCDF.load(file, variable, text=text, **options)
+    if variable is None and path is not None and not hasattr(file, "dtype"):
+        return load_whole(
+            _TITLE,
+            file,
+            _whole_source(file, text),
+            path=path,
+            chunks=chunks,
+            mask_and_scale=mask_and_scale,
+            overwrite=overwrite,
+            sparse=sparse,
+            progress=progress,
+            max_result=max_result,
+        )
+    return NETCDF.load(
+        file,
+        variable,
+        text=text,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("netCDF4")
 def to_netcdf(
     a: ExtArray | LazyView | Group,
     file: str | PathLike[str],
@@ -182,50 +231,63 @@ def to_netcdf(
     *,
     selection: Any = None,
     unlimited: bool | str | Sequence[str] | None = None,
-    format: Model | str | None = None,  # netCDF4's word
+    format: Model | str | None = None,
     overwrite: bool = False,
     progress: Reported = True,
     **options: Any,
 ) -> None:
-    """Write an array into a netCDF file, beside what is in it, or a group, in bounded memory.
+    """Add an array to a netCDF file, or write a group to a new one, in bounded memory.
 
     Parameters
     ----------
     a : ExtArray, LazyView or Group
-        A group becomes a file of its own.
+        A group becomes a whole file.
     file : str or PathLike
         A file that does not exist is made.
-    variable : str
-        Its name, with its groups, which are made: ``"group/name"``.  A group has none.
+    variable : str, optional
+        Name of the variable: ``"group/name"``; groups are made.  None for a group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     unlimited : bool, str or sequence of str, optional
-        Names of the dimensions that may grow in the file; True: all.  None: those that the
-        attribute ``unlimited_dims`` names.  netCDF 3 has one at most, the first.
+        Names of the dimensions that may grow in the file; True: all.  None: those in the attribute
+        ``unlimited_dims``.  In netCDF 3, only the first dimension can be unlimited.
     format : {"NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", ...}, optional
-        As for ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
+        Data model, as in ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
     overwrite : bool
         Replace a variable that has this name; for a group, the file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``netCDF4.Dataset.createVariable``: ``compression="zlib"``, ``shuffle=True``,
-        ``chunksizes``.  By default chunks are those of the array.
+        Arguments of ``netCDF4.Dataset.createVariable``: ``compression="zlib"``,
+        ``shuffle=True``, ``chunksizes``.  By default chunks are those of the array.
 
     Raises
     ------
     ExistsError
         A FileExistsError: the file has a variable of this name.
     DTypeError
-        A TypeError: netCDF does not have such elements.
+        A TypeError: netCDF does not support the dtype.
     ArgumentError
         A ValueError: options that netCDF does not have.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
-    The file has its name when it is complete; one that exists is copied and replaced.  netCDF
-    removes no variable: `overwrite` replaces the whole file, which must have this variable and its
-    coordinates alone, or the elements of a variable of the same dtype and dimensions.
+    A new file appears when it is complete; an existing one is copied and replaced. netCDF cannot
+    remove variables: `overwrite` replaces the whole file, if it only has this variable and its
+    coordinates, or the elements of a variable of the same dtype and dimensions.
 
     A fill value other than zero is the variable's ``_FillValue``.  Dates become numbers with
-    ``units``, texts bytes with a dimension more, truth values bytes; complex numbers get a
-    dimension of 2.  `from_netcdf` turns them back.
+    ``units``, texts bytes with an additional dimension, booleans bytes; complex numbers get a
+    dimension of 2.  `from_netcdf` restores them.
 
     Examples
     --------
@@ -238,7 +300,7 @@ def to_netcdf(
     """
     if isinstance(a, Group):
         if variable is not None:
-            raise ArgumentError("a group is written whole, into a file of its own; give no name")
+            raise ArgumentError("a group is written whole, into its own file; leave out name")
         whole = _whole_sink(file, overwrite, unlimited, format, options)
         save_whole(_TITLE, a, file, whole, selection=selection, progress=progress)
         return
@@ -257,7 +319,7 @@ def to_netcdf(
 
 @contextlib.contextmanager
 def opened(file: Any, mode: str, **options: Any) -> Iterator[Any]:
-    """Give a dataset, a group or a variable of netCDF4: the file's, or what the user has open."""
+    """Open a netCDF4 dataset, group or variable, or yield the one that the user has open."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     if isinstance(file, (nc.Dataset, nc.Variable)):
         yield file
@@ -265,7 +327,7 @@ def opened(file: Any, mode: str, **options: Any) -> Iterator[Any]:
     where = file_name(file, _TITLE)
     with of_library(where, _TITLE):
         if mode != "w":
-            os.stat(where)  # the system's own words
+            os.stat(where)  # raises the error of the system
         dataset = nc.Dataset(where, mode, **options)
     try:
         yield dataset
@@ -278,7 +340,7 @@ def opened(file: Any, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _walk(group: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of the variables of a group, and of those in it."""
+    """Yield the names of all variables in a group and below."""
     for name in group.variables:
         yield prefix + name
     for name, inner in group.groups.items():
@@ -292,7 +354,7 @@ def _names(file: Any) -> list[str]:
 
 
 def _group_of(dataset: Any, path: list[str]) -> Any:
-    """Return a group of a dataset; None: there is none."""
+    """Return a group of a dataset, or None."""
     for name in path:
         dataset = dataset.groups.get(name)
         if dataset is None:
@@ -300,25 +362,26 @@ def _group_of(dataset: Any, path: list[str]) -> Any:
     return dataset
 
 
-def find(dataset: Any, name: Any, file: Any) -> Any:
-    """Return a variable by its name.
+def _variable_of(dataset: Any, name: Any) -> Any:
+    """Return a variable of a dataset; None: there is none."""
+    *path, last = str(name).strip("/").split("/")
+    group = _group_of(dataset, path)
+    return None if group is None else group.variables.get(last)
 
-    Raises
-    ------
-    VariableError
-        A KeyError: there is none.
-    """
+
+def find(dataset: Any, name: Any, file: Any) -> Any:
+    """Return a variable of netCDF4 by its name, as `named_part` does."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
-    if isinstance(dataset, nc.Variable):
-        if name is not None:
-            raise ArgumentError(f"give the variable {dataset.name!r}, or a file with a name")
-        return dataset
-    if name is not None:
-        *path, last = str(name).strip("/").split("/")
-        group = _group_of(dataset, path)
-        if group is not None and last in group.variables:
-            return group.variables[last]
-    raise unknown_part(file, name, "a variable", _walk(dataset))
+    return named_part(
+        dataset,
+        name,
+        file,
+        title=_TITLE,
+        part="a variable",
+        kind=nc.Variable,
+        look_up=_variable_of,
+        names=_walk,
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -328,7 +391,7 @@ def find(dataset: Any, name: Any, file: Any) -> Any:
 def _source(
     file: Any, name: Any = None, *, text: Any = None, is_alone: bool = True
 ) -> Iterator[Source]:
-    """Open a variable for reading; alone, or one of all in its file."""
+    """Open a variable for reading, alone or as one of all in its file."""
     with opened(file, "r") as dataset:
         variable = find(dataset, name, file)
         with as_it_is(variable), contextlib.ExitStack() as stack:
@@ -341,7 +404,7 @@ def _source(
 
 @contextlib.contextmanager
 def _in_place(variable: Any, source: Source) -> Iterator[Source]:
-    """Give a source that maps elements where they lie in a file of HDF5, if h5py finds them so."""
+    """Yield a source that maps elements in an HDF5 file, if h5py finds them contiguous."""
     root, given = _root_of(variable), source.description
     found = None
     with contextlib.ExitStack() as stack:
@@ -350,7 +413,7 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
             with contextlib.suppress(OSError, RuntimeError, ValueError, KeyError):
                 file = stack.enter_context(h5py.File(root.filepath(), "r"))
                 dataset = file[f"{variable.group().path}/{variable.name}"]
-                # A shape is another one where another variable has more of an unlimited dimension.
+                # The shapes differ if another variable is longer along an unlimited dimension.
                 if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
                     found = in_place(dataset, given.dtype, given, source.read)
                     found = with_holes(found or source, dataset)
@@ -358,7 +421,7 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
 
 
 def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
-    """Return a variable of netCDF4, which gives what is stored, as a source."""
+    """Return a source for the stored elements of a netCDF4 variable."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     lost: list[str] = []
     attrs = read_attrs(variable, lost)
@@ -370,12 +433,12 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
         if kind is not str:
             raise DTypeError(
                 f"{where} has sequences of variable length; pad them to one length, in a variable "
-                "with a dimension more"
+                "with one more dimension"
             )
         if text is None:
             raise DTypeError(
-                f"{where} has texts of variable length; give text='U' for texts as long as the "
-                "longest, text='U20' for a length, 'S' for bytes"
+                f"{where} has strings of variable length; give text='U' for the longest length, "
+                "text='U20' for a fixed length, or 'S' for bytes"
             )
         is_bytes = np.dtype(text).kind == "S"
 
@@ -439,7 +502,7 @@ def _sink(
     format: Any = None,
     **options: Any,
 ) -> Iterator[Sink]:
-    """Make a variable in a fresh file, or in a copy of one, which takes the name at the end."""
+    """Create a variable in a new file, or in a copy that then replaces the file."""
     require("netCDF4", "netcdf", "netCDF")
     where = target_name(file, _TITLE)
     if not isinstance(name, str) or not name.strip("/"):
@@ -466,7 +529,7 @@ def _sink(
             sink = _variable_sink(dataset, name, given, growing, options, room)
             sink.lost += unknown_names(dataset[name])
         if mode == "w" and _is_plain(dataset, name, given):
-            if growing:  # the library sees to all that an unlimited dimension has
+            if growing:  # the library fills all variables along an unlimited dimension
                 last = tuple(n - 1 for n in given.shape)
                 with of_library(where, _TITLE):
                     dataset[name][last] = np.zeros((), given.dtype)
@@ -477,7 +540,7 @@ def _sink(
 
 @contextlib.contextmanager
 def _written(fresh: str, where: str, mode: str, model: str) -> Iterator[tuple[Any, Room]]:
-    """Open a file that nobody else has, for writing: with the space that it will need."""
+    """Open a private file for writing, and allocate its space."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     own = {"format": model} if mode == "w" else {}
     with written(
@@ -491,7 +554,7 @@ def _written(fresh: str, where: str, mode: str, model: str) -> Iterator[tuple[An
 
 
 def _is_plain(dataset: Any, name: str, given: Description) -> bool:
-    """Tell whether h5py may write the elements of a new variable, as they lie in the file."""
+    """Tell whether h5py may write the elements of a new variable directly."""
     if not dataset.data_model.startswith("NETCDF4") or find_spec("h5py") is None:
         return False
     variable = dataset[name]
@@ -503,13 +566,14 @@ def _is_plain(dataset: Any, name: str, given: Description) -> bool:
         and isinstance(variable.chunking(), list)
         and not any(filters.values())
         and variable.quantization() is None
-        and dimension(variable.group(), variable.name) is None  # the file has another name for it
+        # otherwise HDF5 knows it by another name
+        and dimension(variable.group(), variable.name) is None
     )
 
 
 @contextlib.contextmanager
 def _by_h5py(fresh: str, where: str, name: str, given: Description, sink: Sink) -> Iterator[Sink]:
-    """Give a sink that writes whole chunks of a new variable as they are."""
+    """Yield a sink that writes whole chunks of a new variable directly."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     with written(
         fresh,
@@ -536,12 +600,12 @@ def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:
     wanted = (asked,) if isinstance(asked, str) else tuple(asked)
     unknown = [d for d in wanted if d not in names]
     if unknown:
-        raise ArgumentError(f"unlimited names {unknown}; the array has the axes {names}")
+        raise ArgumentError(f"unlimited names {unknown}, but the array has axes {names}")
     return wanted
 
 
 def _check_place(where: str, name: str, given: Description, overwrite: bool) -> bool:
-    """Refuse a name that is taken; tell whether the whole file is replaced."""
+    """Refuse an existing name; tell whether the whole file is replaced."""
     with opened(where, "r") as dataset:
         *path, last = name.strip("/").split("/")
         group = _group_of(dataset, path)
@@ -549,7 +613,9 @@ def _check_place(where: str, name: str, given: Description, overwrite: bool) -> 
             return False
         if not overwrite:
             raise ExistsError(
-                errno.EEXIST, f"it has a variable {name!r}; overwrite=True replaces it", where
+                errno.EEXIST,
+                f"it already has a variable {name!r}; replace it with overwrite=True",
+                where,
             )
         variable = group.variables[last]
         own = {name.strip("/"), *given.coords, *variable.dimensions}
@@ -558,8 +624,8 @@ def _check_place(where: str, name: str, given: Description, overwrite: bool) -> 
             return True
         raise ExistsError(
             errno.EEXIST,
-            f"it has {name!r} beside other variables, and netCDF removes none: write into another "
-            "file, or under another name",
+            f"it has {name!r} among other variables, and netCDF cannot remove variables; write to "
+            "another file, or under another name",
             where,
         )
 
@@ -572,20 +638,20 @@ def _variable_sink(
     options: dict[str, Any],
     room: Room,
 ) -> Sink:
-    """Make a variable, and its coordinates beside it."""
+    """Create a variable and its coordinates."""
     model = dataset.data_model
     lost: list[str] = other_packing(given.attrs)
-    *path, last = name.strip("/").split("/")
+    *path, last = str(name).strip("/").split("/")
     group = dataset
     for part in path:
         if not model == "NETCDF4":
-            raise ArgumentError(f"a file of {model} has no groups")
+            raise ArgumentError(f"a {model} file has no groups")
         group = group.groups[part] if part in group.groups else group.createGroup(part)
     stored = stored_as(given.dtype, model)
     room.need(2 * sum(each.values.nbytes for each in given.coords.values()), len(given.coords))
     dims = make_dims(group, last, given, growing)
     attrs = dict(given.attrs)
-    attrs.pop(CHARACTERS, None)  # which the file's type says
+    attrs.pop(CHARACTERS, None)  # the type in the file implies it
     extra = labels_beside(group, last, given, lost)
     if extra:
         attrs["coordinates"] = " ".join(extra)
@@ -626,10 +692,10 @@ def _edit(
     moved: tuple[int, ...],
     replace: bool,
 ) -> Iterator[Edit]:
-    """Open a variable for change: it grows along unlimited dimensions; else its file is made anew.
+    """Open a variable for change; its file is recreated unless unlimited dimensions suffice.
 
-    That is so, too, where the first element has moved along a dimension that others have.  All of
-    it is done in a copy of the file, which replaces it, and in place where the user has it open.
+    It is also recreated if the first element moves along a shared dimension.  Changes are made in a
+    copy that replaces the file, or in place if the user has the file open.
     """
     nc: Any = require("netCDF4", "netcdf", "netCDF")
 
@@ -664,7 +730,7 @@ def _edit(
 
 
 def _grown(variable: Any, growth: dict[Dim, Growth], room: Room, reserve: Any) -> Iterator[Edit]:
-    """Yield the change of a variable that the library lets grow."""
+    """Yield the change of a variable that can grow in its file."""
     need = room_for(variable, room)
 
     def write(box: Box, values: NDArray[Any]) -> None:
@@ -678,7 +744,7 @@ def _grown(variable: Any, growth: dict[Dim, Growth], room: Room, reserve: Any) -
 
 @contextlib.contextmanager
 def _open_in_place(root: Any) -> Iterator[Room]:
-    """Give the space of a file that the user has open."""
+    """Yield the space of a file that the user has open."""
     where = root.filepath()
     with family("cannot write '{}'", where):
         own = File.open(where, os.O_RDWR) if os.path.isfile(where) else None
@@ -692,12 +758,12 @@ def _open_in_place(root: Any) -> Iterator[Room]:
             root.sync()
     finally:
         with contextlib.suppress(OSError, RuntimeError):
-            root.sync()  # into the space that is taken
+            root.sync()  # into the allocated space
         room.close()
 
 
 def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict[Dim, Growth]:
-    """Return how the dimensions of a variable change, or refuse the change."""
+    """Return the growth of each dimension of a variable, or refuse it."""
     found: dict[Dim, Growth] = {}
     changed: set[Dim] = set()
     for dim, n, extent, move in zip(variable.dimensions, new, variable.shape, moved, strict=False):
@@ -708,17 +774,15 @@ def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict
         growth = Growth(n, move, sharing, needs_file)
         problem = ""
         if n < extent:
-            problem = f"does not get shorter, to {n}"
+            problem = f"cannot shrink to {n}"
         elif move < 0 and sharing:
-            problem = (
-                f"is that of {', '.join(map(repr, sharing))} too, and was cut off at its start"
-            )
+            problem = f"is shared with {', '.join(map(repr, sharing))}, and was cut at its start"
         elif found.setdefault(key, growth) != growth:
-            problem = "stands for two axes of the variable, which have grown apart"
+            problem = "is used for two axes of the variable, which now differ"
         if problem:
             raise ArgumentError(
-                f"the dimension {dim!r} of {extent} elements {problem}: extarray.to_netcdf writes "
-                "the array into another file"
+                f"the dimension {dim!r} of {extent} elements {problem}; write the array to "
+                "another file with extarray.to_netcdf"
             )
         if n != extent or move:
             changed.add(key)
@@ -727,9 +791,9 @@ def _growth(variable: Any, new: tuple[int, ...], moved: tuple[int, ...]) -> dict
 
 @contextlib.contextmanager
 def _remade(fresh: str, where: str, variable: Any, growth: dict[Dim, Growth]) -> Iterator[Edit]:
-    """Open a variable in a copy of its file that has other dimensions."""
+    """Open a variable in a copy of its file with other dimensions."""
     root = _root_of(variable)
-    said = [f"made the file {where!r} anew", *(each.said(dim) for (_, dim), each in growth.items())]
+    said = [f"recreated the file {where!r}", *(each.said(dim) for (_, dim), each in growth.items())]
     with _written(fresh, where, "w", root.data_model) as (target, room):
         with of_library(where, _TITLE):
             copy_group(root, target, growth, path_of(variable), room)
@@ -748,16 +812,18 @@ def _remade(fresh: str, where: str, variable: Any, growth: dict[Dim, Growth]) ->
 def _remade_here(
     file: Any, variable: Any, growth: dict[Dim, Growth], replace: bool
 ) -> Iterator[Edit]:
-    """Open a variable in a copy of a file that the user has open, and opens the new one."""
+    """Open a variable in a copy of a file that the user has open, and then open the new file."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     root, where = _root_of(variable), _root_of(variable).filepath()
     if not os.path.isfile(where):
-        raise ArgumentError(f"{where!r} is no file that could be made anew: write it by to_netcdf")
+        raise ArgumentError(
+            f"{where!r} is not a regular file and cannot be recreated; use to_netcdf"
+        )
     if not replace:
         dims = ", ".join(repr(dim) for _, dim in growth)
         raise ArgumentError(
-            f"the file {where!r} must be made anew for its dimensions {dims} to grow, and is open: "
-            "map it by its name, or let write_back(replace=True) close it and open the new one"
+            f"the file {where!r} must be recreated for its dimensions {dims} to grow, but it is "
+            "open; map it by name, or let write_back(replace=True) close it and open the new one"
         )
     with of_library(where, _TITLE):
         root.sync()
@@ -777,12 +843,12 @@ def _remade_here(
 
 @dataclass(frozen=True)
 class _Stored:
-    """Teller of the bytes of a dataset's file, in which all its variables lie."""
+    """Finds the size of the file of a dataset and all its variables."""
 
     dataset: Any
 
     def __call__(self) -> int | None:
-        """Return the bytes; None: it is no file of this machine."""
+        """Return the bytes, or None if it is not a local file."""
         try:
             return os.stat(self.dataset.filepath()).st_size
         except (OSError, ValueError):
@@ -790,7 +856,7 @@ class _Stored:
 
 
 def _root_of(variable: Any) -> Any:
-    """Return the dataset that a variable lies in."""
+    """Return the dataset of a variable."""
     group = variable.group()
     while group.parent is not None:
         group = group.parent
@@ -798,7 +864,7 @@ def _root_of(variable: Any) -> Any:
 
 
 def _put_elements(variable: Any, box: Box, values: NDArray[Any]) -> None:
-    """Write elements into a variable, as `to_netcdf` stores them."""
+    """Write elements to a variable in the form of `to_netcdf`."""
     kind = np.dtype(variable.dtype)
     encode: Any = None
     inner: tuple[slice, ...] = ()
@@ -812,13 +878,13 @@ def _put_elements(variable: Any, box: Box, values: NDArray[Any]) -> None:
 
 
 def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[str]) -> None:
-    """Set attributes, and remove others."""
+    """Set some attributes, and remove others."""
     for name in gone:
         if name in variable.ncattrs():
             variable.delncattr(name)
     new = {k: v for k, v in new.items() if k not in (ENUM, UNLIMITED, CHARACTERS)}
     if "_FillValue" in new:
-        lost.append("attribute '_FillValue', which is set when a variable is made")
+        lost.append("attribute '_FillValue', which can only be set when a variable is created")
         del new["_FillValue"]
     variable.setncatts(attrs_that_fit(new, _root_of(variable).data_model, lost))
 
@@ -828,7 +894,7 @@ def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[s
 
 @contextlib.contextmanager
 def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
-    """Open a file, or a group in it, with all that a group takes from it."""
+    """Open a file or a group in it with everything that a group needs."""
     lost: list[str] = []
     with opened(file, "r") as outer:
         groups: dict[str, dict[str, Any]] = {}
@@ -855,7 +921,7 @@ def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
 def _whole_sink(
     file: Any, overwrite: bool, unlimited: Any, format: Any, options: dict[str, Any]
 ) -> Iterator[WholeSink]:
-    """Make a file for a group."""
+    """Create a file for a group."""
     where = target_name(file, _TITLE)
     model = check_choice(format or "NETCDF4", "format", MODELS)
     asked = (unlimited,) if isinstance(unlimited, str) else unlimited
@@ -878,7 +944,7 @@ def _whole_sink(
             with of_library(where, _TITLE):
                 group = outer
                 if name and model != "NETCDF4":
-                    raise ArgumentError(f"a file of {model} has no groups")
+                    raise ArgumentError(f"a {model} file has no groups")
                 if name:
                     group = outer.createGroup(name)
                 group.setncatts(attrs_that_fit(attrs, model, lost))

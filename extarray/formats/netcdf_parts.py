@@ -1,8 +1,4 @@
-"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
-
-More than 600 lines, as each part is read and written by the same rules, also in a file that is made
-anew.
-"""
+"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them."""
 
 from __future__ import annotations
 
@@ -59,7 +55,7 @@ __all__ = [
     "unknown_names",
 ]
 
-#: What the CF conventions call the units of dates.
+#: Names of time units in the CF conventions.
 _UNITS = {
     "D": "days",
     "h": "hours",
@@ -71,25 +67,24 @@ _UNITS = {
 }
 _PLAIN = ("S1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 _CLASSIC = ("S1", "i1", "i2", "i4", "f4", "f8")
-#: Attributes of the CF conventions that name the variable with the limits of each cell, and those
-#: that name variables which are arrays of their own.
+#: CF attributes that name a variable with cell limits, and those that name independent variables.
 _LIMITS = ("bounds", "climatology")
 _BESIDE = ("ancillary_variables", "cell_measures", "formula_terms")
 
 
 class Stored(NamedTuple):
-    """Elements as netCDF has them.
+    """The netCDF form of elements.
 
     Attributes
     ----------
     dtype : dtype
-        Of the variable.
+        Dtype of the variable.
     inner : tuple of int
-        Extents of axes behind those of the array.
+        Extents of additional last axes.
     encode : callable or None
-        From an array's elements to the file's; None: they are the same.
+        Converts elements of an array to those of the file; None: they are equal.
     attrs : dict
-        That the variable has for this: the note `DTYPE_NOTE`, units of dates.
+        Attributes of the variable for this form: the note `DTYPE_NOTE`, units of dates.
     """
 
     dtype: np.dtype[Any]
@@ -99,18 +94,18 @@ class Stored(NamedTuple):
 
 
 def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
-    """Return how netCDF has elements of a dtype.
+    """Return the netCDF form of elements of a dtype.
 
     Parameters
     ----------
     dtype : dtype
     model : str
-        Of the file: "NETCDF4", "NETCDF3_CLASSIC", ...
+        Model of the file: "NETCDF4", "NETCDF3_CLASSIC", ...
 
     Raises
     ------
     DTypeError
-        A TypeError: there is no such way.
+        A TypeError: netCDF does not support the dtype.
     """
     note = {DTYPE_NOTE: json.dumps(encode_dtype(dtype))}
     known = _PLAIN if model in ("NETCDF4", "NETCDF3_64BIT_DATA") else _CLASSIC
@@ -119,7 +114,7 @@ def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
         if dtype.str[1:] in known:
             if model == "NETCDF4" or dtype.isnative:
                 return Stored(dtype)
-            native = dtype.newbyteorder("=")  # the library turns bytes round
+            native = dtype.newbyteorder("=")  # the library swaps bytes
             return Stored(native, (), lambda x: x.astype(native), note)
         if kind == "S":
             n = dtype.itemsize
@@ -133,7 +128,7 @@ def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
                 {**note, "_Encoding": "utf-8"},
             )
         if kind == "b":
-            said = {**note, "dtype": "bool"}  # to xarray
+            said = {**note, "dtype": "bool"}  # for xarray
             return Stored(np.dtype("i1"), (), lambda x: x.view("i1"), said)
         if dtype.str[1:] == "f2":
             return Stored(np.dtype("f4"), (), lambda x: x.astype("f4"), note)
@@ -146,12 +141,12 @@ def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
     if dtype.names is not None and model == "NETCDF4":
         _check_fields(dtype)
         return Stored(dtype)
-    other = "" if model == "NETCDF4" else "; a file of format='NETCDF4' has more types"
-    raise DTypeError(f"netCDF has no elements of {dtype} in a file of {model}{other}")
+    other = "" if model == "NETCDF4" else "; format='NETCDF4' supports more types"
+    raise DTypeError(f"netCDF does not support elements of {dtype} in a {model} file{other}")
 
 
 def _check_fields(dtype: np.dtype[Any]) -> None:
-    """Refuse records with fields that netCDF does not have.
+    """Refuse records with fields that netCDF does not support.
 
     Raises
     ------
@@ -164,20 +159,20 @@ def _check_fields(dtype: np.dtype[Any]) -> None:
             _check_fields(base)
         elif base.str[1:] not in _PLAIN or not base.isnative:
             raise DTypeError(
-                f"the field {name!r} is of {entry[0]}, which netCDF does not have in a record; "
-                "use numbers in this machine's byte order, and arrays of 'S1' for text"
+                f"the field {name!r} has type {entry[0]}, which netCDF does not support in a "
+                "record; use numbers in native byte order, and arrays of 'S1' for text"
             )
 
 
 def labels_as(values: NDArray[Any], model: str) -> Stored:
-    """Return how netCDF has labels: as `stored_as`, but texts as such where it has them.
+    """Return the netCDF form of labels: as `stored_as`, but strings if the model has them.
 
-    Integers are smaller ones in netCDF 3, where these hold them.
+    In netCDF 3, integers are stored in smaller types if these can hold them.
 
     Raises
     ------
     DTypeError
-        A TypeError: there is no such way.
+        A TypeError: netCDF does not support the dtype.
     """
     if values.dtype.kind == "U" and model == "NETCDF4":
         longest = max(map(len, values.ravel().tolist()), default=1)
@@ -193,23 +188,23 @@ def labels_as(values: NDArray[Any], model: str) -> Stored:
 
 
 def _bytes_of(x: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return the bytes of texts, with an axis more."""
+    """Return the bytes of texts, with an additional axis."""
     return np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint8).reshape(*x.shape, n)
 
 
 def _parts(x: NDArray[Any], part: np.dtype[Any]) -> NDArray[Any]:
-    """Return the parts of complex numbers, with an axis more."""
+    """Return the parts of complex numbers, with an additional axis."""
     return np.ascontiguousarray(x).reshape(*x.shape, 1).view(part)
 
 
 def _numbers(x: NDArray[Any]) -> NDArray[Any]:
-    """Return dates or time differences as numbers, NaT too."""
+    """Convert dates or time differences, including NaT, to numbers."""
     native = np.ascontiguousarray(x).astype(x.dtype.newbyteorder("="))
     return native.view(np.int64)
 
 
 def _time_attrs(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the attributes by which others understand dates, where there are any."""
+    """Return the CF attributes for dates or time differences, if there are any."""
     unit, count = np.datetime_data(dtype)
     if count != 1 or unit not in _UNITS:
         return {}
@@ -221,16 +216,16 @@ def _time_attrs(dtype: np.dtype[Any]) -> dict[str, Any]:
 def restored(
     dtype: np.dtype[Any], ndim: int, shape: tuple[int, ...], attrs: dict[str, Any]
 ) -> tuple[np.dtype[Any], int, Callable[[NDArray[Any]], NDArray[Any]] | None]:
-    """Return the dtype of an array for a variable, how many axes are left, and how to get there.
+    """Return the array's dtype for a variable, the number of remaining axes, and the conversion.
 
     Parameters
     ----------
     dtype : dtype
-        Of the variable.
+        Dtype of the variable.
     ndim : int
     shape : tuple of int
     attrs : dict
-        Of the variable; those that are there for the dtype alone are taken out.
+        Attributes of the variable; those that only describe the dtype are removed.
     """
     nothing = dtype, ndim, None
     note = attrs.get(DTYPE_NOTE)
@@ -275,7 +270,7 @@ def restored(
 
 
 def variable_type(dataset: Any, stored: Stored, attrs: dict[str, Any], name: str) -> Any:
-    """Return what `createVariable` takes for a dtype; types of its own are made in the dataset."""
+    """Return the type for `createVariable`; user-defined types are created in the dataset."""
     if stored.dtype.names is not None:
         return _compound_type(dataset, stored.dtype, name)
     if stored.dtype.kind == "O":
@@ -293,7 +288,7 @@ def variable_type(dataset: Any, stored: Stored, attrs: dict[str, Any], name: str
 
 
 def _compound_type(dataset: Any, dtype: np.dtype[Any], name: str) -> Any:
-    """Make a type of records, and those of the records in it, which have to be there first."""
+    """Create a record type, after the types of nested records."""
     for field, entry in dtype.fields.items():  # type: ignore[union-attr]
         if entry[0].base.names is not None:
             _compound_type(dataset, entry[0].base, f"{name}_{field}")
@@ -312,7 +307,12 @@ def read_attrs(variable: Any, lost: list[str]) -> dict[str, Any]:
 
 
 def _attr(value: Any, model: str) -> Any:
-    """Return an attribute as netCDF4 takes it.
+    """Convert an attribute to a form that netCDF4 accepts.
+
+    Raises
+    ------
+    TypeError
+        netCDF4 does not support it.
 
     Raises
     ------
@@ -333,11 +333,13 @@ def _attr(value: Any, model: str) -> Any:
         small = array.astype(np.int32)
         if np.array_equal(small, array):
             return small
-    raise TypeError(f"a file of {model} has no attribute of {array.dtype} in {array.ndim} axes")
+    raise TypeError(
+        f"a {model} file cannot hold an attribute of {array.dtype} with {array.ndim} axes"
+    )
 
 
 def attrs_that_fit(attrs: Mapping[str, Any], model: str, lost: list[str]) -> dict[str, Any]:
-    """Return attributes as netCDF4 takes them; what it does not take is lost."""
+    """Return the attributes that netCDF4 accepts; the others are lost."""
     result = {}
     for name, value in attrs.items():
         try:
@@ -349,7 +351,7 @@ def attrs_that_fit(attrs: Mapping[str, Any], model: str, lost: list[str]) -> dic
 
 @contextlib.contextmanager
 def as_it_is(variable: Any, chartostring: bool = False) -> Iterator[None]:
-    """Let a variable give what is stored; afterwards it is as the user had it."""
+    """Let a variable return stored elements in a block, and then restore its settings."""
     before = variable.mask, variable.scale, variable.chartostring
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(chartostring)
@@ -358,7 +360,7 @@ def as_it_is(variable: Any, chartostring: bool = False) -> Iterator[None]:
         yield
     finally:
         if cache is not None:
-            with contextlib.suppress(RuntimeError):  # after a write that failed
+            with contextlib.suppress(RuntimeError):  # after a failed write
                 variable.set_var_chunk_cache(*cache)
         variable.set_auto_mask(before[0])
         variable.set_auto_scale(before[1])
@@ -366,11 +368,11 @@ def as_it_is(variable: Any, chartostring: bool = False) -> Iterator[None]:
 
 
 def _without_cache(variable: Any) -> Any:
-    """Let few chunks be kept, as they are read and written as wholes; return what was set."""
+    """Shrink the chunk cache, since chunks are read and written whole; return the old setting."""
     if not isinstance(variable.chunking(), list):
         return None
     before = variable.get_var_chunk_cache()
-    variable.set_var_chunk_cache(size=1 << 20, nelems=11)  # 0 means the default
+    variable.set_var_chunk_cache(size=1 << 20, nelems=11)  # 0 would mean the default
     return before
 
 
@@ -381,14 +383,14 @@ def fill_value(attrs: dict[str, Any], kind: np.dtype[Any]) -> Any:
     try:
         value = np.asarray(attrs["_FillValue"]).reshape(-1)[0]
         if kind.kind in "iu" and not np.can_cast(value.dtype, kind, "same_kind"):
-            return 0  # NaN for integers, say
+            return 0  # for example NaN for integers
         return value.astype(kind)
     except (TypeError, ValueError, IndexError):
         return 0
 
 
 def dimension(group: Any, name: str) -> Any:
-    """Return a dimension that a group sees: its own, or one of a group around it."""
+    """Return a dimension that a group sees: its own, or that of an enclosing group."""
     while group is not None:
         if name in group.dimensions:
             return group.dimensions[name]
@@ -397,7 +399,7 @@ def dimension(group: Any, name: str) -> Any:
 
 
 def _variable(group: Any, name: str) -> Any:
-    """Return a variable that a group sees."""
+    """Return a variable that a group sees: its own, or that of an enclosing group."""
     while group is not None:
         if name in group.variables:
             return group.variables[name]
@@ -406,10 +408,10 @@ def _variable(group: Any, name: str) -> Any:
 
 
 def _named_by(attrs: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Return the names of variables that attributes of the CF conventions have.
+    """Return the names of variables in attributes of the CF conventions.
 
-    Where these say what a variable is for, as in ``"area: cells"``, a name has a colon before it;
-    but in ``"crs: x y"``, which maps axes, the colon is behind it.
+    In ``"area: cells"``, the name follows the colon; in ``"crs: x y"``, which maps axes, it
+    precedes the colon.
 
     Examples
     --------
@@ -434,9 +436,9 @@ def read_coords(
     attrs: dict[str, Any],
     lost: list[str],
 ) -> dict[str, Coordinate]:
-    """Take the coordinates of a variable; the attribute that names them goes with them.
+    """Remove the attributes that name coordinates, and return these.
 
-    Its grid mapping and the bounds of coordinates are among them.
+    They include the grid mapping, and the bounds of coordinates.
     """
     coords: dict[str, Coordinate] = {}
     left_out: set[str] = set()
@@ -445,13 +447,13 @@ def read_coords(
     named_here = [*dims, *others, *_named_by(attrs, ["grid_mapping"])]
     wanted = [(name, False) for name in named_here]  # True: may have dimensions of its own
     wanted += [(name, True) for name in _named_by(attrs, _LIMITS)]
-    for name, is_free in wanted:  # which gets longer
+    for name, is_free in wanted:  # the list grows during the loop
         found = _variable(variable.group(), name)
         is_taken = name in coords or name in left_out
         if found is None or is_taken or (name == variable.name and dims == (name,)):
             continue
         itemsize = 1 if found.dtype is str else np.dtype(found.dtype).itemsize
-        # The last dimension of characters is of one text.
+        # The last dimension of characters spans one text.
         n = math.prod(found.shape[: -1 if found.dtype == "S1" and found.ndim else None])
         if many := many_labels(n, math.prod(found.shape) * itemsize):
             lost.append(f"coordinate {name!r} ({many})")
@@ -478,7 +480,7 @@ def read_coords(
             values = values.astype(str)
         elif (
             values.dtype == "S1" and values.size and own and own[-1] not in dims
-        ):  # texts, as CF has them
+        ):  # texts as characters, by CF
             values = np.ascontiguousarray(values).view(f"S{values.shape[-1]}")[..., 0]
         own = own[: values.ndim]
         if not is_free and not set(own) <= set(dims):
@@ -499,14 +501,14 @@ def read_coords(
 
 
 def unknown_names(variable: Any) -> list[str]:
-    """Return the coordinates that an attribute names and that are not there, in words."""
+    """Describe the coordinates that an attribute names but that do not exist."""
     attrs = {key: variable.getncattr(key) for key in variable.ncattrs() if key == "coordinates"}
     names = _named_by(attrs, ["coordinates"])
     return [f"coordinate {name!r}" for name in names if _variable(variable.group(), name) is None]
 
 
 def fill_for(given: Description, stored: Any, attrs: dict[str, Any], lost: list[str]) -> Any:
-    """Return the fill value of a new variable; None: none of its own."""
+    """Return the fill value of a new variable, or None for the default."""
     own = attrs.pop("_FillValue", None)
     if stored.dtype.names is not None or stored.encode is not None:
         if given.fills:
@@ -516,7 +518,7 @@ def fill_for(given: Description, stored: Any, attrs: dict[str, Any], lost: list[
         value = np.asarray(own)
         if value.size == 1 and np.can_cast(value.dtype, stored.dtype, "same_kind"):
             return value.reshape(())[()]
-        lost.append("attribute '_FillValue', which is no element")
+        lost.append("attribute '_FillValue', which is not an element")
     return given.fill_value if given.fills else given.missing
 
 
@@ -530,7 +532,7 @@ def make(
     settings: dict[str, Any],
     lost: list[str],
 ) -> Any:
-    """Make a variable with its attributes."""
+    """Create a variable with its attributes."""
     for n in stored.inner:
         inner = f"_{name}_{n}"
         if inner not in group.dimensions:
@@ -543,7 +545,7 @@ def make(
     try:
         variable = group.createVariable(name, kind, dims, fill_value=fill, **settings)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"netCDF4 cannot make such a variable: {error}") from error
+        raise ArgumentError(f"netCDF4 cannot create such a variable: {error}") from error
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     _without_cache(variable)
@@ -563,7 +565,7 @@ def _note(stored: Any) -> dict[str, Any]:
 def make_dims(
     group: Any, name: str, given: Description, growing: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Make the dimensions of a variable, or take those that are there."""
+    """Create the dimensions of a variable, or use existing ones."""
     dims = list(axis_names(given.dims, given.ndim))
     for j, (d, n) in enumerate(zip(dims, given.shape, strict=True)):
         there = dimension(group, d)
@@ -572,20 +574,18 @@ def make_dims(
             there = dimension(group, d)
         if there is None:
             if n == 0 and d not in growing and not group.data_model.startswith("NETCDF4"):
-                raise ArgumentError(
-                    f"netCDF 3 has no dimension of length 0; let {d!r} be unlimited"
-                )
+                raise ArgumentError(f"netCDF 3 has no dimensions of length 0; make {d!r} unlimited")
             group.createDimension(d, None if d in growing or n == 0 else n)
         elif len(there) != n and not (there.isunlimited() and len(there) <= n):
             raise ArgumentError(
-                f"the file has a dimension {d!r} of {len(there)} elements, the array one of {n}: "
-                "rename it (a.dims), or write into another file"
+                f"the dimension {d!r} has {len(there)} elements in the file, but {n} in the "
+                "array; rename it (a.dims), or write to another file"
             )
     return tuple(dims)
 
 
 def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> list[str]:
-    """Make the coordinates of a variable; return the names of those that no dimension has."""
+    """Create the coordinates of a variable; return the names of those that are not dimensions."""
     model, extra = group.data_model, []
     named = set(_named_by(given.attrs, [*_LIMITS, "grid_mapping"]))
     named.update(n for each in given.coords.values() for n in _named_by(each.attrs, _LIMITS))
@@ -593,7 +593,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
         values = each.values
         there = _variable(group, name)
         if name == own or "/" in name:
-            lost.append(f"coordinate {name!r}, which has the name of the variable")
+            lost.append(f"coordinate {name!r}, which has the same name as the variable")
             continue
         try:
             stored = labels_as(values, model)
@@ -602,7 +602,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
             continue
         if there is None:
             if not _has_dims(group, each):
-                lost.append(f"coordinate {name!r}, an axis of which has other elements in the file")
+                lost.append(f"coordinate {name!r}, one axis of which has other labels in the file")
                 continue
             notes = dict(each.attrs)
             told: list[str] = []
@@ -613,7 +613,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
             inner = (slice(None),) * (values.ndim + len(stored.inner))
             variable[inner or ...] = values if stored.encode is None else stored.encode(values)
         elif there.dimensions[: values.ndim] != each.dims or not _has(there, values, stored):
-            lost.append(f"coordinate {name!r}, since the file has something else of this name")
+            lost.append(f"coordinate {name!r}, since the file has another object of this name")
             continue
         if each.dims != (name,) and name not in named:
             extra.append(name)
@@ -621,7 +621,7 @@ def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> 
 
 
 def _has_dims(group: Any, each: Coordinate) -> bool:
-    """Tell whether a coordinate fits dimensions that are there; those that are its own are made."""
+    """Tell whether a coordinate fits the existing dimensions; create its own."""
     for d, n in zip(each.dims, each.values.shape, strict=True):
         there = dimension(group, d)
         if there is None:
@@ -632,16 +632,16 @@ def _has_dims(group: Any, each: Coordinate) -> bool:
 
 
 def _has(variable: Any, values: NDArray[Any], stored: Any) -> bool:
-    """Tell whether a variable has certain labels."""
+    """Tell whether a variable has the given labels."""
     with as_it_is(variable):
         found = np.asarray(variable[...])
     wanted = values if stored.encode is None else stored.encode(values)
     return are_labels(found, wanted)
 
 
-# -- files that are made anew, with other dimensions -----------------------------------------------
+# -- files that are recreated with other dimensions ------------------------------------------------
 
-#: The path of a group, and the name of a dimension in it.
+#: Path of a group, and name of a dimension in it.
 Dim = tuple[str, str]
 
 
@@ -651,13 +651,13 @@ class Growth(NamedTuple):
     Attributes
     ----------
     extent : int
-        That it gets.
+        New extent.
     moved : int
-        Places by which all elements move on, as there are new ones before them.
+        Shift of all elements due to new ones before them.
     sharing : list of str
-        Paths of the variables that have the dimension beside the one that grows.
+        Paths of the other variables with this dimension.
     needs_file : bool
-        Whether it takes a new file: no call of netCDF makes it.
+        Whether netCDF needs a new file for it.
     """
 
     extent: int
@@ -666,23 +666,23 @@ class Growth(NamedTuple):
     needs_file: bool
 
     def said(self, dim: str) -> str:
-        """Return the growth in words."""
+        """Describe the growth."""
         text = f"the dimension {dim!r} has {self.extent} elements"
         if self.moved:
-            text += f", {self.moved} of them before the first that it had"
+            text += f", {self.moved} of them before the former first element"
         if self.sharing:
             names = ", ".join(map(repr, self.sharing))
-            text += f"; in the new ones {names} have their fill values"
+            text += f"; {names} have fill values in the new ones"
         return text
 
 
 def path_of(variable: Any) -> str:
-    """Return the name of a variable with its groups."""
+    """Return the path of a variable."""
     return f"{variable.group().path}/{variable.name}".lstrip("/")
 
 
 def having(group: Any, dim: Dim) -> list[str]:
-    """Return the paths of the variables in a group, and in those in it, that have a dimension."""
+    """Return the paths of all variables with a dimension, in a group and below."""
     found = [
         path_of(variable)
         for variable in group.variables.values()
@@ -692,21 +692,21 @@ def having(group: Any, dim: Dim) -> list[str]:
 
 
 def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str, room: Room) -> None:
-    """Copy all that is in a group into an empty one of another file, where dimensions have grown.
+    """Copy a group to an empty one in another file with larger dimensions.
 
     Parameters
     ----------
     old, new : netCDF4.Dataset or netCDF4.Group
     growth : mapping
     without : str
-        Path of the variable that gets no elements.
+        Path of the variable whose elements are not copied.
     room : Room
-        Of the other file.
+        Space of the other file.
 
     Raises
     ------
     ArgumentError
-        A ValueError: there is something of which netCDF4 makes no equal.
+        A ValueError: netCDF4 cannot recreate something in the file.
     """
     for name, dim in old.dimensions.items():
         grown = growth.get((old.path, name))
@@ -735,9 +735,9 @@ def copy_group(old: Any, new: Any, growth: Mapping[Dim, Growth], without: str, r
 
 
 def room_for(variable: Any, room: Room) -> Callable[[Box], None]:
-    """Return a function that takes the space for a box of a variable before it is written.
+    """Return a function that allocates space for a box of a variable before it is written.
 
-    The elements of one that lies in one piece get theirs at once.
+    Contiguous elements get their space at once.
     """
     shape, pieces = tuple(variable.shape), variable.chunking()
     itemsize = np.dtype("O" if variable.dtype is str else variable.dtype).itemsize
@@ -760,7 +760,7 @@ def room_for(variable: Any, room: Room) -> Callable[[Box], None]:
 
 
 def _record_bytes(variable: Any) -> int:
-    """Return the bytes of a record, of all variables, in a file of netCDF 3; 0: there are none."""
+    """Return the bytes of a netCDF 3 record of all variables, or 0."""
     group = variable.group()
     first = variable.dimensions[:1]
     if (
@@ -777,17 +777,17 @@ def _record_bytes(variable: Any) -> int:
 
 
 def _copy_all_attrs(old: Any, new: Any) -> None:
-    """Copy attributes, but for the fill value, which a variable has already."""
+    """Copy attributes except the fill value, which a variable already has."""
     lost: list[str] = []
     attrs = read_attrs(old, lost)
     if lost:
-        raise ArgumentError(f"the file cannot be made anew: {old.name!r} has the {lost[0]}")
+        raise ArgumentError(f"the file cannot be recreated: {old.name!r} has the {lost[0]}")
     attrs.pop("_FillValue", None)
     new.setncatts(attrs)
 
 
 def _made_like(variable: Any, group: Any) -> Any:
-    """Make a variable in a group of another file, with the dimensions that this has."""
+    """Create an equal variable in a group of another file, with the dimensions there."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     kind: Any = str if variable.dtype is str else variable.datatype
     fill: Any = None
@@ -806,7 +806,7 @@ def _made_like(variable: Any, group: Any) -> Any:
     if group.data_model.startswith("NETCDF4"):
         if variable.quantization() is not None:
             raise ArgumentError(
-                f"the file cannot be made anew: the variable {variable.name!r} is quantized"
+                f"the file cannot be recreated: the variable {variable.name!r} is quantized"
             )
         if isinstance(kind, np.dtype):
             settings["endian"] = variable.endian()
@@ -830,14 +830,14 @@ def _made_like(variable: Any, group: Any) -> Any:
 
 
 def _seen_by(group: Any, table: str, name: str) -> Any:
-    """Return a type of its own that a group sees."""
+    """Return a user-defined type that a group sees."""
     while name not in getattr(group, table):
         group = group.parent
     return getattr(group, table)[name]
 
 
 def _filters(said: dict[str, Any]) -> dict[str, Any]:
-    """Return what `createVariable` takes, of what `filters` gives."""
+    """Convert the result of `filters` to arguments of `createVariable`."""
     settings = {name: said[name] for name in ("shuffle", "fletcher32") if said.get(name)}
     for name in ("zlib", "zstd", "bzip2"):
         if said.get(name):
@@ -854,10 +854,10 @@ def _filters(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copy_elements(old: Any, new: Any, moved: Sequence[int], room: Room) -> None:
-    """Copy the elements of a variable, in bounded memory, to places that have moved on."""
+    """Copy the elements of a variable to shifted places, in bounded memory."""
     shape, pieces, limit = tuple(old.shape), old.chunking(), max(1, config.max_memory // 4)
     itemsize = np.dtype("O" if old.dtype is str else old.dtype).itemsize
-    if isinstance(pieces, list):  # a chunk that is read in parts is decompressed for each
+    if isinstance(pieces, list):  # a chunk would be decompressed for each part
         boxes = boxes_of(shape, tuple(pieces), tuple(pieces), itemsize, limit)
     else:
         boxes = runs(shape, itemsize, limit)

@@ -1,4 +1,4 @@
-"""The formats that there are, by name and by suffix."""
+"""Look up formats by name and by suffix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP", "file_formats", "format_of"]
 
-#: The group of the entry points by which a package adds a format: each names a `Format`.
+#: Entry point group by which packages add formats; each entry point names a `Format`.
 GROUP = "extarray.formats"
 
 _ours = LazyImports(
@@ -42,13 +42,13 @@ def file_formats() -> Mapping[str, Format]:
     Returns
     -------
     mapping of str to Format
-        Ours, and those of other packages, which have an entry point of the group
-        ``"extarray.formats"``.  Looked for once in a process.
+        Built-in formats, and those of other packages with an entry point in the group
+        ``"extarray.formats"``.  Looked up once per process.
 
     Warns
     -----
     RuntimeWarning
-        An entry point does not lead to a `Format`, or its name is taken.
+        An entry point does not yield a `Format`, or its name is taken.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def file_formats() -> Mapping[str, Format]:
         problem = _taken_up(found, point)
         if problem:
             warnings.warn(
-                f"the format {point.name!r} of {point.value!r} is left out: {problem}",
+                f"the format {point.name!r} of {point.value!r} is ignored: {problem}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -74,15 +74,15 @@ def file_formats() -> Mapping[str, Format]:
 
 
 def _taken_up(found: dict[str, Format], point: Any) -> str:
-    """Enter the format of an entry point; return what is wrong with it, if anything."""
+    """Register the format of an entry point; return a description of the problem, if any."""
     try:
         each = point.load()
-    except Exception as error:  # noqa: BLE001 -- of a stranger's module, which may raise anything
+    except Exception as error:  # noqa: BLE001 -- a foreign module may raise anything
         return f"{type(error).__name__}: {error}"
     if not isinstance(each, Format):
-        return f"it is a {type(each).__name__}, no extarray.formats.Format"
+        return f"it is a {type(each).__name__}, not an extarray.formats.Format"
     if each.name in found:
-        return "there is another one of this name"
+        return "another format has this name"
     found[each.name] = each
     return ""
 
@@ -101,7 +101,7 @@ def format_of(file: Any) -> Format:
     Raises
     ------
     ArgumentError
-        A ValueError: no format has files with this suffix; the message has those that there are.
+        A ValueError: no format has this suffix; the message lists the suffixes.
 
     Examples
     --------
@@ -117,6 +117,6 @@ def format_of(file: Any) -> Format:
         if name.endswith(suffix):
             return there[suffix]
     raise ArgumentError(
-        f"the name {os.fsdecode(file)!r} does not tell a format; the suffixes are "
+        f"cannot infer a format from the name {os.fsdecode(file)!r}; the suffixes are "
         f"{', '.join(sorted(there))}"
     )

@@ -1,12 +1,9 @@
 """The streaming copier: from a `Source` into an array, and from an array into a `Sink`.
 
-A `Format` makes them.
-Elements go box by box, in the memory that ``config.max_memory`` allows.  A box is of whole pieces
-of the file, since these may be compressed, and of whole chunks of the array as well where memory
-allows.  While the library of the format reads or writes a box, in the thread of the caller, another
-thread writes or reads one of the array.
-
-More than 600 lines, as both ways go through the same boxes and threads.
+A `Format` makes them.  Elements go box by box, in the memory that ``config.max_memory`` allows.  A
+box is of whole pieces of the file, since these may be compressed, and of whole chunks of the array
+as well where memory allows.  While the library of the format reads or writes a box, in the thread
+of the caller, another thread writes or reads one of the array.
 """
 
 from __future__ import annotations
@@ -31,7 +28,8 @@ from extarray.common.system import disk_bytes
 from extarray.common.threads import ThreadPool
 from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
-from extarray.formats.files import Claims, allowed, of_library, part_of
+from extarray.formats.elements import part_of
+from extarray.formats.files import Claims, allowed, of_library
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
 from extarray.streaming.holes import write_fresh
@@ -64,48 +62,50 @@ __all__ = [
     "save",
 ]
 
-#: Bytes of a box, where memory allows: a call of a library costs little beside it.
+#: Target size of a box in bytes, large enough to make the cost of a library call negligible.
 _STEP_BYTES = 1 << 22
-#: Bytes of a box of a file that is mapped: nothing is copied twice.
+#: Target size of a box of a mapped file, which is not copied twice.
 _MAPPED_BYTES = 1 << 26
-#: Bytes of a line of the processor's cache.
+#: Size of a cache line in bytes.
 _LINE_BYTES = 64
-#: Chunks of fewer bytes are not taken over: an array would have too many.
+#: Chunks with fewer bytes are not adopted, since an array would have too many.
 _LEAST_CHUNK = 1 << 12
 
 
 @dataclass
 class Source:
-    """Elements of a file of another format, and what it says of them.
+    """Elements of a file in another format, with their description.
 
     Parameters
     ----------
     description : Description
-        Its `chunks` are the pieces in which the file is best read.
+        Its `chunks` are the preferred pieces for reading.
     read : callable
-        Gives the elements of a box, a tuple of slices, one an axis: an array of the box's shape,
-        which is not changed later; in `parallel`, not before the same thread calls it again.
+        Returns the elements of a box (a tuple of slices, one for each axis) as an array of its
+        shape, which later calls do not change; if `parallel`, not before the next call in the same
+        thread.
     mapped : bool
-        Whether `read` gives views of a mapped file, which cost nothing.
+        Whether `read` returns views of a mapped file at no cost.
     parallel : bool
-        Whether several threads may call `read` at the same time, as they may where it is mapped.
+        Whether several threads may call `read` at the same time; always true for `mapped`.
     single : bool
-        Whether boxes are best single pieces: `read` gives a view of a piece, and copies others.
+        Whether boxes should be single pieces: `read` returns views of pieces, and copies other
+        boxes.
     piece : tuple of int, optional
-        Extents of larger boxes, beginning with the first element, of which `read` copies no part
-        together with others.
+        Extents of larger boxes from the first element on; `read` does not copy across their
+        borders.
     sequential : tuple of int, optional
-        Axes, from the slowest to the fastest: boxes are asked for one behind the other, each a run
-        of elements in this order.  None: in any order.
+        Axes from the slowest to the fastest, if boxes must be read sequentially, each a run of
+        elements in this order.  None: any order.
     lost : list of str
-        What of the file no array can hold, in words.
+        Descriptions of what an array cannot hold.
     sparse : bool
-        Whether parts of the file take no space, as nobody has written them.
+        Whether the file has holes, which were never written.
     is_hole : callable, optional
-        Tells, in any thread, whether a box has no elements but such ones, which are all the same.
+        Tells, in any thread, whether a box lies in holes, whose elements are all equal.
     stored : callable, optional
-        Tells the bytes in files that the elements come from, compressed or sparse as they are, or
-        None, where nobody knows.  None: those of the file that the user gave.
+        Returns the stored bytes of the elements, compressed or sparse, or None if unknown.  None:
+        the size of the given file.
     """
 
     description: Description
@@ -123,24 +123,24 @@ class Source:
 
 @dataclass
 class Sink:
-    """A file of another format that takes elements.
+    """A file in another format that receives elements.
 
     Parameters
     ----------
     write : callable
-        Takes a box and its elements, of the dtype that was described: contiguous, with the axes in
-        C order or as `sequential` says.  Their memory has others afterwards.
+        Takes a box and its elements in the described dtype: contiguous, in C order or that of
+        `sequential`.  Their memory is reused after the call.
     chunks : tuple of int, optional
-        Pieces in which the file is best written.
+        Preferred pieces for writing.
     single : bool
-        Whether boxes are best single pieces.
+        Whether boxes should be single pieces.
     sequential : tuple of int, optional
         As for `Source`.
     parallel : bool
-        Whether several threads may call `write` at the same time, for boxes in any order.  If these
-        are `sequential`, it takes a third argument: how many elements come before the box.
+        Whether several threads may call `write` at the same time, for boxes in any order.  With
+        `sequential`, it takes a third argument: the number of elements before the box.
     lost : list of str
-        What of the array the file cannot hold, in words.
+        Descriptions of what the file cannot hold.
     """
 
     write: Callable[..., object]
@@ -153,27 +153,26 @@ class Sink:
 
 @dataclass
 class Edit:
-    """An array in a file that is there, open for change: what a mapped array is written back to.
+    """An array in an existing file, open for changes that a mapped array writes back.
 
     Parameters
     ----------
     write : callable
         Takes a box and its elements.
     put_attrs : callable
-        ``put_attrs(new, gone, lost)`` sets attributes and removes others by their names; `lost`
-        takes, in words, what cannot be set.
+        ``put_attrs(new, gone, lost)`` sets attributes and removes others by name; `lost` collects
+        descriptions of what cannot be set.
     reserve : callable, optional
-        ``reserve(nbytes)`` takes the space for the elements that will be written: it is called
-        before the first, as these change the file itself.  None: a copy changes, and takes the name
-        of the file where the block ends well.
+        ``reserve(nbytes)`` allocates the space for all elements before the first is written in
+        place.  None: a copy is changed, and replaces the file if the block succeeds.
     is_fresh : bool
-        Whether it was made anew, and has no elements yet.
+        Whether it was recreated, and has no elements yet.
     file : object, optional
-        Where it will be found from now on; None: where it was.
+        Its new place; None: unchanged.
     said : list of str
-        What changes in the file beside its elements and attributes, in words.
+        Descriptions of changes in the file other than elements and attributes.
     lost : list of str
-        What of the array the file cannot hold, in words.
+        Descriptions of what the file cannot hold.
     """
 
     write: Callable[[Box, NDArray[Any]], object]
@@ -195,7 +194,7 @@ def boxes_of(
     itemsize: int,
     limit: int,
 ) -> Iterator[Box]:
-    """Yield boxes that tile a shape, of whole chunks of a first kind, and of a second if possible.
+    """Yield boxes that tile a shape: whole chunks of the first kind, and of the second if possible.
 
     Parameters
     ----------
@@ -204,7 +203,7 @@ def boxes_of(
         Extents of the chunks of both kinds.
     itemsize : int
     limit : int
-        Bytes of a box at most.
+        Maximum bytes of a box.
 
     Examples
     --------
@@ -228,13 +227,13 @@ def boxes_of(
 def runs(
     shape: tuple[int, ...], itemsize: int, limit: int, axes: tuple[int, ...] | None = None
 ) -> Iterator[Box]:
-    """Yield boxes that tile a shape one behind the other, each a run of elements in an order.
+    """Yield consecutive boxes that tile a shape, each a run of elements in an order of axes.
 
     Parameters
     ----------
     shape : tuple of int
     itemsize, limit : int
-        Bytes of an element, and of a box at most.
+        Bytes of an element, and maximum bytes of a box.
     axes : tuple of int, optional
         From the slowest to the fastest; None: C order.
 
@@ -250,7 +249,7 @@ def runs(
         for box in runs(tuple(shape[j] for j in axes), itemsize, limit):
             yield tuple(box[j] for j in place)
         return
-    # Axes behind j are whole in each box; j is cut; those before it go one by one.
+    # Each box has the axes after j whole, a part of axis j, and one index of those before it.
     size, j = itemsize, len(shape)
     while j > 0 and size * shape[j - 1] <= limit:
         j -= 1
@@ -269,7 +268,7 @@ def runs(
 
 
 def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the order of axes that takes another one back.
+    """Return the inverse of an order of axes.
 
     Examples
     --------
@@ -282,14 +281,14 @@ def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 def _boxes(
     shape: tuple[int, ...], ours: tuple[int, ...], itemsize: int, end: Source | Sink
 ) -> Iterator[Box]:
-    """Yield the boxes of a transfer from or to a file, in the memory that the settings allow."""
+    """Yield the boxes of a transfer from or to a file, within the memory limit."""
     theirs = end.description.chunks if isinstance(end, Source) else end.chunks
     is_mapped = isinstance(end, Source) and end.mapped
     most = max(1, config.max_memory // 4)
     limit = _MAPPED_BYTES if is_mapped else min(_STEP_BYTES, most)
     if end.sequential is not None:
-        # A run across the array's own order has a line of the cache of each row: a row is read, or
-        # written, as often as there are runs along it.
+        # A run across the array's own order touches one cache line of each row, and again for every
+        # run along the row: let a box have whole cache lines.
         across = math.prod(n for j, n in enumerate(shape) if j != end.sequential[0]) * _LINE_BYTES
         if end.sequential[:1] == (len(shape) - 1,):
             limit = max(limit, min(across, most))
@@ -300,12 +299,12 @@ def _boxes(
     piece = math.prod(min(c, n) for c, n in zip(theirs, shape, strict=True)) * itemsize
     if end.single and piece <= max(limit, most):
         return tiles(shape, theirs, itemsize, limit=piece)
-    # A piece that is read twice is decompressed twice: rather more memory than that.
+    # Reading a piece twice would decompress it twice, so prefer more memory.
     return boxes_of(shape, theirs, ours, itemsize, max(limit, min(piece, most)))
 
 
 def _steps(boxes: Iterable[Box], itemsize: int) -> Iterator[tuple[list[Box], int]]:
-    """Yield boxes together that are worth a call of a thread, and how many elements come before."""
+    """Yield groups of boxes worth a call of a thread, and the number of elements before them."""
     some: list[Box] = []
     first = stop = 0
     for box in boxes:
@@ -319,7 +318,7 @@ def _steps(boxes: Iterable[Box], itemsize: int) -> Iterator[tuple[list[Box], int
 
 
 def cut(box: Box, piece: tuple[int, ...]) -> Iterator[Box]:
-    """Yield the parts of a box that lie in single pieces."""
+    """Yield the parts of a box in single pieces."""
     return product(
         *(
             [slice(max(low, b.start), min(low + n, b.stop)) for low in range(first, b.stop, n)]
@@ -330,9 +329,9 @@ def cut(box: Box, piece: tuple[int, ...]) -> Iterator[Box]:
 
 
 def has_likeness(values: NDArray[Any], chunks: tuple[int, ...], value: NDArray[Any]) -> bool:
-    """Tell whether a chunk has other bytes than a value, but equals it: of NaN, of complex zeros.
+    """Tell whether a chunk equals a value but has other bytes: other NaNs, or signed complex zeros.
 
-    Libraries that leave out chunks of the fill value take such a chunk for one.
+    Libraries that omit chunks of the fill value would omit such a chunk.
 
     Examples
     --------
@@ -347,7 +346,7 @@ def has_likeness(values: NDArray[Any], chunks: tuple[int, ...], value: NDArray[A
 
 
 def _equals(elements: NDArray[Any], value: NDArray[Any]) -> bool:
-    """Tell whether all elements equal a value, of which any NaN is one."""
+    """Tell whether all elements equal a value; NaNs equal each other."""
     if value == value:
         return elements.flat[0] == value and bool((elements == value).all())
     return elements.flat[0] != elements.flat[0] and bool((elements != elements).all())
@@ -361,7 +360,7 @@ def is_all(elements: NDArray[Any], value: NDArray[Any]) -> bool:
 
 
 def _threads(given: Description, most: int) -> int:
-    """Return how many threads help the caller's with a transfer."""
+    """Return how many threads help the calling thread with a transfer."""
     if config.threads == 1 or given.nbytes <= _STEP_BYTES:
         return 0
     bounded: int = max(1, config.max_memory // (4 * _STEP_BYTES))
@@ -386,32 +385,31 @@ def load(
     kind: type[ExtArray] = ExtArray,
     claims: Claims | None = None,
 ) -> ExtArray:
-    """Make an array of what a source has.
+    """Make an array of the elements of a source.
 
     Parameters
     ----------
     source : Source
     path : str, PathLike or None
-        Of the pair of files; None: in memory.
+        Path of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
-        None: those of the source, unless they are very small; else as for `create`.
+        None: those of the source, unless they are very small; otherwise as for `create`.
     mask_and_scale : bool
-        Unpack packed numbers, with NaN for those that are missing.
+        Unpack packed numbers, with NaN for missing ones.
     overwrite : bool
     sparse : bool, optional
-        Leave holes where there are only zeros; None: where the file has holes, or the source says
-        so.
+        Leave holes for zeros; None: if the file or the source has holes.
     progress : bool or callable
     guard : callable
-        Makes the context of each read, which has the errors of the source's library.
+        Returns a context manager for each read, which translates errors of the source's library.
     what : str
-        For the line that shows progress, and for warnings; see `line_of`.
+        Description for progress and warnings; see `line_of`.
     file : optional
-        Given by the user: the path of a file that is mapped, or anything else.
+        The file as given by the user, such as a path.
     kind : type
         Class of the array.
     claims : Claims, optional
-        Of the file, which may say that it is of any size.
+        Claims of the file, whose declared size is not to be trusted.
 
     Returns
     -------
@@ -422,7 +420,8 @@ def load(
     ExistsError, DTypeError, ChunksError, StorageError, ReserveError
         As for `create`.
     ResultError
-        A MemoryError: the array would be far larger than the file, and than the settings allow.
+        A MemoryError: the array would be far larger than the file, and larger than the settings
+        allow.
 
     Warns
     -----
@@ -473,7 +472,7 @@ def load(
         dims=given.dims,
     ) as new:
         _tell(lost, f"{what}: the array does not have ")
-        if packing is not None and source.mapped:  # what is unpacked is in memory
+        if packing is not None and source.mapped:  # unpacked elements are in memory
             source = replace(source, mapped=False, parallel=True)
         passing = Passing()
 
@@ -517,7 +516,7 @@ def load(
 
 
 def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
-    """Return whether the array of a source leaves holes, as an option of `create`."""
+    """Return the option `sparse` of `create` for the array of a source."""
     if asked is not None:
         return check_flag(asked, "sparse")
     has_holes = source.sparse
@@ -529,14 +528,14 @@ def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
 
 
 class _Left:
-    """Elements that nobody has written to a source, and that a fresh array has already.
+    """Finds holes of a source whose elements a new array already has.
 
     Parameters
     ----------
     is_hole : callable or None
-        As of `Source`.
+        As in `Source`.
     get : callable
-        Gives the elements of a box as the array gets them.
+        Returns the elements of a box in the form of the array.
     dtype : dtype
     fill : bytes
         The fill value of the array.
@@ -550,10 +549,10 @@ class _Left:
         fill: bytes,
     ) -> None:
         self._is_hole, self._get, self._dtype, self._fill = is_hole, get, dtype, fill
-        self._is_known: bool | None = None  # whether the array has these elements
+        self._is_known: bool | None = None  # whether the array already has these elements
 
     def holds(self, box: Box) -> bool:
-        """Tell whether a box need not be moved."""
+        """Tell whether a box need not be copied."""
         if self._is_known is False or self._is_hole is None or not self._is_hole(box):
             return False
         if self._is_known is None:
@@ -563,16 +562,14 @@ class _Left:
         return self._is_known
 
     def made(self, boxes: Iterable[Box], nbytes: int) -> int:
-        """Return the bytes that a sparse array takes.
-
-        Each hole counts a little: it takes its time.
+        """Return the bytes that a sparse array takes; holes count a little, for their time.
 
         Parameters
         ----------
         boxes : iterable
-            Of all elements, as they would be moved.
+            Boxes of all elements, as they would be copied.
         nbytes : int
-            Of all elements.
+            Bytes of all elements.
         """
         # Other fill values are written, and take space.
         if any(self._fill) or _of_hole(nbytes) > config.max_result:
@@ -582,7 +579,7 @@ class _Left:
 
 
 def _of_hole(nbytes: int) -> int:
-    """Return for how many bytes a hole counts: it is passed over as fast as these are moved."""
+    """Return how many bytes are copied in the time that it takes to skip a hole."""
     return nbytes >> 10
 
 
@@ -604,18 +601,18 @@ def save(
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "export",
 ) -> None:
-    """Write an array, or a selection of it, into a sink.
+    """Write an array or a selection of it to a sink.
 
     Parameters
     ----------
     a : ExtArray or LazyView
     open_sink : callable
-        Given the description, makes the context that has the sink.  It publishes what was written
-        where the block ends well, and leaves nothing where it fails.
+        Takes the description, and returns a context manager that yields the sink.  The file is
+        published if the block succeeds, and removed if it fails.
     selection : index expression, optional
     progress : bool or callable
     guard : callable
-        Makes the context of each write, which has the errors of the sink's library.
+        Returns a context manager for each write, which translates errors of the sink's library.
     what : str
 
     Warns
@@ -632,7 +629,7 @@ def save(
         told = len(sink.lost)
         boxes = _boxes(given.shape, tuple(view.chunks), itemsize, sink)
         passing = Passing()
-        spare: list[NDArray[Any]] = []  # used again: fresh memory costs more than what it takes
+        spare: list[NDArray[Any]] = []  # reused, since fresh memory costs more than the copy
 
         def take(box: Box) -> tuple[Any, ...]:
             extents = tuple(b.stop - b.start for b in box)
@@ -675,29 +672,29 @@ def save(
                 for box in boxes:
                     count(pool.call(partial(take, box)))
             count(pool.rest())
-    _tell(sink.lost[told:], f"{what}: the file does not have ")  # noticed while it was written
+    _tell(sink.lost[told:], f"{what}: the file does not have ")  # noticed during the write
 
 
 def _shaped(
     elements: NDArray[Any], extents: tuple[int, ...], axes: tuple[int, ...] | None
 ) -> NDArray[Any]:
-    """Return a view of elements that lie one behind the other, in an order of the axes."""
+    """Return a view of contiguous elements in an order of axes."""
     if axes is None:
         return elements.reshape(extents)
     return elements.reshape([extents[j] for j in axes]).transpose(inverse(axes))
 
 
 def line_of(way: str, title: str, file: Any, name: Any = None) -> str:
-    """Return what is done to which array, in words.
+    """Describe a transfer and its array.
 
     Parameters
     ----------
     way : str
         "from", or "to".
     title : str
-        Of the format.
+        Title of the format.
     file, name : object
-        As the user gave them: without a name, it is that of the file.
+        As given by the user; without a name, the file is named.
 
     Examples
     --------
@@ -705,14 +702,14 @@ def line_of(way: str, title: str, file: Any, name: Any = None) -> str:
     ("from HDF5, 'run/level'", "to .npy, 'level.npy'")
     """
     if name is None or name == "":
-        name = getattr(file, "name", None)  # of a dataset that is open
+        name = getattr(file, "name", None)  # name of an open dataset
         with contextlib.suppress(TypeError):
             name = os.fsdecode(file)
     return f"{way} {title}" if name is None else f"{way} {title}, {name!r}"
 
 
 def _tell(lost: list[str], words: str) -> None:
-    """Warn of what is lost, all of it at once."""
+    """Warn of what is lost (I13), all of it at once."""
     if lost:
         warn(words + "; ".join(lost), LossyWarning)
 
@@ -722,41 +719,39 @@ def _tell(lost: list[str], words: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A format of files: how its arrays are read, and written.
+    """A file format, with the functions that read and write its arrays.
 
     Parameters
     ----------
     name : str
-        By which it is found: ``"hdf5"``.
+        Identifier, such as ``"hdf5"``.
     title : str
-        For people: ``"HDF5"``.
+        Title for messages, such as ``"HDF5"``.
     suffixes : tuple of str
-        Of its files, with the dot, in small letters.
+        Suffixes of its files, with the dot, in lower case.
     source : callable
-        ``source(file, name, **options)`` gives a context manager, which has the `Source` of the
-        array with that name in the file.
+        ``source(file, name, **options)`` returns a context manager that yields the `Source` of the
+        named array in the file.
     sink : callable, optional
-        ``sink(file, name, description, overwrite=..., **options)`` gives a context manager, which
-        has the `Sink`; None: the format is read only.
+        ``sink(file, name, description, overwrite=..., **options)`` returns a context manager that
+        yields the `Sink`; None: the format can only be read.
     part : str
-        What such a name names, for people: ``"a dataset"``; empty: a file has one array, and no
-        name.
+        What a name refers to, such as ``"a dataset"``; empty: a file has a single unnamed array.
     extra : str, optional
-        The extra of extarray that installs the library of the format; None: none is needed.
+        The extra of extarray that installs the library of the format; None if it needs none.
     names : callable, optional
-        ``names(file)`` gives the names of the arrays in a file.
+        ``names(file)`` returns the names of the arrays in a file.
     edit : callable, optional
-        ``edit(file, name, old, new, moved, replace)`` gives a context manager, which has the `Edit`
-        of the array of that name, and refuses one that has not the shape `old`.  It has the shape
-        `new` where the block ends well, and is what it was where the block fails.  `moved` are the
-        places by which the first element has moved on along each axis.  Only with `replace` is an
-        array made anew that something else in the file, or the user, would go on to have as it was.
-        None: no such array can change.
+        ``edit(file, name, old, new, moved, replace)`` returns a context manager that yields the
+        `Edit` of the named array, and refuses one whose shape is not `old`.  The array has the
+        shape `new` if the block succeeds, and is unchanged if it fails.  `moved` is the shift of
+        the first element along each axis.  Only with `replace` is an array recreated whose old
+        version something in the file, or the user, would keep.  None: arrays cannot be changed.
     load_group : callable, optional
         ``load_group(file, None, path=..., mask_and_scale=..., overwrite=..., **options)`` makes a
-        group of all that is in a file, in the folder `path`.  None: the format has no groups.
+        group of a whole file, in the folder `path`.  None: the format has no groups.
     save_group : callable, optional
-        ``save_group(group, file, None, overwrite=..., **options)`` writes one, likewise.
+        ``save_group(group, file, None, overwrite=..., **options)`` writes a group to a file.
 
     Examples
     --------
@@ -791,33 +786,31 @@ class Format:
         max_result: int | str | None = None,
         **options: Any,
     ) -> ExtArray:
-        """Make an array of one in a file.
+        """Make an array of one array in a file.
 
         Parameters
         ----------
         file : str or PathLike
-            Or what the library of the format opens, where the format says so.
+            For some formats, also an object that their library opens.
         name : str, optional
-            Of the array in the file.
+            Name of the array in the file.
         path : str, PathLike or None
-            Of the pair of files; None: in memory.
+            Path of the pair of files; None: in memory.
         chunks : int or sequence of int, optional
-            None: those of the file, unless they are very small; else as for `create`.
+            None: those of the file, unless they are very small; otherwise as for `create`.
         mask_and_scale : bool
-            Unpack packed numbers, with NaN for those that are missing.
+            Unpack packed numbers, with NaN for missing ones.
         overwrite : bool
             Replace an existing pair.
         sparse : bool, optional
-            Leave holes where there are only zeros, as for `create`; None: where parts of the file
-            were never written.
+            Leave holes for zeros, as for `create`; None: if parts of the file were never written.
         progress : bool or callable
-            Show how far the work has come, on a terminal or in a notebook; or a function, which is
-            called with the bytes that are done, and with those in all.
+            Show progress on a terminal or in a notebook; or a function that is called with the
+            bytes done and the total bytes.
         max_result : int or str, optional
-            Bytes that the array may take, however few the file has of it; None:
-            ``config.max_result``.
+            Most bytes of the array, however small the file is; None: ``config.max_result``.
         **options
-            Of the format.
+            Options of the format.
 
         Returns
         -------
@@ -850,26 +843,26 @@ class Format:
         progress: Reported = True,
         **options: Any,
     ) -> None:
-        """Write an array, or a selection of it, into a file.
+        """Write an array or a selection of it to a file.
 
         Parameters
         ----------
         a : ExtArray or LazyView
         file : str or PathLike
         name : str, optional
-            Of the array in the file.
+            Name of the array in the file.
         selection : index expression, optional
-            What is written; None: all.
+            Selection to write; None: everything.
         overwrite : bool
-            Replace what is there: the file, or the array in it where it has several.
+            Replace the existing file, or the array in it if it can have several.
         progress : bool or callable
-            Show how far the work has come, on a terminal or in a notebook; or a function, which is
-            called with the bytes that are done, and with those in all.
+            Show progress on a terminal or in a notebook; or a function that is called with the
+            bytes done and the total bytes.
         **options
-            Of the format.
+            Options of the format.
         """
         if self.sink is None:
-            raise ArgumentError(f"{self.title} is read here, and not written")
+            raise ArgumentError(f"{self.title} can only be read, not written")
         guard = partial(of_library, file, self.title)
         sink = partial(self.sink, file, name, overwrite=overwrite, **options)
         what = line_of("to", self.title, file, name)

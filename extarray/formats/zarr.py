@@ -1,7 +1,4 @@
-"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are.
-
-More than 600 lines, as whole stores need what single arrays need.
-"""
+"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are."""
 
 from __future__ import annotations
 
@@ -28,29 +25,30 @@ from extarray.common.system import ALONE
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing, other_packing
-from extarray.formats.files import memory_of, of_library, read_all, unknown_part
-from extarray.formats.template import (
+from extarray.formats.elements import memory_of
+from extarray.formats.files import of_library, read_all, unknown_part
+from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
+from extarray.formats.whole import (
     WholeSink,
     WholeSource,
-    from_template,
     load_whole,
     save_whole,
 )
-from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import making_folder, swap_folders
 from extarray.storage.filesystem import File, family, followed_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from typing import Unpack
+    from os import PathLike
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
-    from extarray.formats.template import IntoValues
+    from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
 __all__ = ["ZARR", "from_zarr", "to_zarr"]
@@ -64,23 +62,47 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _MISSING = "_FillValue"
 
 
-@from_template("zarr")
 def from_zarr(
     store: Any,
     name: str | None = None,
-    **options: Unpack[IntoValues],
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
 ) -> Any:
     """Make an array of one in a Zarr store, or a group of all, in bounded memory.
 
     Parameters
     ----------
     store : str, PathLike, zarr.Array, zarr.Group, or a store of zarr
-        What ``zarr.open`` takes.
+        Whatever ``zarr.open`` takes.
     name : str, optional
-        Of the array in its group: ``"run/level"``; None: the store is an array, or, with a path,
-        all that is in its group becomes a group in the folder `path`.
+        Name of the array in the store: ``"run/level"``.  None: the store is an array, or, with a
+        path, the whole group of the store becomes a group in the folder `path`.
     path : str, PathLike, or None
-        Of the pair of files, or of the folder; None: in memory.
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    mask_and_scale : bool
+        Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
+        and attributes as they are.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
 
     Returns
     -------
@@ -92,9 +114,21 @@ def from_zarr(
     Raises
     ------
     VariableError
-        A KeyError: no array of this name; the message has those that there are.
+        A KeyError: no array of this name; the message names those in the file.
     DTypeError
         A TypeError: texts of variable length, objects.
+    FormatError
+        A ValueError: the file is damaged, or of another format.
+    MissingExtraError
+        An ImportError: zarr is not installed.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
 
     Notes
     -----
@@ -113,14 +147,34 @@ def from_zarr(
     (array([[1, 2],
            [3, 4]], dtype=int32), ('y', 'x'))
     """
-    if name is None and options.get("path") is not None:
+    if name is None and path is not None:
         found = _opened(store)
         if not hasattr(found, "dtype"):
-            return load_whole(_TITLE, store, _whole_source(found), **options)
-    return ZARR.load(store, name, **options)
+            return load_whole(
+                _TITLE,
+                store,
+                _whole_source(found),
+                path=path,
+                chunks=chunks,
+                mask_and_scale=mask_and_scale,
+                overwrite=overwrite,
+                sparse=sparse,
+                progress=progress,
+                max_result=max_result,
+            )
+    return ZARR.load(
+        store,
+        name,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        overwrite=overwrite,
+        sparse=sparse,
+        progress=progress,
+        max_result=max_result,
+    )
 
 
-@from_template("zarr")
 def to_zarr(
     a: ExtArray | LazyView | Group,
     store: Any,
@@ -129,7 +183,7 @@ def to_zarr(
     selection: Any = None,
     zarr_format: Literal[2, 3] = 3,
     overwrite: bool = False,
-    progress: bool = True,
+    progress: Reported = True,
     **options: Any,
 ) -> None:
     """Write an array, or a group, into a Zarr store, of format 2 or 3, in bounded memory.
@@ -140,14 +194,20 @@ def to_zarr(
         A group becomes a folder of its own.
     store : str, PathLike, zarr.Group, or a store of zarr
     name : str, optional
-        Of the array in the store, with its groups, which are made: ``"run/level"``.  None: the
-        whole store is the array.
+        Name of the array in the store: ``"run/level"``; groups are made.  None: the whole store is
+        the array, or the group.
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     zarr_format : {2, 3}
+        Version of the format.
     overwrite : bool
-        Replace an array that has this place.
+        Replace an array of this name; for a group, the folder.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
     **options
-        As for ``zarr.create_array``: ``compressors``, ``shards``, ``chunks``.  By default chunks
-        are those of the array.
+        Arguments of ``zarr.create_array``: ``compressors``, ``shards``, ``chunks``.  By default
+        chunks are those of the array.
 
     Raises
     ------
@@ -157,6 +217,14 @@ def to_zarr(
         A TypeError: Zarr has no such elements.
     ArgumentError
         A ValueError: options that zarr does not take.
+    MissingExtraError
+        An ImportError: zarr is not installed.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
 
     Notes
     -----
@@ -179,7 +247,7 @@ def to_zarr(
     """
     if isinstance(a, Group):
         if name is not None:
-            raise ArgumentError("a group is written whole, into a store of its own; give no name")
+            raise ArgumentError("a group is written whole, into its own store; leave out name")
         whole = _whole_sink(store, overwrite, zarr_format, options)
         save_whole(_TITLE, a, store, whole, selection=selection, progress=progress)
         return
@@ -295,7 +363,7 @@ def _source_of(array: Any) -> Source:
     dtype = np.dtype(array.dtype)
     if dtype.hasobject or dtype.kind == "T":
         raise DTypeError(
-            f"the array {array.name!r} has elements of {dtype}, which are of no fixed size"
+            f"the array {array.name!r} has elements of {dtype}, which have no fixed size"
         )
     attrs = dict(array.attrs)
     shape = tuple(array.shape)
@@ -426,7 +494,7 @@ def _sink(
     """Make an array: in a folder beside its place, or at its place in a store of another kind."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
-        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
     check_flag(overwrite, "overwrite")
     inner = str(name).strip("/") if name else ""
     lost: list[str] = other_packing(given.attrs)
@@ -535,13 +603,17 @@ def _folder(zarr: Any, root: Any, inner: str, overwrite: bool, zarr_format: int)
         place = followed_name(os.path.join(store, *steps))
         if not _is_free(place):
             if not overwrite:
-                raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
+                raise ExistsError(
+                    errno.EEXIST, "it already exists; replace it with overwrite=True", place
+                )
             if not any(os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zarray")):
                 raise ExistsError(
-                    errno.EEXIST, "it is no array of Zarr, which alone is replaced", place
+                    errno.EEXIST, "it is not a Zarr array, so it is not replaced", place
                 )
             if not isinstance(zarr.open(place, mode="r"), zarr.Array):
-                raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", place)
+                raise ExistsError(
+                    errno.EEXIST, "it is a group, which an array cannot replace", place
+                )
         os.stat(os.path.dirname(store))  # no more folders are made
         top = store
         while steps and not _is_free(top):
@@ -598,7 +670,7 @@ def _take_place(fresh: str, place: str) -> None:
         return
     swap_folders(fresh, place)
     if not _remove(fresh):
-        with family(f"'{place}' is replaced, but what was there is left in '{{}}'", fresh):
+        with family(f"'{place}' is replaced, but its old content is left in '{{}}'", fresh):
             shutil.rmtree(fresh)
 
 
@@ -629,10 +701,14 @@ def _place(zarr: Any, store: Any, inner: str, overwrite: bool) -> Iterator[None]
             there = None
         if there is not None and not isinstance(there, zarr.Array):
             if inner or any(True for _ in there.keys()):  # noqa: SIM118 -- a group of zarr
-                raise ExistsError(errno.EEXIST, "it is a group, which no array replaces", inner)
+                raise ExistsError(
+                    errno.EEXIST, "it is a group, which an array cannot replace", inner
+                )
         elif there is not None and not overwrite:
             raise ExistsError(
-                errno.EEXIST, "there is an array; overwrite=True replaces it", inner or "/"
+                errno.EEXIST,
+                "it already has an array; replace it with overwrite=True",
+                inner or "/",
             )
     try:
         yield
@@ -691,9 +767,9 @@ def _made(
     except (TypeError, ValueError) as error:
         if "dtype" in str(error).lower() or "data type" in str(error).lower():
             raise DTypeError(
-                f"Zarr {zarr_format} has no elements of {given.dtype}: {error}"
+                f"Zarr {zarr_format} does not support elements of {given.dtype}: {error}"
             ) from error
-        raise ArgumentError(f"zarr cannot make such an array: {error}") from error
+        raise ArgumentError(f"zarr cannot create such an array: {error}") from error
 
 
 def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str]) -> Any:
@@ -707,7 +783,7 @@ def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str
         return given.missing if fill is None else fill
     del attrs[_MISSING]
     if fill is not None and fill.tobytes() != found.tobytes():
-        lost.append(f"the fill value {fill!r}, since Zarr 2 has {found!r} for missing elements")
+        lost.append(f"the fill value {fill!r}, since Zarr 2 uses {found!r} for missing elements")
     return found
 
 
@@ -718,7 +794,7 @@ def _json_attrs(attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
         try:
             kept[key] = plain_json(value)
         except ArgumentTypeError:
-            lost.append(f"attribute {key!r}, which JSON does not have")
+            lost.append(f"attribute {key!r}, which JSON cannot represent")
         else:
             if isinstance(value, (np.ndarray, np.generic, tuple)):
                 lost.append(f"the type of the attribute {key!r}")
@@ -761,18 +837,20 @@ def _whole_sink(
     """Make a store for a group: a folder, which takes its name at the end of the block."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
-        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
     if not _is_path(store):
-        raise ArgumentError("a group becomes a folder of Zarr: give the path of one")
+        raise ArgumentError("a group is written to a Zarr folder; give its path")
     with of_library(store, _TITLE):
         place = followed_name(os.path.abspath(os.fspath(store)))
         there = os.path.lexists(place)
         if there and not check_flag(overwrite, "overwrite"):
-            raise ExistsError(errno.EEXIST, "it exists; overwrite=True replaces it", place)
+            raise ExistsError(
+                errno.EEXIST, "it already exists; replace it with overwrite=True", place
+            )
         if there and not any(
             os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zgroup", ".zarray")
         ):
-            raise ExistsError(errno.EEXIST, "it is nothing of Zarr, which alone is replaced", place)
+            raise ExistsError(errno.EEXIST, "it is not a Zarr store, so it is not replaced", place)
     with _replaced(place) as fresh:
         with of_library(store, _TITLE):
             outer = zarr.open_group(fresh, mode="a", zarr_format=zarr_format)

@@ -4,8 +4,10 @@ From the top down; each module uses only modules below it:
 
 ``html``
     HTML for notebooks: an array's facts, grid of chunks and growth; a tree.
-``drawing``
-    The geometry of pictures of a grid: cells, lines, colours of growth, and labels.
+``cuboid``
+    The grid as a cuboid of a bounded number of cells and colours, and the file as a strip.
+``growth_map``
+    The growth map: chunks of a plane, their segments, and the bounds; colours and labels.
 ``address_runs``
     Walks over the grid: the boxes of chunks that growth added, and the chunks of a region.
 ``rechunk_axis``

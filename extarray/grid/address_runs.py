@@ -256,13 +256,13 @@ def _extent(entry: Any, n: int, axis: int) -> tuple[int, int]:
     if isinstance(entry, slice):
         start, stop, step = entry.indices(n)
         if step != 1:
-            raise SelectionError(f"{entry} has a step; chunks are gone through with steps of 1")
+            raise SelectionError(f"{entry} has a step; iteration over chunks takes steps of 1 only")
         return start, max(start, stop)
     try:
         i = operator.index(entry)
     except TypeError:
         raise SelectionError(
-            f"{entry!r} selects no region; integers, slices and '...' do"
+            f"{entry!r} does not select a region; use integers, slices and '...'"
         ) from None
     if not -n <= i < n:
         raise BoundsError(f"index {i} is out of bounds for axis {axis} with size {n}")

@@ -297,5 +297,5 @@ def _with(values: Index, axis: int, value: int) -> Index:
 
 def _too_long(axis: int) -> LimitError:
     return LimitError(
-        f"cannot grow axis {axis} so far: with its chunks it would have 2**63 elements, or nearly"
+        f"cannot grow axis {axis} so far: with its chunks it would have about 2**63 elements"
     )

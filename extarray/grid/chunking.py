@@ -70,11 +70,11 @@ def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ..
     """
     extents = as_ints(shape, "shape")
     if len(extents) > MAX_NDIM:
-        raise ShapeError(f"a shape of {len(extents)} axes; at most {MAX_NDIM} are possible")
+        raise ShapeError(f"the shape has {len(extents)} axes; at most {MAX_NDIM} are supported")
     if any(n < 0 for n in extents):
         raise ShapeError(f"negative extent in the shape {extents}; give 0 or more")
     if any(n >= 2**63 for n in extents):
-        raise LimitError(f"an extent of the shape {extents} exceeds 2**63 - 1")
+        raise LimitError(f"the shape {extents} has an extent above 2**63 - 1")
     return extents
 
 
@@ -97,11 +97,11 @@ def check_chunks(
         extents *= len(shape)
     if len(extents) != len(shape):
         raise ChunksError(
-            f"chunks {extents} has {len(extents)} entries for {len(shape)} axes; give one an axis, "
-            "or one int for all"
+            f"chunks {extents} has {len(extents)} entries for {len(shape)} axes; give one for "
+            "each axis, or one int for all"
         )
     if any(n < 1 for n in extents):
-        raise ChunksError(f"chunks {extents} has an extent below 1; give at least 1 an axis")
+        raise ChunksError(f"chunks {extents} has an extent below 1; give at least 1 for each axis")
     if math.prod(extents) * itemsize >= 2**63:
         raise LimitError(f"a chunk of {extents} elements has 2**63 bytes or more")
     return extents

@@ -11,19 +11,9 @@ import html
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
-from extarray.grid.drawing import (
-    SHORTEST,
-    CellAxis,
-    Face,
-    Growth,
-    Growths,
-    axis_titles,
-    cell_axis,
-    runs_of_equals,
-)
+from extarray.grid.cuboid import Face, Growth, Growths, Label, cuboid_of, strip_of
+from extarray.grid.growth_map import axis_titles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["describe", "describe_view", "tree"]
 
 # Pixels.
-_MARGIN = 24.0  # at the left, for a rotated label
-_LETTER = 6.0
 _STRIP = (230.0, 12.0)
 
-_DEPTH = (0.42, -0.30)  # vector on paper for a pixel of the axis that points away
 _LONGEST_NAME = 16  # letters of an axis name
 
 _LINES = 'fill="none" stroke="#fff" stroke-opacity=".55" stroke-width=".8"'
@@ -184,19 +171,14 @@ def _text(value: Any) -> str:
 def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
     """Return the file as a strip of segments, and the growths in words."""
     width, height = _STRIP
-    pieces, x = [], 0.0
-    for shade, share in enumerate(growths.shares()):
-        end = share * width
-        # Merge a piece too small to see with the next one.
-        if end - x < 0.25 and share < 1:
-            continue
+    pieces = []
+    for piece in strip_of(growths, width):
         pieces.append(
-            f'<rect x="{_n(x)}" width="{_n(end - x)}" height="{height:g}" '
-            f'fill="{growths.colour(shade)}"/>'
+            f'<rect x="{_n(piece.start)}" width="{_n(piece.stop - piece.start)}" '
+            f'height="{height:g}" fill="{growths.colour(piece.shade)}"/>'
         )
-        if 0 < x and end - x > 1.5:
-            pieces.append(f'<path d="M{_n(x)} 0v{height:g}" {_LINES}/>')
-        x = end
+        if piece.has_line:
+            pieces.append(f'<path d="M{_n(piece.start)} 0v{height:g}" {_LINES}/>')
     strip = (
         f'<svg width="{width:g}" height="{height:g}" style="display:block;border-radius:3px" '
         'role="img" aria-label="Segments in the order of the file">' + "".join(pieces) + "</svg>"
@@ -222,98 +204,42 @@ def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
 
 
 def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> tuple[str, float]:
-    """Return the grid of chunks: a row, a plane, or a cuboid of the three axes with most chunks.
-
-    Also return the width in pixels at the left, for a label.
-    """
-    shape, grid = facts["shape"], facts["grid"]
-    most = sorted(sorted(range(len(shape)), key=lambda j: -grid[j])[:3])
-    longest = max((shape[j] for j in most), default=1)
-    axes = [
-        cell_axis(j, names[j], shape[j], facts["offset"][j], facts["chunks"][j], longest, growths)
-        for j in most
-    ]
-    while len(axes) < 2:  # a row, or one cell
-        axes.insert(0, CellAxis("", [0.0, SHORTEST], np.zeros(1, np.int64), False))
-    rows, columns = axes[-2:]
-    front = np.maximum.outer(rows.shades, columns.shades)
-    faces = [Face((0.0, 0.0), rows, (0.0, 1.0), columns, (1.0, 0.0), front, "none")]
-    is_turned = _width(rows.label) < rows.length
-    left = _MARGIN if is_turned else 12 + _width(rows.label)
-    labels = [
-        _label(columns.label, columns.length / 2, rows.length + 14, "middle"),
-        _label(rows.label, -8, rows.length / 2, "middle", turned=True)
-        if is_turned
-        else _label(rows.label, -8, rows.length / 2 + 4, "end"),
-    ]
-    far_x = far_y = 0.0
-    right = max(8.0, (_width(columns.label) - columns.length) / 2)
-    if len(axes) == 3:
-        depth = axes[0]
-        far_x, far_y = _DEPTH[0] * depth.length, _DEPTH[1] * depth.length
-        # The top shows the first rows, the side the last columns.
-        top = np.maximum.outer(depth.shades, columns.shades)
-        side = np.maximum.outer(rows.shades, np.maximum(depth.shades, columns.shades[-1]))
-        at = columns.length
-        faces += [
-            Face((0.0, 0.0), depth, _DEPTH, columns, (1.0, 0.0), top, "#fff"),
-            Face((at, 0.0), rows, (0.0, 1.0), depth, _DEPTH, side, "#000"),
-        ]
-        labels.append(_label(depth.label, at + far_x / 2 + 7, rows.length + far_y / 2 + 9, "start"))
-        right = max(far_x, far_x / 2 + 7 + _width(depth.label))
-    bottom = rows.length + 20
-    others = [names[j] for j in range(len(shape)) if j not in most]
-    if others:
-        labels.append(
-            _label(f"{', '.join(others)}: first chunk", columns.length / 2, bottom + 8, "middle")
-        )
-        bottom += 16
+    """Return the grid of chunks, and the pixels that it has at the left for a label."""
+    drawn = cuboid_of(facts, names, growths)
+    x, y = drawn.origin
     svg = (
-        f'<svg width="{_n(left + columns.length + right)}" height="{_n(bottom - far_y + 4)}" '
+        f'<svg width="{_n(drawn.width)}" height="{_n(drawn.height)}" '
         'style="display:block;overflow:visible" role="img" aria-label="Grid of chunks">'
-        f'<g transform="translate({_n(left)} {_n(4 - far_y)})">'
-        + "".join([_face(face, growths) for face in faces] + labels)
+        f'<g transform="translate({_n(x)} {_n(y)})">'
+        + "".join(_face(face, growths) for face in drawn.faces)
+        + "".join(map(_label, drawn.labels))
         + "</g></svg>"
     )
-    return svg, left
+    return svg, x
 
 
 def _face(face: Face, growths: Growths) -> str:
     """Return a side of the cuboid: a path for each colour, lines between chunks, an outline."""
-    rows, columns = face.rows, face.columns
-    (x, y), (dx, dy), (rx, ry) = face.corner, face.down, face.right
 
     def path(top: float, left: float, *steps: tuple[float, float]) -> str:
-        start = f"M{_n(x + top * dx + left * rx)} {_n(y + top * dy + left * ry)}l"
-        return start + " ".join(
-            f"{_n(tall * dx + wide * rx)} {_n(tall * dy + wide * ry)}" for tall, wide in steps
-        )
+        x, y = face.place(top, left)
+        on_paper = (face.step(*step) for step in steps)
+        return f"M{_n(x)} {_n(y)}l" + " ".join(f"{_n(dx)} {_n(dy)}" for dx, dy in on_paper)
 
     def block(top: float, bottom: float, left: float, right: float) -> str:
         tall, wide = bottom - top, right - left
         return path(top, left, (0.0, wide), (tall, 0.0), (0.0, -wide)) + "z"
 
-    shades = face.shades
-    paths: dict[int, str] = {}
-    for first, last in runs_of_equals([row.tobytes() for row in shades]):
-        for left, right in runs_of_equals(shades[first].tolist()):
-            piece = block(
-                rows.edges[first], rows.edges[last], columns.edges[left], columns.edges[right]
-            )
-            shade = int(shades[first, left])
-            paths[shade] = paths.get(shade, "") + piece
-    whole = block(0.0, rows.length, 0.0, columns.length)
-    drawn = [
-        f'<path d="{cells}" fill="{colour}" stroke="{colour}" stroke-width=".4"/>'
-        for cells, colour in ((paths[shade], growths.colour(shade)) for shade in sorted(paths))
-    ]
-    if face.veil != "none":
+    whole = block(0.0, face.rows.length, 0.0, face.columns.length)
+    drawn = []
+    for shade, boxes in face.rectangles().items():
+        colour, cells = growths.colour(shade), "".join(block(*box) for box in boxes)
+        drawn.append(f'<path d="{cells}" fill="{colour}" stroke="{colour}" stroke-width=".4"/>')
+    if face.veil:
         drawn.append(f'<path d="{whole}" fill="{face.veil}" fill-opacity=".2"/>')
-    lines = ""
-    if rows.has_lines:
-        lines += "".join(path(at, 0.0, (0.0, columns.length)) for at in rows.edges[1:-1])
-    if columns.has_lines:
-        lines += "".join(path(0.0, at, (rows.length, 0.0)) for at in columns.edges[1:-1])
+    lines = "".join(
+        path(top, left, (bottom - top, right - left)) for top, bottom, left, right in face.lines()
+    )
     if lines:
         drawn.append(f'<path d="{lines}" {_LINES}/>')
     drawn.append(f'<path d="{whole}" {_OUTLINE}/>')
@@ -326,23 +252,22 @@ def _nothing() -> str:
         f'<svg width="{_STRIP[0]:g}" height="60" style="display:block" role="img" '
         'aria-label="No chunk">'
         f'<rect x="1" y="1" width="{_STRIP[0] - 2:g}" height="58" rx="4" {_OUTLINE} '
-        'stroke-dasharray="4 4"/>' + _label("no chunk yet", _STRIP[0] / 2, 34, "middle") + "</svg>"
+        'stroke-dasharray="4 4"/>'
+        + _label(Label("no chunk yet", _STRIP[0] / 2, 34, "middle"))
+        + "</svg>"
     )
 
 
-def _label(text: str, x: float, y: float, anchor: str, turned: bool = False) -> str:
-    turn = f' transform="rotate(-90 {_n(x)} {_n(y)})"' if turned else ""
+def _label(label: Label) -> str:
+    """Return a text; nothing where it is empty."""
+    if not label.text:
+        return ""
+    x, y = _n(label.x), _n(label.y)
+    turn = f' transform="rotate(-90 {x} {y})"' if label.is_turned else ""
     return (
-        f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" {_TEXT}{turn}>'
-        f"{html.escape(text)}</text>"
-        if text
-        else ""
+        f'<text x="{x}" y="{y}" text-anchor="{label.anchor}" {_TEXT}{turn}>'
+        f"{html.escape(label.text)}</text>"
     )
-
-
-def _width(text: str) -> float:
-    """Estimate the width of a label in pixels."""
-    return _LETTER * len(text)
 
 
 def _n(value: float) -> str:

@@ -213,7 +213,9 @@ def _one_of_orders() -> str:
 def _check_chunks(chunks: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(operator.index(extent) for extent in chunks)
     if len(shape) > _MAX_NDIM:
-        raise ChunksError(f"chunks has {len(shape)} extents; at most {_MAX_NDIM} axes are possible")
+        raise ChunksError(
+            f"chunks has {len(shape)} extents; at most {_MAX_NDIM} axes are supported"
+        )
     if any(extent < 1 for extent in shape):
         raise ChunksError(f"chunks={shape}: every extent of a chunk must be at least 1")
     return shape

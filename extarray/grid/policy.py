@@ -61,8 +61,8 @@ def encode_policy(growth: Any) -> int:
     kind, parameters = (growth, ()) if isinstance(growth, str) else _pair(growth)
     if kind not in _KINDS or len(parameters) != (kind in ("linear", "exponential")):
         raise ArgumentError(
-            f"growth {growth!r} is not possible; use 'exact', ('linear', theta), "
-            "('exponential', factor), 'doubling' or 'cubical'"
+            f"growth {growth!r} is not valid; use 'exact', ('linear', theta), ('exponential', "
+            "factor), 'doubling' or 'cubical'"
         )
     value = 0
     if kind == "linear":
@@ -74,7 +74,9 @@ def encode_policy(growth: Any) -> int:
 
 def _pair(growth: Any) -> tuple[Any, tuple[Any, ...]]:
     if not isinstance(growth, (tuple, list)) or not growth or not isinstance(growth[0], str):
-        raise ArgumentTypeError(f"growth must be a text, or a text and a number, not {growth!r}")
+        raise ArgumentTypeError(
+            f"growth must be a string, or a string and a number, not {growth!r}"
+        )
     return growth[0], tuple(growth[1:])
 
 
@@ -103,8 +105,8 @@ def _thousandths(value: Any) -> int:
     result = round(factor * _UNIT)
     if not math.isclose(result, factor * _UNIT, rel_tol=1e-9):
         raise ArgumentError(
-            f"the factor of an exponential growth has three decimals at most; {result / _UNIT} is "
-            f"near {value}"
+            f"the factor of an exponential growth has at most three decimals; {result / _UNIT} is "
+            f"close to {value}"
         )
     return result
 

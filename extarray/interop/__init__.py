@@ -1,41 +1,40 @@
-"""Bridges to other libraries: arrays as datasets of xarray, and as stores of Zarr.
+"""Bridges to other libraries: arrays as xarray datasets and as Zarr stores.
 
-A bridge stands beside the array: it uses public names alone, and imports its library through
-`extras.require`.  xarray's is imported by programs and found by xarray; to Zarr's lead
-``a.as_zarr_store()`` and ``a.to_kerchunk()``, and the like of groups.
+A bridge uses only public names of arrays, and imports its library through `extras.require`.
+Programs import the xarray bridge, or xarray finds it; ``as_zarr_store()`` and ``to_kerchunk()`` of
+arrays and groups lead to the Zarr bridge.
 
 Its modules, from the top down; each uses some of those below it:
 
 ``xarray``
-    xarray: arrays as datasets, and datasets as arrays.
+    Arrays as datasets, and datasets as arrays.
 ``xarray_write``
-    From xarray to new files: everything is checked, and then it is written.
+    Write xarray objects to new files, after all checks have passed.
 ``xarray_update``
-    Existing arrays: appended to, and written to in a region.
+    Append to existing arrays, or write to a region of them.
 ``xarray_options``
-    Options of the accessors: those that are not possible together are refused.
+    Options of the accessors; refuses those that exclude each other.
 ``xarray_chunks``
-    Arrays inside xarray's objects: loaded and stored, and tasks of dask for all else.
+    Arrays inside xarray objects: loaded and stored here, otherwise as dask tasks.
 ``xarray_fit``
-    Data beside arrays that are there: names, extents, labels and attributes have to agree.
+    Check new data against existing arrays: names, extents, labels and attributes.
 ``xarray_encode``
-    Variables as they are stored: encoded by the CF conventions, or like those stored before.
+    Encode variables by the CF conventions, or like the stored ones.
 ``xarray_coding``
-    Values and how arrays store them: encoded, decoded by xarray, and compared.
+    Encode values, decode them by xarray, and compare.
 ``xarray_store``
-    Stored arrays as xarray's variables: one array with its coordinates, or a folder of
-    arrays.
+    Stored arrays as xarray variables: one array with its coordinates, or a folder of arrays.
 ``xarray_tasks``
-    Elements that dask computes, written by its tasks: later, or on a cluster.
+    Elements that dask tasks write, later or on a cluster.
 ``xarray_lazy``
-    Elements of an array for xarray: read when they are needed, by any kind of index.
+    Elements of an array that xarray reads on demand, by any kind of index.
 ``zarr_store``
-    `ZarrStore`: a store of Zarr whose values are read from arrays.  No chunk is written anew.
+    `ZarrStore`: a Zarr store that reads its values from arrays, without rewriting chunks.
 ``kerchunk``
-    References: for each chunk the file, the first byte and the number of bytes.
+    References: file, first byte and number of bytes of each chunk.
 ``described``
-    Arrays and groups as Zarr describes them: metadata, keys, and which elements a chunk has.
-    What Zarr cannot say of an array is refused.
+    Zarr's description of arrays and groups: metadata, keys, and the elements of a chunk.
+    Refuses arrays that Zarr cannot describe.
 
 May use: array, and the rooms below it.
 """

@@ -1,8 +1,7 @@
-"""Arrays and groups as Zarr describes them: metadata, keys, and which elements a chunk has.
+"""Zarr's description of arrays and groups: metadata, keys, and the elements of a chunk.
 
-A chunk of Zarr is a chunk of ours, counted from the first element that the array had when it was
-described.  So a key never changes its meaning: what grows at the start of an axis shifts indices,
-but no key.
+A Zarr chunk is one of our chunks, counted from the first element at the time of the description.
+Growth at the start of an axis shifts indices but no keys, so a key never changes its meaning.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ __all__ = ["Described", "Node", "group_metadata", "nodes_of"]
 
 zarr_dtype: Any = require("zarr.dtype", "zarr", "a view as Zarr")
 
-#: The attribute that says which value stands for missing elements.
+#: Attribute with the value that marks missing elements.
 _MISSING = "_FillValue"
 
 
 class Described:
-    """An array as Zarr describes it.
+    """Zarr's description of an array.
 
     Parameters
     ----------
@@ -53,14 +52,15 @@ class Described:
     ----------
     chunks : tuple of int
     first : tuple of int
-        The first element, counted from where index 0 was when the array was made.
+        The first element, relative to index 0 when the array was created.
 
     Raises
     ------
     ArgumentError
-        A ValueError: elements in an order, or bounds at a place, that Zarr cannot say.
+        A ValueError: Zarr cannot describe the order of elements in chunks, or the place of the
+        bounds.
     DTypeError
-        A TypeError: Zarr has no such elements.
+        A TypeError: Zarr does not support the dtype.
     """
 
     def __init__(self, array: ExtArray) -> None:
@@ -72,8 +72,8 @@ class Described:
             )
         if array.order not in ("C", "F"):
             raise ArgumentError(
-                f"cannot show {self.name} as Zarr: no codec of Zarr has the order {array.order!r} "
-                "of the elements in a chunk; a.copy(order='C') makes an array that can be shown"
+                f"cannot show {self.name} as Zarr: no Zarr codec supports the element order "
+                f"{array.order!r} within chunks; copy it with a.copy(order='C')"
             )
         self.chunks = array.chunks
         self.first = tuple(map(operator.neg, array.origin))
@@ -82,8 +82,8 @@ class Described:
             if f % c:
                 raise ArgumentError(
                     f"cannot show {self.name} as Zarr: its first element along axis {axis} is "
-                    f"number {f % c} of a chunk of {c}, and chunks of Zarr begin with the array; "
-                    "a.copy() makes an array that can be shown"
+                    f"number {f % c} in a chunk of {c}, but Zarr chunks begin with the array; "
+                    "copy it with a.copy()"
                 )
 
     def __eq__(self, other: object) -> bool:
@@ -96,11 +96,11 @@ class Described:
 
     @property
     def dims(self) -> tuple[str, ...] | None:
-        """Names of the axes; None: they have none."""
+        """Names of the axes, or None."""
         return () if self.array.ndim == 0 else self.array.dims
 
     def bounds(self) -> Index:
-        """Return the shape, of a moment at which keys mean what they did."""
+        """Return the shape; raise if keys have changed their meaning since the description."""
         array = self.array
         self.check_axes()
         while True:
@@ -109,25 +109,26 @@ class Described:
                 break
         if tuple(map(operator.neg, origin)) != self.first:
             raise ArgumentError(
-                f"{self.name} has grown or shrunk at the start of an axis since it was shown as "
-                "Zarr, whose indices cannot shift: call as_zarr_store again"
+                f"{self.name} has grown or shrunk at the start of an axis since as_zarr_store, "
+                "and Zarr cannot shift indices; call as_zarr_store again"
             )
         return shape
 
     def grid(self) -> Index:
-        """Return the number of chunks along each axis, as Zarr counts them."""
+        """Return the number of Zarr chunks along each axis."""
         shape = self.bounds()
         return tuple(-(-n // c) for n, c in zip(shape, self.chunks, strict=True))
 
     # -- metadata ----------------------------------------------------------------------------------
 
     def metadata(self, zarr_format: int) -> dict[str, Any]:
-        """Return the content of ``zarr.json``, or of ``.zarray``, as it is now."""
+        """Return the current content of ``zarr.json`` or ``.zarray``."""
         array, dtype = self.array, self.array.dtype
         shape = self.bounds()
         fill = array.fill_value
         if zarr_format == 2 and self.dims is not None:
-            # For xarray, which knows the array by its dims, it stands for missing elements.
+            # xarray recognizes the array by its dims, and takes the fill value as the missing
+            # value.
             fill = missing_element(array.attrs.get(_MISSING), dtype)
         if fill is not None:
             fill = self.type.to_json_scalar(fill, zarr_format=zarr_format)
@@ -166,13 +167,13 @@ class Described:
         return found
 
     def attributes(self, zarr_format: int) -> tuple[dict[str, Any], list[str]]:
-        """Return those attributes that JSON has, and the names of others."""
+        """Return the attributes that JSON can represent, and the names of the others."""
         values, dtype = self.array.attrs.asdict(), self.array.dtype
         for key in ("dims", UNLIMITED, CHARACTERS):
-            values.pop(key, None)  # which Zarr has as such, or not at all
+            values.pop(key, None)  # stored elsewhere in Zarr, or not at all
         lost = []
         if isinstance(values.get("coords"), dict):
-            del values["coords"]  # those of Zarr are arrays
+            del values["coords"]  # Zarr stores coordinates as arrays
             lost.append("coords")
         missing = values.pop(_MISSING, None)
         is_told = self.dims is not None and missing_element(missing, dtype) is not None
@@ -189,7 +190,7 @@ class Described:
     # -- chunks ------------------------------------------------------------------------------------
 
     def chunk(self, index: Index) -> NDArray[np.uint8] | None:
-        """Return the bytes of a chunk, with zeros outside the bounds; None: it has no element."""
+        """Return the bytes of a chunk, with zeros outside the bounds; None if it has no element."""
         array = self.array
         while True:
             self.check_axes()
@@ -205,7 +206,7 @@ class Described:
             is_whole = all(t.stop - t.start == c for t, c in zip(target, self.chunks, strict=True))
             make = np.empty if is_whole else np.zeros
             found = make(self.chunks, array.dtype, "F" if array.order == "F" else "C")
-            inside: Any = (*target, ...)  # a view also where there are no axes
+            inside: Any = (*target, ...)  # the ellipsis gives a view even without axes
             try:
                 array.read(tuple(source), out=found[inside])
             except (BoundsError, ShapeError):
@@ -223,11 +224,10 @@ class Described:
         return all(-c < i * c + f + o < n for i, c, f, o, n in places)
 
     def check_axes(self) -> None:
-        """Raise where the array has gained an axis."""
+        """Raise if the array has gained an axis."""
         if self.array.ndim != len(self.chunks):
             raise ShapeError(
-                f"{self.name} has gained an axis since it was shown as Zarr: call as_zarr_store "
-                "again"
+                f"{self.name} has gained an axis since as_zarr_store; call as_zarr_store again"
             )
 
 
@@ -244,13 +244,13 @@ def _endian(dtype: np.dtype[Any]) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _of_zarr(dtype: np.dtype[Any]) -> tuple[Any, Any, np.dtype[Any]]:
-    """Return Zarr's type for elements, its JSON, and the dtype that Zarr makes of that.
+    """Return the Zarr type of a dtype, its JSON, and the dtype that Zarr makes of that.
 
-    To ask Zarr takes longer than all else that a view does.
+    Cached, because asking Zarr takes longer than everything else in a view.
     """
     found = zarr_dtype.parse_dtype(dtype, zarr_format=3)
     with warnings.catch_warnings():
-        # That Zarr has not settled a name concerns files that are kept, and this is none.
+        # The warning about unsettled type names concerns files that are kept, not this store.
         warnings.simplefilter("ignore")
         text = found.to_json(zarr_format=3)
         back = type(found).from_json(text, zarr_format=3)
@@ -259,26 +259,26 @@ def _of_zarr(dtype: np.dtype[Any]) -> tuple[Any, Any, np.dtype[Any]]:
 
 
 def _is_as_in_zarr(dtype: np.dtype[Any]) -> bool:
-    """Tell whether a record, if it is one, has the layout of Zarr's, which warns of any other."""
+    """Tell whether a dtype is not a record, or has Zarr's layout, without which Zarr warns."""
     if dtype.names is None:
         return True
     return _endian(dtype) == "little" and dtype == repack_fields(dtype, recurse=True)
 
 
 def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
-    """Return Zarr's type for elements, whose bytes it must read as they are, and its JSON."""
+    """Return the Zarr type that reads elements unchanged, and its JSON."""
     if _is_as_in_zarr(dtype):
         try:
             found, text, known = _of_zarr(dtype)
         except (TypeError, ValueError, KeyError) as error:
             raise DTypeError(
-                f"cannot show {name} as Zarr, which has no elements of {dtype}: {error}"
+                f"cannot show {name} as Zarr, which does not support {dtype}: {error}"
             ) from error
         if known == dtype:
             return found, text
     raise DTypeError(
-        f"cannot show {name} as Zarr: records of Zarr have little-endian fields and no gaps, "
-        f"which is not so of {dtype}; a.astype makes an array that can be shown"
+        f"cannot show {name} as Zarr: records in Zarr have little-endian fields without gaps, "
+        f"unlike {dtype}; convert it with a.astype"
     )
 
 
@@ -286,9 +286,9 @@ def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
 
 
 def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
-    """Return what Zarr sees of an array or a group: arrays, and the attributes of groups, by path.
+    """Return what Zarr sees of an array or group: arrays, and attributes of groups, by path.
 
-    `name` is the place of an array in a group, which is made; None: the array is all there is.
+    `name` places an array in groups that are made up for it; None: the array is the root.
     """
     nodes: dict[str, Node] = {}
     lost: list[str] = []
@@ -310,12 +310,13 @@ def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
         lost = [f"{each!r} of {only.name}" for each in only.attributes(3)[1]]
     else:
         raise ArgumentTypeError(
-            f"cannot show an object of type {type(source).__name__} as Zarr: give an array or a "
-            "group, such as extarray.open or open_group returns; a view is copied before"
+            f"cannot show a {type(source).__name__} as Zarr; give an array or a group, as "
+            "returned by extarray.open or open_group, and copy a view first"
         )
     if lost:
         warnings.warn(
-            f"JSON, and so Zarr, does not have the attributes {', '.join(lost)}; they are left out",
+            f"JSON, and so Zarr, cannot represent the attributes {', '.join(lost)}; they are left "
+            "out",
             LossyWarning,
             stacklevel=4,
         )
@@ -323,24 +324,24 @@ def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
 
 
 def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of the ``zarr.json`` of a group."""
+    """Return the ``zarr.json`` of a group."""
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
 def _steps(name: str | None) -> list[str]:
-    """Return the parts of a path in a group."""
+    """Split a path in a group."""
     if name is None:
         return []
     if not isinstance(name, str):
         raise ArgumentTypeError(f"name must be a str, not {type(name).__name__}")
     steps = name.strip("/").split("/")
     if any(step in ("", ".", "..", "zarr.json") for step in steps):
-        raise ArgumentError(f"{name!r} is no path in a group; give one such as 'run/level'")
+        raise ArgumentError(f"{name!r} is not a path in a group; give one such as 'run/level'")
     return steps
 
 
 def _plain_attrs(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the attributes that JSON has, numbers of NumPy as its own, and the names of others."""
+    """Return attributes for JSON, with Python numbers, and the names of all others."""
     plain: dict[str, Any] = {}
     others = []
     for name, value in values.items():

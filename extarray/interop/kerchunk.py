@@ -1,4 +1,4 @@
-"""References: for each chunk the file, the first byte and the number of bytes."""
+"""References: file, first byte and number of bytes of each chunk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["references"]
 def references(source: Any, name: str | None = None, zarr_format: int = 2) -> dict[str, Any]:
     """Return the manifest of an array or a group; see `ExtArray.to_kerchunk`."""
     if zarr_format not in (2, 3):
-        raise ArgumentError(f"zarr_format {zarr_format!r} is not possible; use 2 or 3")
+        raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
     refs: dict[str, Any] = {}
     for path, node in nodes_of(source, name).items():
         prefix = f"{path}/" if path else ""
@@ -33,7 +33,7 @@ def references(source: Any, name: str | None = None, zarr_format: int = 2) -> di
             if zarr_format == 2:
                 attributes = node.attributes(2)[0]
                 if node.dims is not None:
-                    # The attribute by which xarray has names of axes in Zarr 2.
+                    # xarray reads the names of axes in Zarr 2 from this attribute.
                     attributes.setdefault("_ARRAY_DIMENSIONS", node.dims)
                 refs[f"{prefix}.zarray"] = json.dumps(metadata)
                 refs[f"{prefix}.zattrs"] = json.dumps(attributes)
@@ -46,7 +46,7 @@ def references(source: Any, name: str | None = None, zarr_format: int = 2) -> di
         else:
             refs[f"{prefix}zarr.json"] = json.dumps(group_metadata(node))
     if ".zgroup" in refs:
-        # All at once: zarr does not find groups in groups through the file system of references.
+        # Consolidated metadata: zarr cannot list nested groups through a reference file system.
         names = (".zgroup", ".zattrs", ".zarray")
         found = {k: json.loads(v) for k, v in refs.items() if k.rpartition("/")[2] in names}
         refs[".zmetadata"] = json.dumps({"zarr_consolidated_format": 1, "metadata": found})
@@ -56,10 +56,17 @@ def references(source: Any, name: str | None = None, zarr_format: int = 2) -> di
 def _chunks(
     node: Described, shape: tuple[int, ...], prefix: str, zarr_format: int
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the key of each chunk, and where it lies."""
+    """Yield the key of each chunk and its place."""
     array = node.array
     if array.path is None:
-        raise ArgumentError("an array in memory has no file to refer to; a.copy(path) writes one")
+        raise ArgumentError(
+            "an array in memory has no file to refer to; write one with a.copy(path)"
+        )
+    if array._comes_late:
+        raise ArgumentError(
+            f"chunks of '{array.path}' are not in its file before they are read, so nothing can "
+            "refer to them; write a file that has them all with a.copy(path)"
+        )
     file, start = _file_and_start(array.path)
     lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
     grid = [range(-(-n // c)) for n, c in zip(shape, node.chunks, strict=True)]
@@ -79,7 +86,7 @@ def _chunks(
 
 
 def _file_and_start(path: Path) -> tuple[str, int]:
-    """Return the file with the chunks of an array, and where in it they begin."""
+    """Return the file with the chunks of an array, and the offset of the first chunk."""
     path = path.absolute()
     with Packed.find(path) as packed:
         if packed is not None:

@@ -1,4 +1,4 @@
-"""xarray: arrays as datasets, and datasets as arrays.
+"""Arrays as xarray datasets, and datasets as arrays.
 
 xarray finds the backend by itself::
 
@@ -58,7 +58,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Tell whether a path is that of an array, of a packed file, or of a folder of arrays."""
+        """Tell whether a path names an array, a packed file, or a folder of arrays."""
         try:
             path = Path(filename_or_obj)
         except TypeError:
@@ -84,7 +84,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         Parameters
         ----------
         filename_or_obj : str or PathLike
-            Of a pair of files, with or without suffix, of a folder, or of a packed file.
+            A pair of files, with or without suffix, a folder, or a packed file.
         mask_and_scale, decode_times, decode_coords, drop_variables, use_cftime, decode_timedelta
             As for `xarray.open_dataset`.
         concat_characters : bool
@@ -115,7 +115,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         use_cftime: bool | None = None,
         decode_timedelta: Any = None,
     ) -> Any:
-        """Return the dataset of a store, which it closes."""
+        """Return the dataset of a store, and close the store."""
         store.decodes_text = concat_characters
         with OnError(store.close):
             dataset = xr.backends.StoreBackendEntrypoint().open_dataset(
@@ -141,16 +141,16 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         group: str | None = None,
         **decoders: Any,
     ) -> dict[str, Any]:
-        """Open a group, and all groups in it, as datasets by their paths.
+        """Open a group and all groups below it as a dict of datasets by path.
 
         Parameters
         ----------
         filename_or_obj : str or PathLike
-            Of a folder, or of a packed file.
+            A folder or a packed file.
         drop_variables, **decoders
             As for `open_dataset`.
         group : str, optional
-            Path in it of the group to begin with.
+            Path of the group to begin with.
         """
         path = os.path.expanduser(os.fspath(filename_or_obj))
         if group is not None and group.strip("/"):
@@ -170,7 +170,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         group: str | None = None,
         **decoders: Any,
     ) -> Any:
-        """Open a group, and all groups in it, as a tree.
+        """Open a group and all groups below it as a tree.
 
         Parameters
         ----------
@@ -222,57 +222,56 @@ class ExtArrayDataArray:
         path : str or PathLike
             Of the pair of files.
         chunks : int, sequence of int, or mapping, optional
-            Chunk shape; a mapping gives it by dimensions, and the others are not cut.  None: that
-            of the encoding, or as for `extarray.create`.
+            Chunk shape; a mapping gives extents by dimension, and other dimensions are not split.
+            None: that of the encoding, or as for `extarray.create`.
         mode : {"w-", "w"}
             Make a new pair of files; replace one.
         append_dim : str, optional
-            Append to the pair of files along this dimension, by the encodings that are stored.
+            Append to the pair of files along this dimension, in the stored encodings.
         side : {"end", "start"}
-            Where an append goes: behind the last elements, or before the first ones.
+            Append after the last elements, or before the first ones.
         region : dict or "auto", optional
-            Write to elements that are there, and to nothing else: a slice of indices by the names
-            of dimensions, or ``"auto"`` for one that the labels of its coordinate tell; "auto"
-            alone: for all dimensions that have labels.  Other dimensions have to be whole.
+            Only overwrite existing elements: a slice of indices for each named dimension, or
+            ``"auto"`` to find the slice by the labels of the coordinate; "auto" alone applies to
+            all dimensions with labels.  Other dimensions must be complete.
         encoding : mapping, optional
             Encodings by the names of the array and of its coordinates, as for
             `xarray.Dataset.to_netcdf`, and ``"chunks"``.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
-            What may be lost where what is written has another dtype than what is stored, by
-            NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
+            NumPy's rule for losses when the new values have another dtype than the stored ones.
+            None: no loss; values must fit into a dtype of the same kind.
         timeout : float or None
-            Seconds that an append waits for another writer, of each array; None: for ever.
+            Seconds that an append waits for another writer of each array; None: forever.
         compute : bool
-            False: what dask holds is written later, by the tasks of what is returned.
+            False: dask arrays are written later, by computing the returned object.
         verify_integrity : bool
-            Refuse to append a label of the dimension that is there already, or that is given twice.
+            Refuse to append a label of the dimension that already exists, or is given twice.
         combine_attrs : {"override"}, optional
-            Write numbers although their ``"units"``, ``"positive"`` or ``"flag_..."`` are not those
-            that are stored, which stay.  None: refuse them.
+            Write numbers although their ``"units"``, ``"positive"`` or ``"flag_..."`` differ from
+            the stored ones, and keep the stored ones.  None: refuse them.
 
         Returns
         -------
         None or dask.delayed.Delayed
-            With ``compute=False``, what writes when it is computed.
+            With ``compute=False``, an object that writes when computed.
 
         Raises
         ------
         ExistsError
-            A FileExistsError: the pair is there, and `mode` is "w-".
+            A FileExistsError: the pair exists, and `mode` is "w-".
         ShapeError, VariableError, ArgumentError, CastingError
-            What is given does not fit: options, dimensions, extents, coordinates or values.
-            Nothing was written.
+            Options, dimensions, extents, coordinates or values do not fit.  Nothing was written.
         LockedError, StorageError
 
         Notes
         -----
-        The array is read block by block, each within ``config.max_memory``; dask computes it so.
-        Workers of a dask cluster write what they compute, see :doc:`/how-to/dask`.
-        Coordinates become the attribute ``"coords"``; a folder suits large ones better, see
-        `ExtArrayDataset.to_extarray`.  An append is one commit, with that of the coordinates; what
-        they have of elements that were cut off goes.  A region is written without a lock, by any
-        number of processes at the same time; its coordinates have to be those that are stored.
-        With ``compute=False`` everything else is done at once: files made, bounds, coordinates.
+        The array is read, or computed by dask, in blocks within ``config.max_memory``.  Workers of
+        a dask cluster write what they compute, see :doc:`/how-to/dask`.  Coordinates become the
+        attribute ``"coords"``; a folder suits large ones better, see
+        `ExtArrayDataset.to_extarray`.  An append, including its coordinates, is one commit; labels
+        of elements that were cut off are dropped.  A region is written without a lock, by any
+        number of processes at the same time; its coordinates must equal the stored ones.  With
+        ``compute=False``, files, bounds and coordinates are still written at once.
 
         Examples
         --------
@@ -335,63 +334,60 @@ class ExtArrayDataset:
             Gets a pair of files for each variable, coordinates included, and ``dataset.json`` for
             the attributes of the dataset.
         chunks : int or mapping, optional
-            Chunk extents by dimensions (the others are not cut), or one for all.  None: those of
-            the encoding, or as for `extarray.create`.
+            Chunk extents by dimension (others are not split), or one for all.  None: those of the
+            encoding, or as for `extarray.create`.
         mode : {"w-", "w", "a"}
             Write to a folder without arrays; replace a dataset; add or replace variables.
         append_dim : str, optional
-            Append along this dimension, by the encodings that are stored.  Variables without it
-            have to be as they are stored.
+            Append along this dimension, in the stored encodings.  Variables without it must equal
+            the stored ones.
         side : {"end", "start"}
-            Where an append goes: behind the last elements, or before the first ones.
+            Append after the last elements, or before the first ones.
         region : dict or "auto", optional
-            Write to elements that are there, and to nothing else: a slice of indices by the names
-            of dimensions, or ``"auto"`` for one that the labels of its coordinate tell; "auto"
-            alone: for all dimensions that have labels.  Other dimensions have to be whole.
+            Only overwrite existing elements: a slice of indices for each named dimension, or
+            ``"auto"`` to find the slice by the labels of the coordinate; "auto" alone applies to
+            all dimensions with labels.  Other dimensions must be complete.
         encoding : mapping, optional
             Encodings by names of variables, as for `xarray.Dataset.to_netcdf`, and ``"chunks"``.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
-            What may be lost where what is written has another dtype than what is stored, by
-            NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
+            NumPy's rule for losses when the new values have another dtype than the stored ones.
+            None: no loss; values must fit into a dtype of the same kind.
         timeout : float or None
-            Seconds that an append waits for another writer, of each array; None: for ever.
+            Seconds that an append waits for another writer of each array; None: forever.
         compute : bool
-            False: what dask holds is written later, by the tasks of what is returned.
+            False: dask arrays are written later, by computing the returned object.
         verify_integrity : bool
-            Refuse to append a label of the dimension that is there already, or that is given twice.
+            Refuse to append a label of the dimension that already exists, or is given twice.
         combine_attrs : {"override"}, optional
-            Write numbers although their ``"units"``, ``"positive"`` or ``"flag_..."`` are not those
-            that are stored, which stay.  None: refuse them.
+            Write numbers although their ``"units"``, ``"positive"`` or ``"flag_..."`` differ from
+            the stored ones, and keep the stored ones.  None: refuse them.
 
         Returns
         -------
         None or dask.delayed.Delayed
-            With ``compute=False``, what writes when it is computed.
+            With ``compute=False``, an object that writes when computed.
 
         Raises
         ------
         ExistsError
             A FileExistsError: the folder has arrays, and `mode` is "w-".
         ShapeError, VariableError, ArgumentError, CastingError
-            What is given does not fit: options, dimensions, extents, coordinates or values.
-            Nothing was written.
+            Options, dimensions, extents, coordinates or values do not fit.  Nothing was written.
         LockedError, StorageError
 
         Notes
         -----
-        A new dataset has its name when it is complete.  With mode "w" or "a" all variables come,
-        and those that they replace go, in one step: the folder is exchanged for another one, where
-        the system can exchange names (see `open_group`).  What else is in the folder, such as
-        groups and files of others, stays, by a second name for each file.  Only a folder that
-        cannot move, as something is mounted on it or this process is at work in it, gets its arrays
-        one by one; so it is where files get no second names.
+        A new dataset appears when it is complete.  With mode "w" or "a", all variables are replaced
+        in one step: the folder is exchanged for another one, if the system can exchange names (see
+        `open_group`).  Other content of the folder, such as groups and foreign files, is kept by
+        hard links.  Arrays are replaced one by one only if the folder cannot move, because it is a
+        mount point or the working directory of this process, or if hard links are not supported.
 
-        An append is one commit of all arrays that grow.  Where one of them grew or shrank alone,
-        readers see the elements that all have, and the next append goes on from there.  Workers
+        An append is one commit of all arrays that grow.  If one of them grew or shrank alone,
+        readers see the elements that all have, and the next append continues from there.  Workers
         of a dask cluster write what they compute, see :doc:`/how-to/dask`.  A region is written
         without a lock, by any number of processes at the same time, its coordinates as well.  With
-        ``compute=False`` everything else is done at once: files made, bounds, what dask does not
-        hold.
+        ``compute=False``, files, bounds and variables without dask are still written at once.
 
         Examples
         --------
@@ -443,7 +439,7 @@ class ExtArrayDataTree:
         Parameters
         ----------
         folder : str or PathLike
-            Gets its name when all is written.
+            Appears when it is complete.
         chunks : int or mapping, optional
             As for `ExtArrayDataset.to_extarray`.
         mode : {"w-", "w"}
@@ -454,14 +450,14 @@ class ExtArrayDataTree:
         Raises
         ------
         ExistsError
-            A FileExistsError: the folder is there, and `mode` is "w-"; or it is no group.
+            A FileExistsError: the folder exists, and `mode` is "w-"; or it is not a group.
         ArgumentError, LockedError, StorageError
 
         Notes
         -----
-        A node has the coordinates that it inherits in the tree again when it is opened, and not in
-        its folder.  To append, take the dataset of a node; arrays of several nodes grow together
-        by `extarray.Group.extend`.
+        A node stores only its own coordinates; those that it inherits are there again when the tree
+        is opened.  To append, take the dataset of a node; arrays of several nodes grow together
+        with `extarray.Group.extend`.
 
         Examples
         --------

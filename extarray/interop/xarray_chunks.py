@@ -1,4 +1,4 @@
-"""Arrays inside xarray's objects: loaded and stored, and tasks of dask for all else."""
+"""Arrays inside xarray objects: loaded and stored here, otherwise as dask tasks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _dask() -> Any:
 
 
 def _by_dask(name: str) -> Any:
-    """Return a method that gives tasks of arrays to that of dask's manager."""
+    """Return a method that applies the method of dask's manager to tasks of the arrays."""
 
     def method(self: ExtArrayManager, *args: Any, **kwargs: Any) -> Any:
-        """Apply a function as dask does, to tasks of the arrays."""
+        """Apply the function as dask does, to tasks of the arrays."""
         tasks = {key: self._as_tasks(value) for key, value in kwargs.items()}
         return getattr(_dask(), name)(*map(self._as_tasks, args), **tasks)
 
@@ -37,9 +37,9 @@ def _by_dask(name: str) -> Any:
 
 
 class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
-    """The chunk manager "extarray" of xarray, which asks it about arrays and their lazy views.
+    """The chunk manager "extarray", by which xarray handles arrays and their lazy views.
 
-    xarray finds it by itself: ``xr.DataArray(a)`` can be loaded, computed and written to files.
+    xarray finds it automatically: ``xr.DataArray(a)`` can be loaded, computed and written to files.
 
     Examples
     --------
@@ -61,11 +61,11 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
         )
 
     def compute(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the elements of an array; anything else as it is."""
+        """Return the elements of arrays, and anything else unchanged."""
         return tuple(np.asarray(x) if self.is_chunked_array(x) else x for x in data)
 
     def persist(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the elements, which then are in memory."""
+        """Return the elements in memory."""
         return self.compute(*data)
 
     def store(
@@ -77,7 +77,7 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
         regions: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Write arrays to targets that take slices: block by block, here, or later, by dask."""
+        """Write arrays block by block to targets that take slices: here, or later by dask."""
         if not isinstance(sources, (list, tuple)):
             sources, targets = [sources], [targets]
         pairs = list(zip(sources, targets, regions or [None] * len(sources), strict=True))
@@ -93,7 +93,7 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
 
     @property
     def array_api(self) -> Any:
-        """The functions of dask that make arrays."""
+        """Functions of dask that create arrays."""
         return _dask().array_api
 
     def _as_tasks(self, x: Any) -> Any:
@@ -112,7 +112,7 @@ class ExtArrayManager(compat.ChunkManagerEntrypoint):  # type: ignore[misc]
 
 
 def _write(source: Any, target: Any, region: tuple[slice, ...] | None) -> None:
-    """Write elements block by block, to the whole of a target or to a region of it."""
+    """Write elements block by block to a target or a region of it."""
     if source.ndim == 0:
         target[...] = source[...]
         return

@@ -1,10 +1,10 @@
-"""Values and how arrays store them: encoded, decoded by xarray, and compared, before they count.
+"""Encode values as arrays store them, decode them by xarray, and compare, before a commit.
 
 An encoding can change values without an error: xarray writes dates in another unit than the array
 says, integers wrap around, a missing value becomes a number where nothing stands for it.  So each
 block is encoded as the array stores it, decoded as `xarray.open_dataset` will decode it, and
 compared with the values given.  Whatever would read as anything else is refused, before a commit
-makes it count.
+makes it count (I13).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ conventions: Any = require("xarray.conventions", "xarray")
 strings: Any = require("xarray.coding.strings", "xarray")
 duck_arrays: Any = require("xarray.core.duck_array_ops", "xarray")
 
-#: Attributes by which dates and time differences are numbers.
+#: Attributes that turn dates and time differences into numbers.
 _OF_TIMES = ("units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset")
-#: Attributes that say how values are stored.
+#: Attributes that define how values are stored.
 _ATTRS = (*_OF_TIMES, "_Unsigned", "dtype", "_Encoding")
 #: Units of time differences.
 _SPANS = ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
-#: Calendars whose dates `numpy.datetime64` has, too.
+#: Calendars whose dates `numpy.datetime64` can represent.
 _STANDARD = ("standard", "gregorian", "proleptic_gregorian")
 
-#: Elements that are encoded and compared at a time: in the caches, also as several arrays.
+#: Elements that are encoded and compared at a time; several such arrays fit into the caches.
 _PIECE = 1 << 16
 
-# The filters of warnings belong to the process, and not to a thread, in most builds of Python.
+# In most builds of Python, warning filters belong to the process, not to a thread.
 _filters = threading.Lock()
 
 
@@ -63,28 +63,28 @@ def _is_date_unit(units: Any) -> bool:
 
 
 def has_coding(attrs: Mapping[str, Any]) -> bool:
-    """Tell whether attributes say that the values are not the numbers or texts themselves."""
+    """Tell whether attributes declare that stored elements are not the values themselves."""
     given = {key for key in _ATTRS if attrs.get(key) is not None}
     return bool(given - {"units", "calendar"}) or _is_date_unit(attrs.get("units"))
 
 
 class Coding:
-    """The way in which an array stores the values of a variable.
+    """Defines how an array stores the values of a variable.
 
     Parameters
     ----------
     name : str
-        Of the variable, for messages.
+        Name of the variable, for messages.
     dtype : dtype
-        Of the array.
+        Dtype of the array.
     attrs : mapping
-        Of the array.  Those of the CF conventions, such as ``"units"`` and ``"scale_factor"``, say
-        how values are stored.
+        Attributes of the array.  Those of the CF conventions, such as ``"units"`` and
+        ``"scale_factor"``, define how values are stored.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
-        What may be lost; None: nothing, within a kind of dtype.
+        Allowed losses; None: none within a kind of dtype.
     is_new : bool
-        Whether the array is being made.  Its dtype was asked for: where it has floating-point
-        numbers, these may be rounded to it.
+        Whether the array is being created.  As its dtype was requested, floating-point values may
+        be rounded to it.
     """
 
     def __init__(
@@ -107,20 +107,20 @@ class Coding:
         self._fill = self._attrs.get("_FillValue", self._attrs.get("missing_value"))
         if self._fill is not None and np.size(self._fill):
             self._fill = np.ravel(self._fill)[0]
-        # None: not known yet.
+        # None: not determined yet.
         self._decoding_warns = True if self._has_dates or self._may_have_spans else None
 
     # -- variables ---------------------------------------------------------------------------
 
     def of_variable(self, variable: Any) -> Any:
-        """Return a variable as the array stores it: the variable itself where nothing can change.
+        """Return a variable as the array stores it, or the variable itself if nothing can change.
 
-        Its elements are encoded and compared when they are read; those of dask, by its tasks.
+        Elements are encoded and compared when they are read, or by the tasks of dask.
 
         Raises
         ------
         CastingError
-            A TypeError: dtypes that do not go together.
+            A TypeError: the dtypes are incompatible.
         """
         self._check_rule(variable.dtype)
         if self._keeps_all(variable.dtype):
@@ -136,7 +136,7 @@ class Coding:
         return Coded(self, variable)
 
     def differs(self, variable: Any, stored: Any) -> bool:
-        """Tell whether a variable has other values than one that is stored, and not decoded."""
+        """Tell whether the values of a variable differ from those of a stored, undecoded one."""
         if variable.shape != stored.shape:
             return True
         values, raw = variable.to_numpy(), stored.to_numpy()
@@ -144,17 +144,17 @@ class Coding:
         return bool(self._differing(values, decoded, raw).any())
 
     def decoded(self, stored: Any, like: Any) -> Any:
-        """Return a variable that is stored, decoded; to time differences where another has some."""
+        """Decode a stored variable, to time differences if `like` has some."""
         return xr.Variable(stored.dims, self._decoded(stored.to_numpy(), like.dtype.kind == "m"))
 
     # -- dtypes ------------------------------------------------------------------------------
 
     def is_plain(self, given: np.dtype[Any]) -> bool:
-        """Tell whether values of a dtype are stored as they are."""
+        """Tell whether values of a dtype are stored unchanged."""
         return not (self._recodes(given) or self._decodes(given.kind == "m"))
 
     def _recodes(self, given: np.dtype[Any]) -> bool:
-        """Tell whether values of a dtype become others: numbers of a unit, of a scale, bytes."""
+        """Tell whether values of a dtype are changed by a unit, a scale or a text encoding."""
         kind = given.kind
         if kind in "biuf":
             has_gaps = kind == "f" and self._fill is not None and self.dtype.kind in "iu"
@@ -164,30 +164,30 @@ class Coding:
         return self._has_times(kind) and self.dtype.kind not in "Mm"
 
     def _has_times(self, kind: str) -> bool:
-        """Tell whether numbers stand for dates or time differences, such as those of a kind."""
+        """Tell whether stored numbers represent dates, or time differences, of a kind."""
         return self._has_dates if kind in "MO" else kind == "m" and self._may_have_spans
 
     def _decodes(self, spans: bool) -> bool:
-        """Tell whether xarray reads anything as another value than the stored one."""
+        """Tell whether xarray reads anything but the stored values."""
         keys = set(self._attrs) - {"units", "calendar"}
         if self.dtype.kind in "fc" and self._fill is not None and self._fill != self._fill:
             keys -= {"_FillValue", "missing_value"}  # NaN is missing anyway
         return bool(keys) or self._has_dates or (spans and self._may_have_spans)
 
     def _check_rule(self, given: np.dtype[Any]) -> None:
-        """Refuse dtypes of which the rule for casts says that they do not go together."""
+        """Refuse dtypes that the casting rule does not allow."""
         if self.is_new or self._recodes(given):
-            return  # the dtype was asked for, and the values are looked at
+            return  # the dtype was requested, and values are compared
         rule: Any = "same_kind" if self.casting is None else self.casting
         if not np.can_cast(given, self.dtype, rule):
-            by = "" if self.casting is None else f" by the rule {self.casting!r}"
+            by = "" if self.casting is None else f" under the rule {self.casting!r}"
             raise CastingError(
-                f"cannot write {self.name!r}: {given} to an array of {self._how}{by}; "
+                f"cannot write {self.name!r}: {given} cannot be cast to {self._how}{by}; "
                 + self._way_out(given)
             )
 
     def _keeps_all(self, given: np.dtype[Any]) -> bool:
-        """Tell whether any value of a dtype is stored, and read, as it is, or as it was asked."""
+        """Tell whether every value of a dtype is stored and read unchanged, or as requested."""
         if self._recodes(given):
             return False
         if self.is_new:
@@ -198,7 +198,7 @@ class Coding:
             return False
         if self.casting == "same_kind" or given == self.dtype:
             return True
-        # What NumPy calls safe rounds integers, lets dates overflow and makes texts of numbers.
+        # NumPy's "safe" casts round integers, let dates overflow, and turn numbers into texts.
         kinds = (given.kind, self.dtype.kind)
         is_like = kinds[0] == kinds[1] and kinds[0] not in "Mm"
         return (is_like or kinds in (("u", "i"), ("f", "c"))) and np.can_cast(given, self.dtype)
@@ -206,7 +206,7 @@ class Coding:
     # -- blocks ------------------------------------------------------------------------------
 
     def encoded(self, values: NDArray[Any], place: tuple[int, ...]) -> NDArray[Any]:
-        """Return values as they are stored, each of which reads as it is.
+        """Encode values, and check that each reads back unchanged.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class Coding:
         Raises
         ------
         CastingError
-            A TypeError: a value would read as another one.
+            A TypeError: a value would read back differently.
         """
         flat, raw = values.reshape(-1), np.empty(values.size, self.dtype)
         for low in range(0, values.size, _PIECE):
@@ -228,15 +228,15 @@ class Coding:
                 first, read = wrong
                 inside = map(int, np.unravel_index(low + first, values.shape))
                 raise CastingError(
-                    f"cannot write {self.name!r}: its values of {values.dtype} do not fit into "
-                    f"{self._how} without loss: {_shown(flat[low + first])} at index "
-                    f"{tuple(map(operator.add, place, inside))} would read as {_shown(read)}; "
+                    f"cannot write {self.name!r}: its values of {values.dtype} cannot be stored "
+                    f"as {self._how} without loss: {_shown(flat[low + first])} at index "
+                    f"{tuple(map(operator.add, place, inside))} would become {_shown(read)}; "
                     + self._way_out(values.dtype)
                 )
         return raw.reshape(values.shape)
 
     def _encode(self, values: NDArray[Any], raw: NDArray[Any]) -> tuple[int, Any] | None:
-        """Encode values; return the index of the first that reads as another, and that value."""
+        """Encode values; return index and decoded value of the first one that changes."""
         is_lost = self.casting == "same_kind" and self.is_plain(values.dtype)
         try:
             raw[...] = self._encoded(values)
@@ -245,7 +245,7 @@ class Coding:
             decoded = self._decoded(raw, values.dtype.kind == "m")
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise CastingError(
-                f"cannot write {self.name!r}: its values of {values.dtype} do not fit into "
+                f"cannot write {self.name!r}: its values of {values.dtype} cannot be stored as "
                 f"{self._how}: {error}; {self._way_out(values.dtype)}"
             ) from error
         differing = self._differing(values, decoded, raw)
@@ -268,7 +268,7 @@ class Coding:
             return values.astype(self.dtype)
 
     def _encoded_numbers(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return numbers as they are stored: (value - offset) / scale, a whole one in integers."""
+        """Encode numbers: (value - offset) / scale, rounded for integers."""
         dtype = self._read_dtype
         x: Any = values
         with np.errstate(all="ignore"):
@@ -281,14 +281,14 @@ class Coding:
             raw: NDArray[Any] = x.astype(dtype).view(self.dtype)
         if self._fill is not None and values.dtype.kind == "f":
             fill = of_dtype(self._fill, self.dtype, None)
-            if fill is None:  # of the dtype as which it is read
+            if fill is None:  # of the dtype in which it is read
                 fill = np.asarray(of_dtype(self._fill, dtype, 0)).view(self.dtype)[()]
             raw[np.isnan(values)] = fill
         return raw
 
     @property
     def _read_dtype(self) -> np.dtype[Any]:
-        """The dtype as which stored integers are read, by ``"_Unsigned"``."""
+        """Dtype in which stored integers are read, according to ``"_Unsigned"``."""
         told = (self.dtype.kind, self._attrs.get("_Unsigned"))
         kind = "u" if told == ("i", "true") else "i" if told == ("u", "false") else None
         return self.dtype if kind is None else np.dtype(f"{kind}{self.dtype.itemsize}")
@@ -297,10 +297,10 @@ class Coding:
         return np.float64(np.ravel(self._attrs.get(key, default))[0])
 
     def _encoded_times(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return dates or time differences as numbers of the stored unit."""
+        """Encode dates or time differences as numbers in the stored unit."""
         encoding = {key: self._attrs[key] for key in _OF_TIMES if key in self._attrs}
         if "_FillValue" in encoding:
-            encoding.pop("missing_value", None)  # xarray takes no two that differ
+            encoding.pop("missing_value", None)  # xarray refuses two different ones
         if values.dtype.kind == "m":
             encoding.pop("calendar", None)
 
@@ -318,9 +318,9 @@ class Coding:
         return raw
 
     def _decoded(self, raw: NDArray[Any], spans: bool) -> NDArray[Any]:
-        """Return values as xarray reads them; with `spans`, time differences that units alone tell.
+        """Decode values as xarray does; with `spans`, to time differences that only units declare.
 
-        Otherwise it is a matter of xarray's version whether they do.
+        Without `spans`, that depends on the version of xarray.
         """
         if not self._decodes(spans):
             return raw
@@ -332,7 +332,7 @@ class Coding:
             return self._decoded_by_xarray(raw, spans)
 
     def _decoded_by_xarray(self, raw: NDArray[Any], spans: bool) -> NDArray[Any]:
-        # A copy: some decoders of xarray change the numbers that they are given.
+        # Copy, because some xarray decoders modify their input.
         variable = xr.Variable(("element",), raw.flatten(), dict(self._attrs))
         with np.errstate(all="ignore"):
             variable = conventions.decode_cf_variable(
@@ -349,12 +349,12 @@ class Coding:
     def _differing(
         self, values: NDArray[Any], decoded: NDArray[Any], raw: NDArray[Any]
     ) -> NDArray[np.bool_]:
-        """Return where values read as others; any missing value is as good as another."""
+        """Return where values read back differently; all missing values are equal."""
         kinds = {values.dtype.kind, decoded.dtype.kind}
         if kinds in ({"M"}, {"m"}):
             same = _same_instants(values, decoded)
             if self.casting == "same_kind" and raw.dtype.kind == "f":
-                same |= True  # the next number that there is
+                same |= True  # accept the next representable number
         elif self._has_dates and kinds <= set("MO"):
             same = _same_dates(values, decoded)
         elif kinds <= set("OU") or kinds <= set("OS"):
@@ -399,7 +399,7 @@ class Coding:
 
     @property
     def _how(self) -> str:
-        """The dtype and the attributes, in a few words."""
+        """Dtype and attributes in a few words."""
         hidden = () if self._has_dates or self._may_have_spans else ("units", "calendar")
         said = [f"{key}={value!s}" for key, value in self._attrs.items() if key not in hidden]
         return (
@@ -407,38 +407,40 @@ class Coding:
         )
 
     def _way_out(self, given: np.dtype[Any]) -> str:
-        """Advice where values of a dtype do not fit."""
+        """Return advice for values of a dtype that do not fit."""
         if self.is_new:
             return f"give another encoding={{{self.name!r}: {{...}}}}"
         if self._has_times(given.kind):
             return (
-                "write the stored times anew first, in an encoding that holds all: with mode='a' "
-                f"('w' for a single array) and encoding={{{self.name!r}: {{'units': 'seconds "
-                "since ...', 'dtype': 'int64'}}"
+                "rewrite the stored times first, in an encoding that can represent all: with "
+                f"mode='a' ('w' for a single array) and encoding={{{self.name!r}: {{'units': "
+                "'seconds since ...', 'dtype': 'int64'}}"
             )
         if self._has_dates:
             return "give dates, or numbers with the attributes 'units' and 'calendar'"
         if not self.is_plain(given):
             return (
-                "write the stored values anew first, in a packing that holds all: with mode='a' "
-                f"('w' for a single array) and encoding={{{self.name!r}: {{...}}}}; or give "
-                "casting='unsafe' to store what this packing makes of them"
+                "rewrite the stored values first, in a packing that can represent all: with "
+                f"mode='a' ('w' for a single array) and encoding={{{self.name!r}: {{...}}}}; or "
+                "give casting='unsafe' to round them to this packing"
             )
         rule = "same_kind" if np.can_cast(given, self.dtype, "same_kind") else "unsafe"
-        return f"give casting={rule!r} to lose what the dtype cannot hold, or rechunk(dtype=...) it"
+        return (
+            f"give casting={rule!r} to accept the loss, or change the dtype with rechunk(dtype=...)"
+        )
 
 
 class Coded:
-    """A variable as an array stores it: its elements are encoded and compared when they are read.
+    """A variable in its stored form; elements are encoded and compared when read.
 
     Attributes
     ----------
     dims, shape, ndim, size, sizes
-        Of the variable.
+        Those of the variable.
     dtype : dtype
-        Of the array.
+        Dtype of the array.
     attrs, encoding : dict
-        Of the array, where it is to be made.
+        Those of an array that is to be created.
     """
 
     def __init__(self, coding: Coding, variable: Any, place: tuple[int, ...] | None = None) -> None:
@@ -458,7 +460,7 @@ class Coded:
         return self._coding.encoded(self._variable[key].to_numpy(), tuple(place))
 
     def isel(self, indexers: Mapping[Any, slice]) -> Coded:
-        """Return a part of the variable: slices by dimensions."""
+        """Return a part of the variable, by slices of dimensions."""
         starts = (indexers.get(d, slice(None)).indices(n)[0] for d, n in self.sizes.items())
         place = tuple(map(operator.add, self._place, starts))
         return Coded(self._coding, self._variable.isel(indexers), place)
@@ -471,7 +473,7 @@ class Coded:
 def _encoded_block(
     values: NDArray[Any], coding: Coding, block_info: Mapping[Any, Any] | None = None
 ) -> NDArray[Any]:
-    """Return a block of dask's, encoded."""
+    """Encode a block of a dask array."""
     place = (0,) * values.ndim
     if block_info is not None:
         place = tuple(low for low, _ in block_info[0]["array-location"])
@@ -479,7 +481,7 @@ def _encoded_block(
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a message; a date of cftime with its calendar."""
+    """Format a value for a message; dates of cftime with their calendar."""
     calendar = getattr(value, "calendar", None)
     return f"{value}" if calendar is None else f"{value} ({calendar})"
 
@@ -488,10 +490,10 @@ def _shown(value: Any) -> str:
 
 
 def _same_instants(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Compare dates, or time differences, of any units: no conversion overflows."""
+    """Compare dates or time differences of any units without overflow."""
     try:
         fine = np.promote_types(a.dtype, b.dtype)
-    except TypeError:  # days of years
+    except TypeError:  # days against years
         return np.zeros(a.shape, bool)
     finer, coarser = (a, b) if a.dtype == fine else (b, a)
     cut = finer.astype(coarser.dtype)
@@ -499,13 +501,13 @@ def _same_instants(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _same_dates(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Compare dates of which some are objects of cftime."""
+    """Compare dates, some of which are cftime objects."""
     pairs = zip(_dates(a), _dates(b), strict=True)
     return np.array([x == y for x, y in pairs], bool).reshape(a.shape)
 
 
 def _dates(x: NDArray[Any]) -> list[Any]:
-    """Return the calendars and the parts of dates."""
+    """Return calendars and components of dates."""
     if x.dtype.kind == "M":
         cut = x.astype("M8[us]")
         exact = _same_instants(x, cut)
@@ -517,7 +519,7 @@ def _dates(x: NDArray[Any]) -> list[Any]:
 
 def _parts(date: Any) -> Any:
     if not hasattr(date, "microsecond"):
-        return object()  # missing, or beyond what can be said: as no other
+        return object()  # missing, or not representable: equal to nothing
     calendar = getattr(date, "calendar", "standard")
     return (
         "standard" if calendar in _STANDARD else calendar,
@@ -527,7 +529,7 @@ def _parts(date: Any) -> Any:
 
 
 def _texts(x: NDArray[Any]) -> NDArray[Any]:
-    """Return texts or byte strings as objects; where one is missing, an empty one."""
+    """Return texts or byte strings as objects, with empty ones for missing."""
     if x.dtype.kind != "O":
         return x.astype(object)
     missing = duck_arrays.isnull(x)
@@ -536,7 +538,7 @@ def _texts(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _same_numbers(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Compare numbers of any dtypes: none of them is rounded."""
+    """Compare numbers of any dtypes without rounding."""
     kinds = (a.dtype.kind, b.dtype.kind)
     if "c" in kinds:
         same = _same_numbers(a.real, b.real) & _same_numbers(a.imag, b.imag)
@@ -554,7 +556,8 @@ def _same_numbers(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
 def _same_as_integers(x: NDArray[Any], n: NDArray[Any]) -> NDArray[np.bool_]:
     if n.dtype.kind == "b":
         n = n.astype("u1")
-    # Beyond the range of the integers a cast gives anything.  Its ends are powers of two, or 0.
+    # Casts beyond the range of the integers are undefined.  Its limits, powers of two or 0, are
+    # exact.
     info = np.iinfo(n.dtype)
     with np.errstate(all="ignore"):
         inside = (x >= float(info.min)) & (x < float(info.max + 1)) & (x == np.trunc(x))

@@ -1,4 +1,4 @@
-"""Variables as they are stored: encoded by the CF conventions, or like those that are there."""
+"""Encode variables by the CF conventions, or like the stored ones."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ core: Any = require("xarray.core.common", "xarray")
 strings: Any = require("xarray.coding.strings", "xarray")
 xr: Any = require("xarray", "xarray")
 
-#: Encodings that make xarray turn dates and truth values into numbers.
+#: Encodings that make xarray turn dates and booleans into numbers.
 _PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset"}
 
 
 def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the variables as they are stored: by the CF conventions, of dtypes that arrays have.
+    """Encode variables by the CF conventions, in dtypes that arrays support.
 
-    Dates, time differences and truth values stay what they are, unless the encoding asks for
-    numbers: with units, for example.  Appending to numbers of a unit that is too coarse would lose
-    what is finer.
+    Dates, time differences and booleans keep their dtype unless the encoding asks for numbers, by
+    units for example.  Numbers in a coarse unit would lose precision in later appends.
 
     Raises
     ------
     CastingError
-        A TypeError: what an encoding asks for cannot say the times.  The numbers are looked at
-        when they are read.
+        A TypeError: the encoding cannot represent the times.  Numbers are checked when they are
+        read.
     ArgumentError
         A ValueError: xarray refuses an encoding.
     """
@@ -50,7 +49,7 @@ def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
     others = {name: v for name, v in variables.items() if name not in kept}
     with recorded_warnings() as log:
         try:
-            # The encoding of numbers does not depend on them: xarray need not read them.
+            # The encoding of numbers does not depend on their values, so xarray need not read them.
             coded, _ = conventions.cf_encoder({n: _hollow(v) for n, v in others.items()}, {})
         except (OverflowError, ValueError) as error:
             notes = getattr(error, "__notes__", [])
@@ -58,7 +57,7 @@ def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
     coded = {name: _of_fixed_size(v, name) for name, v in coded.items()}
     said = _attrs_of_coding(coded)
     for name, variable in others.items():
-        # Attributes that were there before say how to read what is given.
+        # Attributes that a variable already had describe the given values, not the encoding.
         asked = {key: value for key, value in said[name].items() if key not in variable.attrs}
         coding = Coding(name, coded[name].dtype, asked, is_new=True)
         coded[name] = _checked(variable, coded[name], coding)
@@ -68,24 +67,24 @@ def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _hollow(variable: Any) -> Any:
-    """Return a variable without its elements, where these are numbers."""
+    """Return a numeric variable without its elements, any other unchanged."""
     if variable.dtype.kind not in "biufc":
         return variable
     is_packed = {"scale_factor", "add_offset"} & set(variable.encoding)
-    # xarray divides integers in their own dtype, and fails.
+    # xarray would divide integers in their own dtype, and fail.
     dtype = np.float64 if is_packed and variable.dtype.kind in "biu" else variable.dtype
     nothing = np.zeros((0,) * variable.ndim, dtype)
     return xr.Variable(variable.dims, nothing, variable.attrs, variable.encoding)
 
 
 def _checked(given: Any, coded: Any, coding: Coding) -> Any:
-    """Return a variable as it is stored, whose values are compared with those that are given."""
+    """Return an encoded variable whose values are compared with the given ones."""
     is_time = _is_time(given)
     if not is_time and given.dtype.kind not in "biufc":
         return coded
     new = coding.of_variable(given)
     if isinstance(new, Coded):
-        if is_time:  # few, and refused at once
+        if is_time:  # times are few: check them at once
             new = xr.Variable(new.dims, new.to_numpy())
     else:
         new = new.to_base_variable().copy(deep=False)
@@ -94,13 +93,13 @@ def _checked(given: Any, coded: Any, coding: Coding) -> Any:
 
 
 def _is_time(variable: Any) -> bool:
-    """Tell whether a variable has dates or time differences, those of cftime included."""
+    """Tell whether a variable has dates or time differences, including those of cftime."""
     kind = variable.dtype.kind
     return kind in "mM" or (kind == "O" and bool(core.contains_cftime_datetimes(variable)))
 
 
 def _stays(variable: Any) -> bool:
-    """Tell whether xarray would encode a variable that arrays hold as it is."""
+    """Tell whether xarray would encode a variable that arrays can store unchanged."""
     kind = variable.dtype.kind
     dtype = variable.encoding.get("dtype") or variable.dtype
     return (
@@ -116,7 +115,7 @@ def _packing(encoding: Mapping[str, Any]) -> set[str]:
 
 
 def _keep(variable: Any) -> Any:
-    """Return a variable that is stored as it is, with the attributes that its encoding has."""
+    """Return a variable that is stored unchanged, with the attributes of its encoding."""
     variable = variable.copy(deep=False)
     encoding = {key: value for key, value in variable.encoding.items() if key != "dtype"}
     for key in conventions.CF_RELATED_DATA:
@@ -127,7 +126,7 @@ def _keep(variable: Any) -> Any:
 
 
 def _of_fixed_size(variable: Any, name: Any) -> Any:
-    """Return a variable whose texts and byte strings have a fixed size."""
+    """Convert texts and byte strings of a variable to a fixed size."""
     variable = common.ensure_dtype_not_object(variable, name)
     variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name)
     variable = strings.ensure_fixed_length_bytes(variable)
@@ -139,18 +138,18 @@ def _of_fixed_size(variable: Any, name: Any) -> Any:
 
 
 def with_encoding(variables: dict[Any, Any], encoding: Mapping[Any, Any] | None) -> set[Any]:
-    """Set the encodings that a user gives; returns the names."""
+    """Set the encodings given by a user, and return their names."""
     given = dict(encoding or {})
     unknown = sorted(map(repr, set(given) - set(variables)))
     if unknown:
-        raise VariableError(f"encoding names variables that are not there: {', '.join(unknown)}")
+        raise VariableError(f"encoding names unknown variables: {', '.join(unknown)}")
     for name, each in given.items():
         variables[name].encoding = each
     return set(given)
 
 
 def _attrs_of_coding(variables: Mapping[Any, Any]) -> dict[Any, dict[str, Any]]:
-    """Return the attributes of variables, with the unit of its times for a variable of bounds."""
+    """Return the attributes of variables; those of bounds get the unit of their times."""
     said = {name: dict(variable.attrs) for name, variable in variables.items()}
     for variable in variables.values():
         units, bounds = variable.attrs.get("units"), variable.attrs.get("bounds")
@@ -163,16 +162,16 @@ def _attrs_of_coding(variables: Mapping[Any, Any]) -> dict[Any, dict[str, Any]]:
 def codings(
     stored: Mapping[Any, Any], dtypes: Mapping[Any, np.dtype[Any]], casting: str | None
 ) -> dict[Any, Coding]:
-    """Return how variables are stored, by names.
+    """Return the coding of each variable.
 
     Parameters
     ----------
     stored : mapping
-        The variables, not decoded.
+        The variables, undecoded.
     dtypes : mapping
-        Of the arrays that hold some of them, by names: xarray's may differ.
+        Dtypes of the arrays of some variables; those of xarray may differ.
     casting : str, optional
-        What may be lost.
+        Allowed losses.
     """
     return {
         name: Coding(name, dtypes.get(name, stored[name].dtype), attrs, casting)
@@ -181,10 +180,10 @@ def codings(
 
 
 def decoded(variables: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return variables to be written as the values that they mean, of dtypes that arrays have.
+    """Decode variables that are to be written, to dtypes that arrays support.
 
-    They may come from a dataset that was opened without decoding.  Their own encoding goes: that of
-    the array counts.
+    They may come from a dataset that was opened without decoding.  Their own encoding is dropped,
+    since that of the array applies.
     """
     if any(has_coding(variable.attrs) for variable in variables.values()):
         variables, _, _ = conventions.decode_cf_variables(
@@ -201,7 +200,7 @@ def decoded(variables: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
-    """Yield boxes that together are all of an array, each within the memory."""
+    """Yield boxes that cover an array, each within the memory limit."""
     room = max(1, config.max_memory // 4 // max(1, variable.dtype.itemsize))
     steps = list(variable.shape)
     for axis, n in enumerate(variable.shape):

@@ -1,6 +1,6 @@
-"""Data of xarray beside arrays that are there: names, extents, labels and attributes have to agree.
+"""Check xarray data against existing arrays: names, extents, labels and attributes.
 
-Values are compared by `xarray_coding`.
+`xarray_coding` compares values.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
 xr: Any = require("xarray", "xarray", "the xarray backend")
 duck_arrays: Any = require("xarray.core.duck_array_ops", "xarray")
 
-#: Attributes without which numbers have another meaning.
+#: Attributes that change the meaning of numbers.
 _MEANINGS = ("units", "positive", "flag_values", "flag_masks", "flag_meanings")
 
 
 def check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
-    """Refuse variables that are new, and the lack of one that grows."""
+    """Refuse unknown variables, and missing ones that have to grow."""
     if not any(dim in variable.dims for variable in stored.values()):
         raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
     for name in sorted(map(str, new - set(stored))):
@@ -48,12 +48,12 @@ def check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) 
 
 
 def check_known(store: FolderStore, what: str) -> None:
-    """Refuse a folder whose arrays do not tell what belongs together."""
+    """Refuse a folder whose arrays cannot be aligned with each other."""
     if store.unknown:
         raise ArgumentError(
-            f"cannot {what} to '{store.folder}': where its arrays begin along "
-            f"{', '.join(map(repr, sorted(store.unknown)))} is not known; write the dataset "
-            "anew, into another folder"
+            f"cannot {what} to '{store.folder}': it does not record where its arrays begin along "
+            f"{', '.join(map(repr, sorted(store.unknown)))}; write the dataset again, into "
+            "another folder"
         )
 
 
@@ -63,23 +63,23 @@ def check_extents(entry: Entry, store: FolderStore, dim: str) -> None:
         n, own = store.sizes[d], entry.sizes[d]
         if start + n > own if d == dim else n != own:
             raise ShapeError(
-                f"cannot append {entry.name!r} along {dim!r}: its elements along {d!r} are not "
-                f"those of the other arrays: it has {own}, and all have {n}"
+                f"cannot append {entry.name!r} along {dim!r}: it has {own} elements along {d!r}, "
+                f"but the other arrays have {n}"
             )
 
 
 def check_attrs(
     name: Any, new: Mapping[str, Any], stored: Mapping[str, Any], combine: str | None
 ) -> None:
-    """Refuse numbers whose attributes give them another meaning than that of the stored ones."""
+    """Refuse numbers whose attributes give them another meaning than the stored ones have."""
     if combine == "override":
         return
     for key in _MEANINGS:
         if key in new and key in stored and not _equal(new[key], stored[key]):
             raise ArgumentError(
-                f"cannot write {name!r}: its attribute {key!r} is {new[key]!r}, and the array has "
-                f"{stored[key]!r}; convert the values, or give combine_attrs='override' to write "
-                "them as they are"
+                f"cannot write {name!r}: its attribute {key!r} is {new[key]!r}, but that of the "
+                f"array is {stored[key]!r}; convert the values, or give combine_attrs='override' "
+                "to write them unchanged"
             )
 
 
@@ -88,17 +88,17 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def check_labels(dim: str, new: Any, stored: Any, coding: Coding) -> None:
-    """Refuse labels of a dimension that are there, or that are given twice.
+    """Refuse labels of a dimension that already exist, or are given twice.
 
     Parameters
     ----------
     dim : str
     new : Variable
-        Labels that are appended, decoded.
+        Appended labels, decoded.
     stored : Variable
-        Those that are there, not decoded.
+        Existing labels, undecoded.
     coding : Coding
-        How they are stored.
+        Coding of the labels.
     """
     if new.dims != (dim,):
         return
@@ -114,13 +114,13 @@ def check_labels(dim: str, new: Any, stored: Any, coding: Coding) -> None:
         there = stored[box].to_numpy()
         there = there[np.isin(there, raw)]
         if there.size:
-            raise _repeated(dim, labels[np.isin(raw, there)][0], "is there already")
+            raise _repeated(dim, labels[np.isin(raw, there)][0], "already exists")
 
 
 def _repeated(dim: str, label: Any, how: str) -> ArgumentError:
     return ArgumentError(
-        f"cannot append along {dim!r}: the label {label} {how}; leave it out, write over it with "
-        "region='auto', or give verify_integrity=False to have it twice"
+        f"cannot append along {dim!r}: the label {label} {how}; leave it out, overwrite it with "
+        "region='auto', or give verify_integrity=False to append it again"
     )
 
 
@@ -132,13 +132,14 @@ def aligned(
     free: Collection[str],
     coding: Coding,
 ) -> Any:
-    """Return a variable with the dimensions in the order of the stored one.
+    """Transpose a variable to the order of dimensions of the stored one, and check it.
 
-    Its extents are given; only along the dimensions `free` may it differ from what is stored.
+    `sizes` has its extents; the variable may differ from the stored one only along the dimensions
+    `free`.
     """
     if set(new.dims) != set(stored.dims):
         raise ShapeError(
-            f"cannot write {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
+            f"cannot write {name!r}: it has dimensions {new.dims}, but the array has {stored.dims}"
         )
     new = new.transpose(*stored.dims)
     for d in stored.dims:
@@ -149,14 +150,14 @@ def aligned(
             )
     if not set(free) & set(stored.dims) and coding.differs(new, stored):
         why = f"has no dimension {' or '.join(map(repr, free))}" if free else "is an attribute"
-        raise ArgumentError(f"{name!r} differs from what is stored; it {why}")
+        raise ArgumentError(f"{name!r} differs from the stored one; it {why}")
     return new
 
 
 def joined(name: Any, stored: Any, new: Any, coding: Coding, dim: str, at_start: bool) -> Any:
-    """Return a coordinate that is stored as an attribute, with values appended to it.
+    """Append values to a coordinate that is stored as an attribute.
 
-    Where values are stored as they are, the dtype is one that holds all.
+    Values without coding get a dtype that holds all of them.
     """
     if coding.is_plain(new.dtype):
         dtype = xr.Variable.concat([stored, new], dim).dtype

@@ -1,8 +1,8 @@
-"""Elements of an array for xarray: read when they are needed, by any kind of index.
+"""Elements of an array that xarray reads on demand, by any kind of index.
 
-An index is one of the array as it was when the dataset was opened.  The array may have grown by
-the time that it is read, at either end: a process that is sent a dataset, for example, opens it
-anew.
+Indices refer to the array at the time when the dataset was opened.  The array may have grown at
+either end before it is read, for example when another process receives a dataset and opens the
+array again.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ indexing: Any = require("xarray.core.indexing", "xarray")
 
 
 class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
-    """Elements of an array, read when they are needed.
+    """Elements of an array, read on demand.
 
     Parameters
     ----------
     manager : CachingFileManager
-        Opens the array, also after it was pickled.
+        Opens the array, even after pickling.
     first : tuple of int
-        The least indices, counted from where index 0 was at first.
+        The lowest indices, relative to index 0 at creation.
     shape : tuple of int
         Extents; the array may be larger.
     dtype : dtype
-        The array's, or one that xarray has in its place.
+        Dtype of the array, or the one that xarray uses instead.
     """
 
     __slots__ = ("_first", "_manager", "dtype", "shape")
@@ -62,17 +62,17 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
         return self._points(key.tuple) if is_pointwise else self._product(key.tuple)
 
     async def async_getitem(self, key: Any) -> Any:
-        """Read in a thread: several variables are read at the same time."""
+        """Read in a thread, so that several variables are read concurrently."""
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _product(self, key: tuple[Any, ...]) -> Any:
-        """Return the elements where integers, slices and arrays of indices of an axis each meet."""
+        """Return the outer product of integers, slices and 1-D arrays of indices."""
         with self._array() as (a, lows):
             brackets = a.oindex if any(isinstance(item, np.ndarray) for item in key) else a
             return self._known(brackets[_inside(key, self.shape, lows)])
 
     def _points(self, key: tuple[Any, ...]) -> Any:
-        """Return the elements at points, whose dimensions come first, those of slices last."""
+        """Return the elements at points; dimensions of points come first, those of slices last."""
         left = n_slices = sum(isinstance(item, slice) for item in key)
         indices = []
         for item, n in zip(key, self.shape, strict=True):
@@ -85,25 +85,26 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
         shape = np.broadcast_shapes(*map(np.shape, key))
         if 0 in shape:
             return np.empty(shape, self.dtype)
-        # xarray makes arrays of its slices, and spreads each array over all dimensions.  Taken back
-        # to those along which they vary, they are a product, and not a list of its points.
+        # xarray turns slices into arrays and broadcasts each array over all dimensions.  Reduced to
+        # the dimensions along which they vary, they are an outer product again, not a list of
+        # points.
         with self._array() as (a, lows):
             elements = self._known(a[tuple(map(operator.add, map(_varying, key), lows))])
         return elements if elements.shape == shape else np.broadcast_to(elements, shape).copy()
 
     @contextmanager
     def _array(self) -> Iterator[tuple[ExtArray, tuple[int, ...]]]:
-        """Return the array, and where index 0 is by now."""
+        """Yield the array and the current place of the original index 0."""
         with self._manager.acquire_context() as a:
             lows = tuple(map(operator.add, self._first, a.origin))
             if a.ndim != len(self.shape) or any(map(operator.gt, self.shape, a.shape)):
                 raise BoundsError(
-                    f"'{a.path}' had the shape {self.shape}, and has {a.shape} now: open it again"
+                    f"'{a.path}' had shape {self.shape}, but has {a.shape} now; open it again"
                 )
             for low, n, extent in zip(lows, self.shape, a.shape, strict=True):
                 if n and not 0 <= low <= extent - n:
                     raise BoundsError(
-                        f"'{a.path}' had elements that were cut off since: open it again"
+                        f"'{a.path}' has lost elements since it was opened; open it again"
                     )
             yield a, lows
 
@@ -112,7 +113,7 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
 
 
 def _varying(index: Any) -> Any:
-    """Return an array of indices, with extent 1 along the dimensions along which it is constant."""
+    """Reduce an index array to extent 1 along the dimensions in which it is constant."""
     for dim in range(index.ndim):
         first = index.take([0], dim)
         if (index == first).all():
@@ -121,7 +122,7 @@ def _varying(index: Any) -> Any:
 
 
 def _inside(key: tuple[Any, ...], shape: tuple[int, ...], lows: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the same index of a larger array, as which an array may be opened again."""
+    """Convert an index to that of a larger array, as which the array may be opened again."""
     return tuple(map(_inside_axis, key, shape, lows, range(len(shape))))
 
 
@@ -141,7 +142,7 @@ def _inside_axis(item: Any, extent: int, low: int, axis: int) -> Any:
 
 
 class LazyBoxes(xr.backends.BackendArray):  # type: ignore[misc]
-    """Elements of anything that gives boxes of them, read when they are needed.
+    """Elements of an object that can be read by boxes, read on demand.
 
     Parameters
     ----------
@@ -162,7 +163,7 @@ class LazyBoxes(xr.backends.BackendArray):  # type: ignore[misc]
         )
 
     def _box(self, key: tuple[Any, ...]) -> Any:
-        """Return the elements where integers and slices meet."""
+        """Return the elements selected by integers and slices."""
         outer, inner = [], []
         for item, n in zip(key, self.shape, strict=True):
             places = range(n)[item] if isinstance(item, slice) else range(n)[item : item + 1 or n]

@@ -1,4 +1,4 @@
-"""Options of the accessors, of which not all are possible together."""
+"""Options of the accessors; refuses those that exclude each other."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CASTINGS", "Options"]
 
-#: NumPy's rules for casts.
+#: NumPy's casting rules.
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `to_extarray`; those that are not possible together are refused.
+    """Options of `to_extarray`; those that exclude each other are refused.
 
     Attributes
     ----------
     modes : tuple of str
-        The possible ones, the default first.
+        Allowed modes, the default first.
     others
         As for `ExtArrayDataset.to_extarray`.
     """
@@ -51,8 +51,8 @@ class Options:
             check_choice(self.combine_attrs, "combine_attrs", ("override",))
             if not self.updates:
                 raise ArgumentError(
-                    "combine_attrs says which attributes count beside those that are there, and "
-                    "needs append_dim or region"
+                    "combine_attrs reconciles attributes with the stored ones, and requires "
+                    "append_dim or region"
                 )
         if self.casting is not None:
             check_choice(self.casting, "casting", CASTINGS)
@@ -61,39 +61,39 @@ class Options:
         if self.append_dim is None:
             if self.casting is not None and self.region is None:
                 raise ArgumentError(
-                    "casting is a rule for what is there already, and needs append_dim or region; "
-                    "a new array gets the dtype of the variable, or that of "
-                    "encoding={name: {'dtype': ...}}"
+                    "casting applies to existing arrays, and requires append_dim or region; a "
+                    "new array gets the dtype of the variable, or of encoding={name: {'dtype': "
+                    "...}}"
                 )
             if self.timeout != 0:
                 raise ArgumentError(
-                    "timeout is how long an append waits for other writers, and needs append_dim"
+                    "timeout is how long an append waits for other writers, and requires append_dim"
                 )
             if not self.verify_integrity:
                 raise ArgumentError(
-                    "verify_integrity=False lets an append repeat labels, and needs append_dim"
+                    "verify_integrity=False lets an append repeat labels, and requires append_dim"
                 )
             if self.side != "end":
-                raise ArgumentError("side says where an append goes, and needs append_dim")
+                raise ArgumentError("side says where an append goes, and requires append_dim")
         else:
             self._refuse_beside("append_dim")
 
     @property
     def updates(self) -> bool:
-        """True if the arrays are there already."""
+        """True if the arrays already exist."""
         return self.append_dim is not None or self.region is not None
 
     def _check_region(self) -> None:
         if self.append_dim is not None:
             raise ArgumentError(
-                "append_dim adds elements and region= writes to those that are there: give one of "
-                "them, the append first"
+                "give either append_dim, which adds elements, or region=, which overwrites "
+                "existing ones; append first"
             )
         self._refuse_beside("region")
         if isinstance(self.region, str):
             if self.region != "auto":
                 raise ArgumentError(
-                    f"region {self.region!r} is not possible; use 'auto', or a dict of slices such "
+                    f"region {self.region!r} is not valid; use 'auto', or a dict of slices such "
                     "as {'time': slice(0, 10)}"
                 )
             return
@@ -112,7 +112,7 @@ class Options:
                 )
             if place.step not in (None, 1):
                 raise ArgumentError(
-                    f"region along {dim!r} has the step {place.step}; only 1 is possible"
+                    f"region along {dim!r} has step {place.step}; only step 1 is supported"
                 )
 
     def _refuse_beside(self, name: str) -> None:
@@ -121,5 +121,6 @@ class Options:
             given.append("mode")
         if given:
             raise ArgumentError(
-                f"{' and '.join(given)} cannot be given together with {name}: the arrays are there"
+                f"{' and '.join(given)} cannot be combined with {name}, since the arrays already "
+                "exist"
             )

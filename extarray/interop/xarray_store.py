@@ -1,10 +1,10 @@
-"""Stored arrays as xarray's variables: one array with its coordinates, or a folder of arrays.
+"""Stored arrays as xarray variables: one array with its coordinates, or a folder of arrays.
 
-One array has its coordinates in the attribute ``"coords"``.  In a folder each pair of files is a
-variable, coordinates included, and ``dataset.json`` has the attributes of the dataset.  `coords`
-says how labels are found again after growth or shrinking at the start.  Attributes
-are those of the CF conventions, which xarray decodes; numbers, dates and texts are stored as they
-are where the conventions ask for nothing else.
+A single array has its coordinates in the attribute ``"coords"``.  In a folder, each pair of files
+is a variable or coordinate, and ``dataset.json`` has the attributes of the dataset.  `coords`
+explains how labels are found after growth or shrinking at the start.  Attributes follow the CF
+conventions, which xarray decodes; numbers, dates and texts are stored unchanged unless the
+conventions ask for an encoding.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ xr: Any = require("xarray", "xarray", "the xarray backend")
 indexing: Any = require("xarray.core.indexing", "xarray")
 strings: Any = require("xarray.coding.strings", "xarray")
 
-#: The file of a folder with the attributes of the dataset.
+#: File with the attributes of the dataset in a folder.
 DATASET = "dataset.json"
-#: Attributes of an array that are not those of the variable.
+#: Attributes of an array that do not belong to the variable.
 RESERVED = ("dims", "name", "coords", DATASET_ORIGIN, BEING_FILLED)
 # Attributes that name other variables.
 _NAMING = ("coordinates", "bounds")
 
 
 class Entry(NamedTuple):
-    """An array as it was when it was opened."""
+    """An array at the time when it was opened."""
 
     path: str
     manager: Any
@@ -93,17 +93,17 @@ class Entry(NamedTuple):
     coords: dict[str, Any]  # the attribute
     origin: tuple[int, ...]
     dataset_origin: tuple[int, ...] | None
-    unlimited: frozenset[str]  # dimensions that may grow in the file that the array came from
-    is_text: bool  # whether single bytes are the characters of texts, along the last axis
+    unlimited: frozenset[str]  # dimensions that could grow in the original file
+    is_text: bool  # whether single bytes are characters of texts along the last axis
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
-        """Open an array; axes without names get those of xarray, after a prefix."""
+        """Open an array; unnamed axes get the default names of xarray, with a prefix."""
         manager = xr.backends.CachingFileManager(
             creation.open,
             os.fspath(path),
             mode="r",
-            kwargs={"verify": config.verify},  # also where the dataset is unpickled
+            kwargs={"verify": config.verify},  # also used where the dataset is unpickled
         )
         with OnError(manager.close):
             a = manager.acquire()
@@ -145,17 +145,17 @@ class Entry(NamedTuple):
         return dict(zip(self.dims, self.shape, strict=True))
 
     def shift(self, dim: str) -> int:
-        """Return how much higher indices along a dimension are than in the dataset."""
+        """Return by how much indices along a dimension exceed those in the dataset."""
         j = self.dims.index(dim)
         return self.origin[j] - (self.dataset_origin[j] if self.dataset_origin else 0)
 
     def variable(self, starts: Mapping[str, int], sizes: Mapping[str, int]) -> Any:
-        """Return a part of the array, from some indices on, as a lazy variable."""
+        """Return a part of the array, beginning at `starts`, as a lazy variable."""
         shape = tuple(sizes[d] for d in self.dims)
         first = tuple(starts[d] - n for d, n in zip(self.dims, self.origin, strict=True))
         data = LazyArray(self.manager, first, shape, _known_dtype(self.dtype))
         attrs = dict(self.attrs)
-        if "_FillValue" in attrs:  # of the array's dtype, say the conventions
+        if "_FillValue" in attrs:  # the conventions require the dtype of the array
             attrs["_FillValue"] = of_dtype(attrs["_FillValue"], self.dtype, attrs["_FillValue"])
         encoding = {
             "source": self.path,
@@ -181,48 +181,48 @@ class Entry(NamedTuple):
                 if d not in origin:
                     if d not in sizes:
                         continue
-                    _warn(f"{where} labels {d!r}, which is an axis of other arrays: it is left out")
+                    _warn(f"{where} labels {d!r}, which is an axis of other arrays; it is left out")
                     break
                 if first is None:
                     _warn(
                         f"{where} does not say which elements of {d!r} it labels, as its 'origin' "
-                        "is not known: it is left out.  Set it again, without 'origin'"
+                        "is invalid; it is left out.  Set it again, without 'origin'"
                     )
                     break
                 n, there = sizes[d], variable.sizes[d]
                 low = first + starts[d] if n else 0
                 if low < 0:
                     _warn(
-                        f"{where} has no values for the first {min(-low, n)} of {n} elements: it "
+                        f"{where} has no values for the first {min(-low, n)} of {n} elements; it "
                         "is left out"
                     )
                     break
                 if low + n != there:
-                    what = f"{where} has {max(0, there - low)} values for {n} elements: "
+                    what = f"{where} has {max(0, there - low)} values for {n} elements; "
                     if low + n > there:
                         _warn(f"{what}it is left out")
                         break
-                    _warn(f"{what}the first ones count")
+                    _warn(f"{what}the surplus is ignored")
                 labels[d] = slice(low, low + n)
             else:
                 yield name, variable.isel(labels)
 
 
 def _are_texts(name: str, variables: Mapping[Any, Any]) -> bool:
-    """Tell whether the last dimension of a variable has characters alone, as xarray wants it."""
+    """Tell whether the last dimension of a variable only has characters, as xarray requires."""
     dim = variables[name].dims[-1]
     sharing = [v for v in variables.values() if dim in v.dims]
     return dim not in variables and all(v.dtype.kind == "S" and v.dims[-1] == dim for v in sharing)
 
 
 def _warn(message: str) -> None:
-    # The level of who calls xarray is not known: it differs from function to function.
+    # The stack level of the caller of xarray differs between functions.
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that xarray has for one of an array: its times are of s, ms, us or ns."""
-    # Years and months have seconds where they are dates, and none where they are differences.
+    """Return the dtype that xarray uses for one of an array, with time units s, ms, us or ns."""
+    # Years and months can be converted to seconds for dates, but not for differences.
     coarse = {"M": ("Y", "M", "W", "D", "h", "m"), "m": ("W", "D", "h", "m")}.get(dtype.kind)
     if coarse is not None and np.datetime_data(dtype)[0] in coarse:
         return np.dtype(f"{dtype.kind}8[s]")
@@ -230,7 +230,7 @@ def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def of_dtype(value: Any, dtype: np.dtype[Any], default: Any) -> Any:
-    """Return the scalar of a dtype, or the default where a value cannot be one."""
+    """Return a value as a scalar of a dtype, or the default if that fails."""
     item = np.zeros((), dtype)
     try:
         item[()] = value
@@ -245,13 +245,13 @@ def coordinate(form: Mapping[str, Any], where: str) -> Any:
         x = coordinate_values(form)
         return xr.Variable(form["dims"], x, _known_attrs(form.get("attrs", {})))
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        raise ArgumentError(f"{where} is none ({error!r}): {form!r:.200}") from None
+        raise ArgumentError(f"{where} is not valid ({error!r}): {form!r:.200}") from None
 
 
 def _known_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes, with arrays and scalars in place of their forms in older files.
+    """Return attributes with arrays and scalars in place of their forms in older files.
 
-    They had the dict ``{"dtype": "<f4", "data": 0.5}`` for a scalar, as `_FillValue` often is one.
+    Older files stored a scalar, often that of `_FillValue`, as ``{"dtype": "<f4", "data": 0.5}``.
     """
     return {name: _known_value(value) for name, value in attrs.items()}
 
@@ -264,13 +264,13 @@ def _known_value(value: Any) -> Any:
 
 
 class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
-    """Arrays that are open for reading.
+    """Arrays opened for reading.
 
     Attributes
     ----------
     entries : list of Entry
     decodes_text : bool
-        Whether characters are joined, and byte strings with a known encoding are given as texts.
+        Whether to join characters, and decode byte strings with a known encoding.
     """
 
     entries: list[Entry]
@@ -288,16 +288,16 @@ class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
 
     @property
     def coordinate_names(self) -> set[str]:
-        """Names of the coordinates in attributes, of which some may be arrays as well."""
+        """Names of the coordinates in attributes; some of them may also be arrays."""
         return {name for entry in self.entries for name in entry.coords}
 
     def get_encoding(self) -> dict[str, Any]:
-        """Return what xarray keeps of files beside the elements: which dimensions may grow."""
+        """Return xarray's encoding of files: which dimensions may grow."""
         names = {d for entry in self.entries for d in entry.unlimited}
         return {UNLIMITED: names} if names else {}
 
     def close(self) -> None:
-        """Close the arrays; what is read afterwards opens them again."""
+        """Close the arrays; later reads open them again."""
         for entry in self.entries:
             entry.manager.close()
 
@@ -319,7 +319,7 @@ class ArrayStore(_Store):
     Parameters
     ----------
     path : str or PathLike
-        Of the pair of files.
+        Path of the pair of files.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -331,47 +331,47 @@ class ArrayStore(_Store):
         return self.coordinate_names
 
     def starts(self, entry: Entry) -> dict[str, int]:
-        """Return the index of the array at which each dimension begins."""
+        """Return the index in the array at which each dimension begins."""
         return dict.fromkeys(entry.dims, 0)
 
     def get_variables(self) -> dict[str, Any]:
-        """Return the array and its coordinates, not decoded."""
+        """Return the array and its coordinates, undecoded."""
         (entry,) = self.entries
         starts = self.starts(entry)
         variables = {entry.name: entry.variable(starts, entry.sizes)}
         for name, variable in entry.coordinates(starts, entry.sizes):
             if name in variables:
                 raise ArgumentError(
-                    f"'{entry.path}' has the name of its coordinate {name!r}; give it another, as "
-                    "the attribute 'name'"
+                    f"'{entry.path}' has the same name as its coordinate {name!r}; set another as "
+                    "attribute 'name'"
                 )
             variables[name] = variable
         return variables
 
     def get_attrs(self) -> dict[str, Any]:
-        """Return no attributes: all are those of the array."""
+        """Return no attributes: all belong to the array."""
         return {}
 
 
 class FolderStore(_Store):
-    """A folder of arrays, each a variable; it may have none where it `is_empty`.
+    """A folder of arrays, each a variable; without arrays only if `is_empty`.
 
     Notes
     -----
-    Where the arrays disagree about the extent of a dimension, because some grew alone, the elements
-    count that all have, and a warning says so.  Which ones these are after growth or shrinking at
-    the start, the attribute ``"dataset_origin"`` of each tells.  Where it is missing, elements are
-    put together by their indices, and get no coordinates.
+    If the arrays disagree about the extent of a dimension, because some grew alone, only the
+    elements that all have are used, with a warning.  The attribute ``"dataset_origin"`` aligns them
+    after growth or shrinking at the start.  Without it, elements are aligned by their indices, and
+    get no coordinates.
 
     Attributes
     ----------
     sizes : dict
         Extents of the dimensions.
     lows : dict
-        Where they begin, counted from where the arrays began when they were put together; not of
-        those for which that is not known.
+        Where they begin, relative to the beginning of the arrays when they were combined; without
+        dimensions for which that is unknown.
     coords : set of str
-        Names of the coordinates that are attributes alone, and no arrays.
+        Names of the coordinates that are only attributes.
     """
 
     sizes: dict[str, int]
@@ -383,7 +383,7 @@ class FolderStore(_Store):
         self.entries = []
         paths = arrays_in(self.folder)
         if not (paths or is_empty or (self.folder / DATASET).exists()):
-            raise MissingError(errno.ENOENT, "no arrays are in the folder", os.fspath(folder))
+            raise MissingError(errno.ENOENT, "no arrays in this folder", os.fspath(folder))
         with OnError(self.close):
             for path in paths:
                 self.entries.append(Entry.open(path, f"{path.stem}_"))
@@ -402,9 +402,9 @@ class FolderStore(_Store):
         if len(shifts) > 1 and any(entry.dataset_origin is None for entry in entries):
             _warn(
                 f"the arrays of '{self.folder}' have grown or shrunk at the start of {dim!r} by "
-                f"different amounts, and not all have the attribute '{DATASET_ORIGIN}', which says "
-                f"what belongs together: its coordinates are left out, and the first "
-                f"{self.sizes[dim]} elements of each count"
+                f"different amounts, and not all have the attribute '{DATASET_ORIGIN}', which "
+                f"aligns them: its coordinates are left out, and the first {self.sizes[dim]} "
+                "elements of each are used"
             )
             return
         low = self.lows[dim] = -min(shifts)
@@ -412,21 +412,21 @@ class FolderStore(_Store):
             high = min(entry.sizes[dim] - entry.shift(dim) for entry in entries)
             self.sizes[dim] = max(0, high - low)
             _warn(
-                f"the arrays of '{self.folder}' disagree about where {dim!r} begins: the "
-                f"{self.sizes[dim]} elements that all have count"
+                f"the arrays of '{self.folder}' disagree about where {dim!r} begins; the "
+                f"{self.sizes[dim]} elements that all have are used"
             )
         elif len(extents) > 1:
             _warn(
-                f"the arrays of '{self.folder}' disagree about the extent of {dim!r}: the "
-                f"smallest, {self.sizes[dim]}, counts"
+                f"the arrays of '{self.folder}' disagree about the extent of {dim!r}; the "
+                f"smallest, {self.sizes[dim]}, is used"
             )
 
     def starts(self, entry: Entry) -> dict[str, int]:
-        """Return the index of an array at which each dimension begins."""
+        """Return the index in an array at which each dimension begins."""
         return {d: self.lows[d] + entry.shift(d) if d in self.lows else 0 for d in entry.dims}
 
     def get_variables(self) -> dict[str, Any]:
-        """Return the arrays, not decoded."""
+        """Return the arrays, undecoded."""
         variables: dict[str, Any] = {}
         for entry in self.entries:
             if entry.name in variables:
@@ -441,7 +441,8 @@ class FolderStore(_Store):
                     variable
                 ):
                     raise ArgumentError(
-                        f"coordinate {name!r} of '{entry.path}' is not that of the other arrays"
+                        f"coordinate {name!r} of '{entry.path}' differs from that of the other "
+                        "arrays"
                     )
         unknown = self.unknown
         if unknown:
@@ -453,11 +454,11 @@ class FolderStore(_Store):
 
     @property
     def unknown(self) -> set[str]:
-        """Dimensions along which it is not known what belongs together."""
+        """Dimensions along which the arrays cannot be aligned."""
         return set(self.sizes) - set(self.lows)
 
     def _listed(self, variables: Mapping[str, Any]) -> set[str]:
-        """Return the names of the coordinates that attributes name, by the CF conventions."""
+        """Return the names of the coordinates that attributes list, by the CF conventions."""
         attrs = [self.get_attrs(), *(v.attrs for v in variables.values())]
         texts = [each[key] for each in attrs for key in _NAMING if isinstance(each.get(key), str)]
         return set(" ".join(texts).split())
@@ -468,7 +469,7 @@ class FolderStore(_Store):
 
 
 def arrays_in(folder: Path) -> list[Path]:
-    """Return the paths of the arrays of a folder, or of a packed group, sorted."""
+    """Return the sorted paths of the arrays in a folder or packed group."""
     if folder.is_dir():
         return sorted(path.with_suffix("") for path in folder.glob("*.xmd"))
     with suppress(MissingError), open_group(folder) as group:
@@ -477,7 +478,7 @@ def arrays_in(folder: Path) -> list[Path]:
 
 
 def is_group(path: str) -> bool:
-    """Tell whether a path is that of a group, in a folder or packed, and not of one array."""
+    """Tell whether a path names a group, in a folder or packed, and not a single array."""
     if os.path.isdir(path):
         return True
     try:
@@ -494,21 +495,21 @@ def is_group(path: str) -> bool:
 
 
 def groups_in(path: str) -> list[str]:
-    """Return the paths of a group, from itself, and of all groups in it."""
+    """Return the paths of a group and of all groups below it."""
     with open_group(path) as group:
         return ["", *(name for name, item in group.walk() if isinstance(item, Group))]
 
 
 def read_dataset_attrs(folder: Path) -> dict[str, Any]:
-    """Return the attributes of a dataset; none where ``dataset.json`` is not there."""
+    """Return the attributes of a dataset; none if ``dataset.json`` is missing."""
     with open_group(folder) as group:
         return _known_attrs(group.attrs.asdict())
 
 
 def fixed_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with lists for arrays of objects or of texts of any length.
+    """Return attributes with lists instead of arrays of objects or texts of any length.
 
-    An ArgumentTypeError where something is none.
+    Raises ArgumentTypeError for a value that cannot be an attribute.
     """
     attrs = {
         name: value.tolist()
@@ -521,7 +522,7 @@ def fixed_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_dataset_attrs(folder: Path, attrs: Mapping[str, Any]) -> None:
-    """Replace the attributes of a dataset, in one step."""
+    """Replace the attributes of a dataset atomically."""
     form = {name: to_json(value, repr(name)) for name, value in attrs.items()}
     text = json.dumps({"attrs": form}, ensure_ascii=False, allow_nan=False, indent=1)
     write_whole(folder / DATASET, f"{text}\n".encode())

@@ -1,7 +1,7 @@
-"""Elements that dask computes, written by its tasks: later, or by the workers of a cluster.
+"""Elements that dask tasks write, later or on a cluster.
 
-The tasks write elements inside the bounds of arrays that are there, each in the process where it
-runs, and wait for nobody.
+Each task writes elements within the bounds of existing arrays in its own process, and waits for no
+lock.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ __all__ = [
     "write_now",
 ]
 
-#: The attribute of an array that has grown and that tasks fill: what tells their write from others.
+#: Attribute of an array that has grown and that tasks fill; its token identifies their write.
 BEING_FILLED = "being_filled"
 
 
 class Part(NamedTuple):
-    """A variable of tasks, and where its elements go."""
+    """A variable of tasks, and the place of its elements."""
 
     array: ExtArray
     place: tuple[slice, ...]
     variable: Any
-    token: str | None = None  # of the array's attribute while the tasks may write
+    token: str | None = None  # value of the array's attribute while the tasks may write
 
 
 def new_token() -> str:
-    """Return what tells the tasks of one write from those of all others."""
+    """Return a token that distinguishes the tasks of one write from all others."""
     return secrets.token_hex(8)
 
 
 class _Target:
-    """Elements of an array, which tasks write in any process, at any time.
+    """Elements of an array that tasks write in any process, at any time.
 
-    On another host than the one that has the array, what a task has written is brought to the disk
-    by the task: nobody else can, and other hosts may not see it before.
+    On a host other than that of the opener, a task flushes what it has written: no other process
+    can, and other hosts might not see it before.
 
     Parameters
     ----------
     array : ExtArray
-        In files, open for writing; another process opens it to write elements, when its first task
-        runs: not when the task arrives, since a worker that cannot read a message is lost.
+        In files, open for writing.  Another process opens it for writing elements when its first
+        task runs, not when the task arrives, since a worker that fails to read a message is lost.
     token : str, optional
-        Nothing is written unless the array's attribute `BEING_FILLED` is this one: a write that
-        was taken back may have been followed by another, of the same elements.
+        Nothing is written unless the attribute `BEING_FILLED` has this value: another write of the
+        same elements may have followed one that was rolled back.
     """
 
     def __init__(self, array: ExtArray, token: str | None = None) -> None:
@@ -87,19 +87,18 @@ class _Target:
             array.refresh()
             if array.attrs.get(BEING_FILLED) != self._token:
                 raise ArgumentError(
-                    f"elements {key} of {array.path} are not written: the append that was to write "
-                    "them has ended, or was taken back"
+                    f"elements {key} of {array.path} were not written: their append has ended or "
+                    "was rolled back"
                 )
-        # Where it is opened in another process, the array may have moved at its start.  What a
-        # write that failed has added is gone, and an index before the start would count from the
-        # end.
+        # In another process, the array may have moved at its start.  Elements added by a failed
+        # write are gone, and an index before the start would count from the end.
         moved = [now - then for now, then in zip(array.origin, self._origin, strict=True)]
         place = tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))
         for s, extent in zip(place, array.shape, strict=True):
             if not 0 <= s.start <= s.stop <= extent:
                 raise BoundsError(
                     f"elements {place} are no longer in {array.path}, which has shape "
-                    f"{array.shape}: what was to have them has been taken back"
+                    f"{array.shape}: their append was rolled back"
                 )
         array[place] = values
         if own_host() != self._host:
@@ -113,7 +112,7 @@ def is_late(variable: Any) -> bool:
 
 
 def runs_elsewhere(variables: Iterable[Any]) -> bool:
-    """Tell whether tasks of variables would run in other processes: dask's setting at present."""
+    """Tell whether dask's current scheduler would run the tasks in other processes."""
     if not any(map(is_late, variables)):
         return False
     here = require("dask.threaded", "dask").get, require("dask.local", "dask").get_sync
@@ -123,8 +122,8 @@ def runs_elsewhere(variables: Iterable[Any]) -> bool:
 def write_later(parts: Sequence[Part], folder: Path | None = None) -> Any:
     """Return a delayed object that writes all parts when it is computed.
 
-    The arrays may be closed, and are opened for writing elements: in the folder to which they have
-    been moved since, if one is given.
+    The arrays may be closed; they are opened for writing elements, in `folder` if they have been
+    moved there.
     """
     delayed = require("dask", "dask").delayed
     opened = []
@@ -137,7 +136,7 @@ def write_later(parts: Sequence[Part], folder: Path | None = None) -> Any:
 
 
 def write_now(parts: Sequence[Part]) -> None:
-    """Let the tasks of all parts run, as one graph: what they have in common is computed once."""
+    """Run the tasks of all parts as one graph, which computes shared results once."""
     if parts:
         _stored(parts, compute=True)
         for part in parts:
@@ -155,4 +154,4 @@ def _stored(parts: Sequence[Part], compute: bool) -> Any:
 
 
 def _nothing(stored: Any) -> None:
-    """Return nothing: all is written."""
+    """Return nothing, after all is written."""

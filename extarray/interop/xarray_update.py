@@ -1,6 +1,6 @@
-"""Arrays that are there: appended to by data of xarray, and written to in a region.
+"""Append xarray data to existing arrays, or write to a region of them.
 
-Everything is checked first, and then it is written.
+All checks come before the first write.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ["coords_form", "metadata_of", "update_array", "update_dataset"]
 
 
 def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
-    """Append a variable to an array, or write it to a region; the others are its coordinates."""
+    """Append a variable to an array, or write to a region of it; the other variables label it."""
     stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
     if not (path.exists() or metadata_of(stem).exists()):
         raise _nothing_there("array", path, options)
@@ -64,7 +64,7 @@ def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Opti
         return _append_array(name, variables, path, options)
     with ArrayStore(path) as store:
         (entry,) = store.entries
-        # The array is the one of the file, whatever name it was given.
+        # Keep the name of the stored array.
         variables[entry.name] = variables.pop(name)
         delayed = _write_region(variables, store, f"'{path}'", options)
     os.utime(metadata_of(Path(entry.path)))
@@ -72,7 +72,7 @@ def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Opti
 
 
 def update_dataset(variables: dict[Any, Any], folder: Path, options: Options) -> Any:
-    """Append variables to the arrays of a folder, or write them to a region."""
+    """Append variables to the arrays of a folder, or write to a region of them."""
     if not (arrays_in(folder) or (folder / DATASET).exists()):
         raise _nothing_there("dataset", folder, options)
     if options.region is None:
@@ -81,7 +81,7 @@ def update_dataset(variables: dict[Any, Any], folder: Path, options: Options) ->
         with FolderStore(folder) as store:
             check_known(store, "write")
             delayed = _write_region(variables, store, f"'{folder}'", options)
-    # xarray tells dask's tasks apart by the time of what is opened.
+    # dask identifies tasks by the modification time of the opened file.
     os.utime(folder)
     return delayed
 
@@ -92,18 +92,18 @@ def _nothing_there(what: str, path: Path, options: Options) -> MissingError:
     option = "append_dim" if options.region is None else "region"
     return MissingError(
         errno.ENOENT,
-        f"there is no {what} to {aim}{along}; write the first part of it without {option}",
+        f"no {what} to {aim}{along}; write its first part without {option}",
         os.fspath(path),
     )
 
 
 def metadata_of(path: Path) -> Path:
-    """Return the file without which a pair is not one."""
+    """Return the file that makes a pair of files exist."""
     return path.with_name(f"{path.name}.xmd")
 
 
 def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
-    """Return a coordinate in the form that the attribute ``"coords"`` has."""
+    """Convert a coordinate to the form of the attribute ``"coords"``."""
     if variable.size > limits.coordinate_elements:
         raise ArgumentError(
             f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
@@ -117,14 +117,14 @@ def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
 
 
 class _Growth(NamedTuple):
-    """Elements to be appended to an array, where those of an append that did not end may be.
+    """Elements to append to an array, where those of an unfinished append may already be.
 
     Attributes
     ----------
     array : ExtArray
     axis : int
     edge : int
-        The first index behind the elements that count, or that of the first of these.
+        Index after the last valid element, or of the first one at the start.
     source
         The variable.
     """
@@ -142,7 +142,7 @@ class _Growth(NamedTuple):
 
     @property
     def _there(self) -> int:
-        """Number of elements that are there, and do not count."""
+        """Number of existing elements that are not valid."""
         room = self.edge if self.side == "start" else self.array.shape[self.axis] - self.edge
         return int(min(room, self.source.shape[self.axis]))
 
@@ -150,7 +150,7 @@ class _Growth(NamedTuple):
         """Write the elements."""
         a, axis, there, by = self.array, self.axis, self._there, self.by
         first = self.edge - there if self.side == "start" else self.edge
-        begin = by if self.side == "start" else 0  # of those that are there, in the source
+        begin = by if self.side == "start" else 0  # existing elements come last in the source
         before = (slice(None),) * axis
         for place in a.iter_chunks((*before, slice(first, first + there))):
             own = slice(place[axis].start - first + begin, place[axis].stop - first + begin)
@@ -161,7 +161,7 @@ class _Growth(NamedTuple):
             a.append(source, axis, self.side)
 
     def extend(self) -> Part:
-        """Make room for the elements, which tasks will write."""
+        """Make room for elements that tasks will write."""
         first = self.edge - self._there if self.side == "start" else self.edge
         n = self.source.shape[self.axis]
         self.array.extend(self.axis, self.by, self.side)
@@ -173,7 +173,7 @@ class _Growth(NamedTuple):
 def _append(
     growths: list[_Growth], attrs: Mapping[str, Any], late: bool, token: str | None
 ) -> list[Part]:
-    """Let arrays grow by one commit; returns what tasks are to write.  The first has attributes."""
+    """Grow arrays in one commit, set the attributes of the first, and return parts for tasks."""
     parts = []
     with commit([growth.array for growth in growths]):
         if attrs:
@@ -191,19 +191,19 @@ def _append(
 def _fill(
     parts: list[Part], growths: list[_Growth], gains: list[int], attrs: Mapping[str, Any]
 ) -> None:
-    """Let the workers of dask fill what has grown; on an error the arrays are as before."""
+    """Let dask workers fill the new elements; on an error, restore the arrays."""
     arrays = [growth.array for growth in growths]
     try:
         write_now(parts)
         with commit(arrays):
             _end(parts)
     except BaseException:
-        # Tasks that have not begun find that it is no longer their turn.
+        # Invalidate the token, so that tasks which have not begun do not write.
         with commit(arrays):
             _end(parts)
             for growth, by in zip(growths, gains, strict=True):
                 growth.array.shrink(growth.axis, by, growth.side)
-            # At the origin at which they were read: labels without an origin are of this one.
+            # At the origin at which they were read, since labels without an origin refer to it.
             growths[0].array.attrs.update(attrs)
         raise
 
@@ -219,7 +219,7 @@ def _grow(
     after: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> list[Part]:
-    """Append to arrays, and return what is to be written later; attributes of the first change."""
+    """Append to arrays, change attributes of the first, and return parts that are written later."""
     late = not options.compute or runs_elsewhere(growth.source for growth in growths)
     gains = [growth.by for growth in growths]
     parts = _append(growths, after, late, new_token() if options.compute else None)
@@ -236,7 +236,7 @@ def _fitting(
     dim: str,
     options: Options,
 ) -> tuple[dict[Any, Any], dict[Any, Coding]]:
-    """Return variables to be appended, not encoded, where they fit; and how all are stored."""
+    """Return the checked, undecoded variables to append, and the coding of all."""
     how = codings(stored, dtypes, options.casting)
     given = {}
     for name, new in decoded(variables).items():
@@ -253,11 +253,11 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
     with creation.open(path, "r+", timeout=options.timeout) as a, ArrayStore(path) as store:
         (entry,) = store.entries
         stored = store.get_variables()
-        # The array is the one of the file, whatever name it was given.
+        # Keep the name of the stored array.
         variables[entry.name] = variables.pop(name)
         check_names(set(variables), stored, dim, f"'{path}'")
         if dim not in entry.dims:
-            raise ArgumentError(f"cannot append along {dim!r}: '{path}' has the axes {entry.dims}")
+            raise ArgumentError(f"cannot append along {dim!r}: '{path}' has axes {entry.dims}")
         sizes = {d: n for d, n in entry.sizes.items() if d != dim}
         given, how = _fitting(variables, stored, {entry.name: a.dtype}, sizes, dim, options)
         main = how[entry.name].of_variable(given.pop(entry.name))
@@ -282,7 +282,7 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
     dim = options.append_dim
     assert dim is not None
     with ExitStack() as stack:
-        # The locks of all, before anything is looked at.
+        # Lock all arrays before looking at any.
         arrays = {
             os.fspath(path): stack.enter_context(creation.open(path, "r+", timeout=options.timeout))
             for path in arrays_in(folder)
@@ -297,7 +297,8 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
         for name in store.coords:
             if name in stored and dim in stored[name].dims:
                 raise ArgumentError(
-                    f"cannot append {name!r}: it is an attribute; keep it as an array of the folder"
+                    f"cannot append {name!r}: it is stored as an attribute; store it as an array "
+                    "of the folder"
                 )
         growths = []
         growing = [entry for entry in store.entries if dim in entry.dims]
@@ -319,10 +320,10 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
 def _write_region(
     variables: dict[Any, Any], store: ArrayStore | FolderStore, where: str, options: Options
 ) -> Any:
-    """Write variables to a region of those that are there; what is late and is not written."""
+    """Write variables to a region of existing ones; return a delayed object for later writes."""
     stored = store.get_variables()
     for name in sorted(map(str, set(variables) - set(stored))):
-        raise VariableError(f"cannot write {name!r} to a region: it is not in {where}")
+        raise VariableError(f"cannot write {name!r} to a region: {where} does not have it")
     variables = decoded(variables)
     how = codings(stored, {entry.name: entry.dtype for entry in store.entries}, options.casting)
     region, known = _region(options.region, variables, stored, how, where)
@@ -356,7 +357,7 @@ def _write_region(
             )
             late = is_late(new) and (not options.compute or elsewhere)
             if new is not given[name] and not late:
-                for box in boxes(new):  # all fit, before any is written
+                for box in boxes(new):  # check all before any is written
                     np.asarray(new[box])
             a = stack.enter_context(creation.open(entry.path, "r+", share="elements"))
             (later if late else now).append(Part(a, place, new))
@@ -383,24 +384,24 @@ def _region(
     how: Mapping[Any, Coding],
     where: str,
 ) -> tuple[dict[str, slice], set[Any]]:
-    """Return the indices of a region by dimensions, and the coordinates by which it was found."""
+    """Return the indices of a region by dimension, and the coordinates that located it."""
     extents = {d: n for variable in stored.values() for d, n in variable.sizes.items()}
     own = {d: n for variable in variables.values() for d, n in variable.sizes.items()}
     if asked == "auto":
         asked = {d: "auto" for d in own if d in variables and d in stored}
         if not asked:
             raise ArgumentError(
-                "region='auto' finds the region by coordinates of dimensions, and there are none "
-                "both in what is given and in what is stored; give a dict of slices"
+                "region='auto' requires dimension coordinates in both the given and the stored "
+                "data; give a dict of slices"
             )
     region, known = {}, set()
     for d, place in asked.items():
         if d not in own:
             raise ArgumentError(
-                f"region names {d!r}, which is no dimension of what is given: {tuple(own)}"
+                f"region names {d!r}, which is not a dimension of the given data: {tuple(own)}"
             )
         if d not in extents:
-            raise ArgumentError(f"region names {d!r}, which is no dimension of {where}")
+            raise ArgumentError(f"region names {d!r}, which is not a dimension of {where}")
         if place == "auto":
             region[d] = _found(d, variables, stored, how, where)
             known.add(d)
@@ -409,8 +410,8 @@ def _region(
             region[d] = slice(start, max(start, stop))
         if (n := region[d].stop - region[d].start) != own[d]:
             raise ShapeError(
-                f"the region has {n} elements along {d!r} of {extents[d]} that are there, and what "
-                f"is given has {own[d]}"
+                f"the region selects {n} of {extents[d]} elements along {d!r}, but the given data "
+                f"have {own[d]}"
             )
     return region, known
 
@@ -420,8 +421,8 @@ def _indices(place: slice, dim: str) -> slice:
         ends = [None if i is None else operator.index(i) for i in (place.start, place.stop)]
     except TypeError:
         raise ArgumentError(
-            f"region along {dim!r} has to be a slice of indices, not of labels: {place!r}; 'auto' "
-            "finds labels"
+            f"region along {dim!r} must be a slice of indices, not of labels: {place!r}; use "
+            "'auto' to match labels"
         ) from None
     return slice(*ends)
 
@@ -433,12 +434,12 @@ def _found(
     how: Mapping[Any, Coding],
     where: str,
 ) -> slice:
-    """Return where the labels of a dimension stand among those that are stored."""
+    """Return the slice of the stored labels that equal the given ones."""
     if dim not in variables or dim not in stored:
-        missing = "what is given" if dim not in variables else where
+        missing = "the given data" if dim not in variables else where
         raise ArgumentError(
-            f"region along {dim!r} is 'auto', and {missing} has no coordinate of this name; give a "
-            "slice"
+            f"region along {dim!r} is 'auto', but {missing} has no coordinate of this name; give "
+            "a slice"
         )
     labels = how[dim].decoded(stored[dim], variables[dim]).to_index()
     new = variables[dim].to_index()
@@ -447,12 +448,11 @@ def _found(
     at = labels.get_indexer(new)
     if (at < 0).any():
         raise ArgumentError(
-            f"no label {new[at < 0][0]!r} is along {dim!r} in {where}; append_dim appends"
+            f"no label {new[at < 0][0]!r} along {dim!r} in {where}; use append_dim to append it"
         )
     start = int(at[0]) if at.size else 0
     if at.tolist() != list(range(start, start + at.size)):
         raise ArgumentError(
-            f"labels along {dim!r} are not one after the other in {where}; write them by several "
-            "calls"
+            f"labels along {dim!r} are not contiguous in {where}; write them in several calls"
         )
     return slice(start, start + at.size)

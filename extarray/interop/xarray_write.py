@@ -1,7 +1,7 @@
-"""From xarray to new files: everything is checked, and then it is written.
+"""Write xarray objects to new files, after all checks have passed.
 
-A `Variable` of xarray is sliced like any array, so `from_array` and `ExtArray.append` read it block
-by block: what dask computes, or another file holds, is never in memory as a whole.
+`from_array` and `ExtArray.append` slice a `Variable` block by block, so the result of dask or the
+content of another file is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ common: Any = require("xarray.backends.common", "xarray")
 
 
 class New(NamedTuple):
-    """An array to be made."""
+    """An array to be created."""
 
     path: Path
     variable: Any
@@ -68,14 +68,14 @@ class New(NamedTuple):
     def plan(
         cls, path: Path, variable: Any, chunks: Any, checked: bool, extra: Mapping[str, Any]
     ) -> New:
-        """Check everything that can be checked before anything is written."""
+        """Make all checks that are possible before writing."""
         attrs = _array_attrs(variable, extra, f"'{path}'")
-        # None of them stands for no missing value.
+        # A fill value of None marks no missing value.
         unknown = set(variable.encoding) - {"chunks", "source", "preferred_chunks", "_FillValue"}
         if checked and unknown:
             raise ArgumentError(
-                f"unexpected encoding for '{path}': {sorted(unknown)}; possible are those of the "
-                "CF conventions, and 'chunks'"
+                f"unexpected encoding for '{path}': {sorted(unknown)}; use those of the CF "
+                "conventions, or 'chunks'"
             )
         new = cls(path, variable, attrs, _chunk_shape(variable, chunks))
         create(
@@ -91,7 +91,7 @@ class New(NamedTuple):
 
     @property
     def fill_value(self) -> Any:
-        """The value that growth leaves behind: it means "missing", or is zero or an empty text."""
+        """Value of new elements after growth: the missing value, zero, or an empty text."""
         dtype = self.variable.dtype
         if "_FillValue" in self.variable.attrs:
             return of_dtype(self.variable.attrs["_FillValue"], dtype, 0)
@@ -99,9 +99,9 @@ class New(NamedTuple):
 
     @contextmanager
     def being_filled(self, overwrite: bool) -> Iterator[Part]:
-        """Make the array for a block that fills it; at the end of the block it is there.
+        """Create the array for a block that fills it; it appears at the end of the block.
 
-        What it replaces is there until then, and where the block fails.
+        If the block fails, the array that would be replaced stays.
         """
         place = tuple(slice(0, n) for n in self.variable.shape)
         with filled(
@@ -119,18 +119,17 @@ class New(NamedTuple):
 
 
 def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the attributes of an array: the variable's, and those with a meaning of their own."""
+    """Return the attributes of an array: those of the variable, and the reserved ones."""
     for key in RESERVED:
         if key in variable.attrs:
             raise ArgumentError(
-                f"attribute {key!r} of the variable for {where} has a meaning of its own for "
-                "arrays; rename it"
+                f"attribute {key!r} of the variable for {where} is reserved for arrays; rename it"
             )
     return {**fixed_attrs(variable.attrs), **extra}
 
 
 def _chunk_shape(variable: Any, chunks: Any) -> Any:
-    """Return the chunk shape for a variable: of the argument, or of the encoding, or None."""
+    """Return the chunk shape of a variable: by argument, by encoding, or None."""
     if chunks is None:
         found = variable.encoding.get("chunks")
         return found if found is not None and len(found) == variable.ndim else None
@@ -140,22 +139,22 @@ def _chunk_shape(variable: Any, chunks: Any) -> Any:
 
 
 def _check_chunks(chunks: Any, dims: Iterable[Any]) -> None:
-    """Refuse names of dimensions that are not there."""
+    """Refuse unknown names of dimensions."""
     if isinstance(chunks, Mapping):
         unknown = sorted(map(str, set(chunks) - set(dims)))
         if unknown:
-            raise ArgumentError(f"chunks names dimensions that are not there: {unknown}")
+            raise ArgumentError(f"chunks names unknown dimensions: {unknown}")
 
 
 # -- one array -----------------------------------------------------------------------------------
 
 
 def write_array(array: Any, path: str | os.PathLike[str], options: Options) -> Any:
-    """Write a DataArray; `ExtArrayDataArray.to_extarray` says how."""
+    """Write a DataArray; see `ExtArrayDataArray.to_extarray`."""
     variables = {name: c.variable.copy(deep=False) for name, c in array.coords.items()}
     if array.name in variables and not variables.pop(array.name).equals(array.variable):
         raise ArgumentError(
-            f"the array has the name of its coordinate {array.name!r}: rename one of them"
+            f"the array has the same name as its coordinate {array.name!r}; rename one of them"
         )
     for name in variables:
         check_name(name)
@@ -181,7 +180,7 @@ def write_array(array: Any, path: str | os.PathLike[str], options: Options) -> A
 
 
 def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
-    """Make arrays; return what tasks are to write later."""
+    """Create arrays, and return the parts that tasks write later."""
     elsewhere = compute and runs_elsewhere(array.variable for array in new)
     by_workers = [array for array in new if elsewhere and is_late(array.variable)]
     later = []
@@ -190,7 +189,7 @@ def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
     for array in new:
         if elsewhere and is_late(array.variable):
             continue
-        # Values may not fit: until all are written, nothing is replaced.
+        # Values may still be refused, so replace nothing before all are written.
         with array.being_filled(overwrite) as part:
             if compute or not is_late(array.variable):
                 write_values(part.array, part.variable, (0,) * part.array.ndim, part.array.shape)
@@ -203,7 +202,7 @@ def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
 
 
 def write_dataset(dataset: Any, folder: str | os.PathLike[str], options: Options) -> Any:
-    """Write a Dataset; `ExtArrayDataset.to_extarray` says how."""
+    """Write a Dataset; see `ExtArrayDataset.to_extarray`."""
     target = Path(folder)
     mode, chunks = options.mode, options.chunks
     variables, attrs = conventions.encode_dataset_coordinates(dataset)
@@ -233,7 +232,7 @@ def _planned(
     chunks: Any,
     encoding: Mapping[Any, Any] | None,
 ) -> list[New]:
-    """Check variables, and return the arrays that are to be made of them."""
+    """Check variables, and return the arrays to be created."""
     given = with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
     new = []
     for name, variable in encode_variables(variables).items():
@@ -249,14 +248,14 @@ def _planned(
 def _write_members(
     folder: Path, new: list[New], attrs: Mapping[str, Any], compute: bool
 ) -> list[Part]:
-    """Make the arrays and the attributes of a dataset in a folder that nobody knows yet."""
+    """Create the arrays and attributes of a dataset in a folder that has no name yet."""
     parts = _make([each._replace(path=folder / each.path.name) for each in new], False, compute)
     write_dataset_attrs(folder, attrs)
     return parts
 
 
 def _name_of(name: Any) -> str:
-    """Name that a variable is stored under; xarray has one for a variable without a name."""
+    """Return the stored name of a variable; an unnamed one gets the default name of xarray."""
     if name is None:
         return str(common.NONE_VAR_NAME)
     check_name(name)
@@ -264,42 +263,43 @@ def _name_of(name: Any) -> str:
 
 
 def check_name(name: Any) -> None:
-    """Refuse what cannot be the name of a variable and of its files."""
+    """Refuse names that a variable or its files cannot have."""
     if not isinstance(name, str):
         raise ArgumentTypeError(
-            f"{name!r} is no name for a variable: it has to be a string or None"
+            f"{name!r} is not a valid variable name: it must be a string or None"
         )
     if not name:
         raise ArgumentError(
-            f"{name!r} is no name for a variable: a string must be length 1 or more"
+            f"{name!r} is not a valid variable name: a string must be length 1 or more"
         )
     if "/" in name or "\0" in name or name.endswith((".xmd", ".xta")):
         raise ArgumentError(
-            f"{name!r} cannot be the name of a file: a variable has no '/' in its name, nor '.xmd' "
-            "or '.xta' at its end"
+            f"{name!r} cannot be a file name: the name of a variable must not contain '/' or end "
+            "in '.xmd' or '.xta'"
         )
 
 
 def _what_is_there(
     folder: Path, mode: str, variables: Mapping[Any, Any]
 ) -> tuple[dict[Any, Path], dict[Any, int | None]]:
-    """Return the paths of the arrays of a folder by their names; check what the mode allows.
+    """Return the existing arrays by name, as far as the mode allows them.
 
-    Also where the dimensions begin that stay, None where that is not known.
+    Also returns where the kept dimensions begin, or None if that is unknown.
     """
     there = list(arrays_in(folder))
     is_dataset = (folder / DATASET).exists()
     if mode == "w-" and (there or is_dataset):
         raise ExistsError(
             errno.EEXIST,
-            "it has arrays; give mode='a' to add variables, append_dim= to append to them, or "
-            "mode='w' to replace them",
+            "it already has arrays; give mode='a' to add variables, append_dim= to append to "
+            "them, or mode='w' to replace them",
             os.fspath(folder),
         )
     if mode == "w" and there and not is_dataset:
         raise ExistsError(
             errno.EEXIST,
-            f"it has arrays but no {DATASET}, so it was not written as a dataset: not replaced",
+            f"it has arrays but no {DATASET}, so it was not written as a dataset, and is not "
+            "replaced",
             os.fspath(folder),
         )
     if not (there or is_dataset):
@@ -321,7 +321,7 @@ def _what_is_there(
 def _places(
     folder: Path, mode: str, names: Iterable[Any], there: Mapping[Any, Path]
 ) -> dict[Any, Path]:
-    """Return the path of the array of each variable: what is added takes no other's place."""
+    """Return the path of the array for each variable; a new one takes no existing path."""
     if mode != "a":
         return {name: folder / name for name in names}
     owners = {path: name for name, path in there.items()}
@@ -330,7 +330,9 @@ def _places(
         owner = owners.get(path, name)
         if owner != name:
             raise ExistsError(
-                errno.EEXIST, f"it is the variable {owner!r}; {name!r} cannot be there", str(path)
+                errno.EEXIST,
+                f"it is the variable {owner!r}, so it cannot also be {name!r}",
+                str(path),
             )
     return places
 
@@ -345,17 +347,19 @@ def write_tree(
     chunks: Any,
     encoding: Mapping[str, Any] | None,
 ) -> None:
-    """Write a DataTree; `ExtArrayDataTree.to_extarray` says how."""
+    """Write a DataTree; see `ExtArrayDataTree.to_extarray`."""
     check_choice(mode, "mode", ("w-", "w"))
     target = Path(folder)
     if mode == "w-" and os.path.lexists(target):
-        raise ExistsError(errno.EEXIST, "it exists; give mode='w' to replace it", os.fspath(folder))
+        raise ExistsError(
+            errno.EEXIST, "it already exists; give mode='w' to replace it", os.fspath(folder)
+        )
     nodes = {f"/{node.relative_to(tree)}".removesuffix("."): node for node in tree.subtree}
     given = dict(encoding or {})
     unknown = sorted(set(given) - set(nodes))
     if unknown:
         raise ArgumentError(
-            f"encoding names groups that are not there: {unknown}; there are {sorted(nodes)}"
+            f"encoding names unknown groups: {unknown}; the groups are {sorted(nodes)}"
         )
     _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
     with family("cannot make the folder '{}'", target.parent):

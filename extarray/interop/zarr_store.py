@@ -1,4 +1,4 @@
-"""`ZarrStore`: a store of Zarr whose values are read from arrays."""
+"""`ZarrStore`: a Zarr store that reads its values from arrays."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ abc: Any = require("zarr.abc.store", "zarr", "a store of Zarr")
 buffers: Any = require("zarr.core.buffer", "zarr", "a store of Zarr")
 
 _METADATA = "zarr.json"
-_MOST_INLINE = 1 << 18  # bytes of a chunk for which a thread costs more than the reading
+_MOST_INLINE = 1 << 18  # chunk bytes up to which a thread costs more than the read
 
 
 class ZarrStore(abc.Store):  # type: ignore[misc]
-    """A store of Zarr, format 3, read-only, whose values are read from arrays.
+    """A read-only store of Zarr format 3 that reads its values from arrays.
 
     `ExtArray.as_zarr_store` and `Group.as_zarr_store` make one.
 
@@ -38,14 +38,14 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     ----------
     source : ExtArray or Group
     name : str, optional
-        Place of an array in a group, which there is then; None: the store is the array.
+        Path of the array in the store; None: the array is the root.
     follow : bool
-        Refresh an array whenever its metadata are asked for.
+        Refresh an array whenever its metadata are requested.
 
     Raises
     ------
     ArgumentError, DTypeError, ArgumentTypeError
-        A ValueError, TypeErrors: Zarr cannot say what the array is.
+        A ValueError, TypeErrors: Zarr cannot describe the array.
 
     Examples
     --------
@@ -83,10 +83,10 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     # -- values ------------------------------------------------------------------------------------
 
     def _chunk_of(self, key: str) -> tuple[Described, Index] | None:
-        """Return the array and the index of a key that may be of a chunk, or None."""
+        """Return the array and chunk index of a key, or None if it cannot be a chunk."""
         if key.startswith("c/") and "/c/" not in key:
             path, places = "", key[2:]
-        elif key == "c" or key.endswith("/c"):  # of no axes
+        elif key == "c" or key.endswith("/c"):  # without axes
             path, places = key[:-2], ""
         else:
             path, is_chunk, places = key.rpartition("/c/")
@@ -108,7 +108,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         return self._nodes.get(key[: -len(_METADATA) - 1]) if key.endswith("/zarr.json") else None
 
     def _encode(self, node: Node) -> np.ndarray[Any, Any]:
-        """Return the metadata of a node as they are now."""
+        """Return the current metadata of a node."""
         if isinstance(node, Described):
             if self._follow:
                 node.array.refresh()
@@ -118,7 +118,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         return np.frombuffer(json.dumps(content).encode(), "u1")
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
-        """Return a value, or a part of it, as a buffer of Zarr; None: there is no such key."""
+        """Return a value or a byte range of it as a Zarr buffer, or None for an unknown key."""
         chunk = self._chunk_of(key)
         if chunk is not None:
             node, index = chunk
@@ -129,14 +129,14 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         else:
             about = self._metadata_node(key)
             if isinstance(about, Described) and about.array.mode != "r":
-                # One of several writers may wait for the lock of commits.
+                # A shared writer may wait for the commit lock.
                 found = await asyncio.to_thread(self._encode, about)
             else:
                 found = None if about is None else self._encode(about)
         return None if found is None else _buffer(found, prototype, byte_range)
 
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
-        """Return what `get` does, without a loop."""
+        """Return the same as `get`, without an event loop."""
         chunk = self._chunk_of(key)
         about = self._metadata_node(key)
         if chunk is not None:
@@ -148,19 +148,19 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     async def get_partial_values(
         self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]
     ) -> list[Any]:
-        """Return several values, or parts of these."""
+        """Return several values, or byte ranges of them."""
         wanted = [self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
         return list(await asyncio.gather(*wanted))
 
     async def exists(self, key: str) -> bool:
-        """Tell whether there is a key."""
+        """Tell whether a key exists."""
         chunk = self._chunk_of(key)
         if chunk is not None:
             return chunk[0].has_chunk(chunk[1])
         return self._metadata_node(key) is not None
 
     async def getsize(self, key: str) -> int:
-        """Return the bytes of a value; a chunk is not read."""
+        """Return the size of a value in bytes, without reading chunks."""
         chunk = self._chunk_of(key)
         if chunk is not None and chunk[0].has_chunk(chunk[1]):
             return int(chunk[0].array.chunk_bytes)
@@ -177,23 +177,23 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
                     yield prefix + "/".join(["c", *map(str, index)])
 
     async def list(self) -> AsyncIterator[str]:
-        """Give all keys."""
+        """Yield all keys."""
         for key in self._keys():
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Give the keys that begin with a prefix."""
+        """Yield the keys that begin with a prefix."""
         for key in self._keys():
             if key.startswith(prefix):
                 yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Give the names right below a prefix, of values and of others."""
+        """Yield the names directly below a prefix."""
         prefix = prefix.strip("/")
         inside = f"{prefix}/" if prefix else ""
         node = self._nodes.get(prefix)
         names: Any
-        if node is not None:  # without a look at each chunk
+        if node is not None:  # do not look at each chunk
             names = [path[len(inside) :] for path in self._nodes if path.startswith(inside)]
             names = {name.partition("/")[0]: None for name in names if name}
             names[_METADATA] = None
@@ -208,7 +208,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     # -- changes, of which there are none ---------------------------------------------------------
 
     def with_read_only(self, read_only: bool = False) -> ZarrStore:
-        """Return the store, which is read-only."""
+        """Return the store itself, which is always read-only."""
         return self if read_only else self._refuse()
 
     async def set(self, key: str, value: Any) -> None:
@@ -220,13 +220,11 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise ReadOnlyError(
-            "a store of Zarr that shows an array cannot be written to; write to the array"
-        )
+        raise ReadOnlyError("the Zarr store of an array is read-only; write to the array")
 
 
 def _buffer(found: np.ndarray[Any, Any], prototype: Any, byte_range: Any) -> Any:
-    """Return bytes, or a range of them, as a buffer of Zarr."""
+    """Return bytes, or a range of them, as a Zarr buffer."""
     if isinstance(byte_range, abc.RangeByteRequest):
         found = found[byte_range.start : byte_range.end]
     elif isinstance(byte_range, abc.OffsetByteRequest):

@@ -155,7 +155,7 @@ def advise_chunks(
     limit = parse_bytes(block_bytes) // itemsize
     if limit < 1:
         raise ArgumentError(
-            f"block_bytes of {block_bytes!r} is less than an element of {itemsize} bytes; give "
+            f"block_bytes of {block_bytes!r} is less than one element of {itemsize} bytes; give "
             f"{itemsize} or more"
         )
     check_choice(measure, "measure", _MEASURES)
@@ -188,7 +188,7 @@ def _axes(grow: Any, ndim: int) -> frozenset[int]:
         try:
             axes = [operator.index(axis) for axis in grow]
         except TypeError:
-            raise ArgumentTypeError(f"grow must be axes, not {grow!r}") from None
+            raise ArgumentTypeError(f"grow must be a sequence of axes, not {grow!r}") from None
     return frozenset(as_axis(axis, ndim) for axis in axes)
 
 
@@ -200,12 +200,12 @@ def _requests(
         pairs = list(getattr(access, "access", access))
     except TypeError:
         raise ArgumentTypeError(
-            f"access must be pairs of a request and a weight, or a log, not {access!r}"
+            f"access must be a sequence of (request, weight) pairs or a log, not {access!r}"
         ) from None
     if not pairs:
         raise ArgumentError(
-            "access has no request; give pairs such as ((1, 5, 4), 0.7), or a log of "
-            "record_access in which something was read"
+            "access is empty; give pairs such as ((1, 5, 4), 0.7), or a log of record_access "
+            "that has recorded reads"
         )
     rows, weights = [], []
     for pair in pairs:
@@ -217,11 +217,11 @@ def _requests(
             if isinstance(error, (ArgumentError, ArgumentTypeError, AxisError)):
                 raise
             raise ArgumentTypeError(
-                f"access has {pair!r}, which is no pair of a request and a weight"
+                f"access has {pair!r}, which is not a (request, weight) pair"
             ) from None
     total = sum(weights)
     if not (min(weights) >= 0 and 0 < total < math.inf):
-        raise ArgumentError(f"weights {weights} are not possible; give positive numbers")
+        raise ArgumentError(f"weights must be positive numbers, not {weights}")
     return np.array(rows, np.int64).reshape(len(rows), len(shape)), np.array(weights) / total
 
 
@@ -237,7 +237,7 @@ def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> l
     if len(extents) != len(shape):
         raise ShapeError(
             f"the request {request!r} has {len(extents)} extents for {len(shape)} axes; give one "
-            "an axis, None for the whole axis"
+            "for each axis, or None for a whole axis"
         )
     result = []
     for j, extent in enumerate(extents):
@@ -444,7 +444,7 @@ class _Problem:
         grid = grid_of([max(n, 1) for n in self.shape], chunks)
         nbytes = math.prod(chunks) * self.itemsize
         lines = [f"chunks of {chunks}, {format_bytes(nbytes)} each, in a grid of {grid}"]
-        lines.append(f"a request reads {self.cost(chunks):.4g} {self.measure} in the mean")
+        lines.append(f"a request reads {self.cost(chunks):.4g} {self.measure} on average")
         order = np.argsort(-self.weights, kind="stable")
         for i in order[:8]:
             request = tuple(int(n) for n in self.requests[i])
@@ -462,5 +462,5 @@ class _Problem:
             lines.append(f"  and {len(order) - 8} more kinds of requests")
         for j in sorted(self.growing):
             ahead = (chunks[j] - 1) / 2
-            lines.append(f"  axis {j} grows: {ahead:.4g} indices are allocated ahead, in the mean")
+            lines.append(f"  axis {j} grows: {ahead:.4g} indices are allocated ahead on average")
         return "\n".join(lines)

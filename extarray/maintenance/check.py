@@ -90,13 +90,13 @@ def check(
     ...     _ = file.write(b"oops")
     >>> report = xa.check(path, data=True)
     >>> report.ok, report.problems[0].what
-    (False, 'chunk 0: the checksum does not fit; its elements are [0:4, 0:3]')
+    (False, 'chunk 0: the checksum does not match; its elements are [0:4, 0:3]')
     """
     for name, flag in (("data", data), ("repair", repair), ("force", force)):
         check_flag(flag, name)
     check_progress(progress)
     if force and not repair:
-        raise ArgumentError("force is a way to repair; give repair=True too")
+        raise ArgumentError("force=True requires repair=True")
     where = resolve_path(path)
     pair = Pair(where)
     if not any(map(os.path.lexists, pair.names)):
@@ -128,8 +128,8 @@ def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) ->
                 return None
             if repair:
                 raise ArgumentError(
-                    f"'{packed.path}' is a packed file, of which nothing can be repaired; restore "
-                    "it from a copy, or unpack what is whole by a program for ZIP files"
+                    f"'{packed.path}' is a packed file, which cannot be repaired; restore it from "
+                    "a copy, or extract undamaged members with a ZIP program"
                 )
             return check_packed(packed, path, data, progress)
     except FormatError as error:

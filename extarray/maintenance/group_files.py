@@ -118,7 +118,7 @@ class InFolder:
                 about = file.stat()
                 if not stat.S_ISREG(about.st_mode):  # reading a pipe would block or give nothing
                     number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
-                    raise OSError(number, "it is no regular file", name)
+                    raise OSError(number, "it is not a regular file", name)
                 return file.read(about.st_size, 0)
 
     def save_attrs(self, key: str, data: bytes) -> None:
@@ -228,7 +228,7 @@ def making_folder(
     within: str | None = None,
     old: str | None = None,
 ) -> Iterator[str]:
-    """Make a folder for the length of a block; rename it at the end, unless the block raises.
+    """Make a folder for the length of a block; rename it at the end, unless it raises (I14).
 
     First remove what earlier calls for the name have left.  The folder and the array files in it
     get the permissions of those that they replace.
@@ -422,11 +422,11 @@ def told_of(folder: str) -> Problem:
     """Return a check's finding about an abandoned folder."""
     return Problem(
         "left over",
-        "left by an unpack, an import or a removal that was interrupted, or is under way",
+        "left by an unpack, an import or a removal that was interrupted or is still running",
         folder,
         None,
         "warning",
-        "the next call for the name, or extarray check --repair, removes it, if nobody is at work",
+        "the next call for this name, or extarray check --repair, removes it if no job is running",
     )
 
 

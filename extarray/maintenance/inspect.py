@@ -133,9 +133,9 @@ class Survey(MetadataSurvey):
             if file.closed:
                 self.error(
                     "file",
-                    "there is no such file",
+                    "no such file",
                     None,
-                    "put the two files of the array side by side",
+                    "put both files of the array in the same folder",
                     number,
                 )
         if metadata.closed:
@@ -151,7 +151,7 @@ class Survey(MetadataSurvey):
                 "data",
                 "it ends with the seal of another array: the two files do not belong together",
                 size - SEAL_BYTES,
-                "put the files of one array side by side",
+                "put both files of one array in the same folder",
                 DATA,
             )
             return
@@ -161,7 +161,7 @@ class Survey(MetadataSurvey):
         elif state.sealed and (self.seal != "ours" or size != state.data_bytes + SEAL_BYTES):
             self.error(
                 "data",
-                f"its seal is not at its end, behind {state.data_bytes} bytes",
+                f"its seal is not at its end, after {state.data_bytes} bytes",
                 state.data_bytes,
                 f"{REPAIR} seals it, if it is the right file",
                 DATA,
@@ -178,9 +178,7 @@ class Survey(MetadataSurvey):
             self.note("file", "a writer has it open", None, "")
         elif not state.sealed and not self._tell_of_unvouched(state):
             more = size - state.data_bytes
-            rest = (
-                f"; it has {more} bytes beyond its chunks, which mean nothing" if more > 0 else ""
-            )
+            rest = f"; its {more} bytes after the last chunk are unused" if more > 0 else ""
             self.note(
                 "data",
                 f"not sealed: the last writer did not close the array{rest}",
@@ -197,10 +195,10 @@ class Survey(MetadataSurvey):
         if unvouched is None:
             return False
         if unvouched.is_copy:
-            why = "these are not the files that its writer wrote to, but a copy"
-            remedy = "copy the array again, by extarray copy, or .xmd first"
+            why = "these files are a copy of those that its writer wrote"
+            remedy = "copy the array again, with extarray copy, or .xmd first"
         else:
-            why = "the system has gone down since its writer wrote to it"
+            why = "the system went down since its writer wrote to it"
             remedy = "compare them with their source"
         if not lock.can_tell() or is_remote(self.pair.metadata):
             why += ", unless a writer has it open on another host"
@@ -212,12 +210,12 @@ class Survey(MetadataSurvey):
         self.problems.append(
             Problem(
                 "data",
-                f"not sealed, and {why}: nothing vouches for the elements {unvouched}{chunks}, "
-                "which may be zeros, or older values",
+                f"not sealed, and {why}: the elements {unvouched}{chunks} are not verified, and "
+                "may be zeros or older values",
                 self.pair.names[DATA],
                 min(unvouched.first_byte, self.data_bytes),
                 "warning",
-                f"{remedy}; once it was open with mode='r+', it counts as whole",
+                f"{remedy}; opening it with mode='r+' marks it as complete",
                 tuple(unvouched.boxes[:_MOST_BOXES]),
             )
         )
@@ -238,7 +236,7 @@ class Survey(MetadataSurvey):
             remedy = f"{RESTORE}, or {rest.remedy(REPAIR)}"
         else:
             remedy = f"{RESTORE}, or {REPAIR} returns to an older state"
-        what = f"it has {there} bytes of chunks, and they take {state.data_bytes}: {rest.told}"
+        what = f"it has {there} bytes of chunks instead of {state.data_bytes}: {rest.told}"
         self.error("data", what, there, remedy, DATA)
 
     @property
@@ -270,10 +268,10 @@ class Survey(MetadataSurvey):
                 "sums",
                 "the table of checksums is damaged",
                 at,
-                f"{REPAIR} --force makes checksums of the chunks as they are",
+                f"{REPAIR} --force computes new checksums from the chunks as they are",
             )
         elif self.sums[0]:
-            self.note("sums", "checksums are in doubt: chunks were written since they were", at)
+            self.note("sums", "checksums are in doubt: chunks were written after them", at)
 
     # -- the elements ------------------------------------------------------------------------
 
@@ -285,12 +283,10 @@ class Survey(MetadataSurvey):
         if not self.state.data_bytes:
             return []
         if not self.header.checksum:
-            return [
-                "the elements: there are no checksums of them; copy the array with checksum=True"
-            ]
+            return ["elements: the array has no checksums; copy it with checksum=True"]
         if self.looked:
-            return [] if self.kinds else ["the elements: not all of them could be compared"]
-        return ["the elements; extarray check --data compares them with their checksums"]
+            return [] if self.kinds else ["elements: some of them could not be compared"]
+        return ["elements; extarray check --data compares them with their checksums"]
 
     def look_at_chunks(self, progress: Reported) -> None:
         """Compare the chunks with their checksums."""
@@ -301,7 +297,7 @@ class Survey(MetadataSurvey):
         if not header.checksum:
             self.note(
                 "sums",
-                "the array keeps no checksums of its chunks: its elements are not checked",
+                "the array has no checksums: its elements are not checked",
                 None,
                 "copy it with checksum=True",
             )
@@ -339,11 +335,13 @@ class Survey(MetadataSurvey):
             if number == _MOST_RUNS:
                 boxes = ()
                 chunks = f"{sum(z - a for a, z in runs[number:])} more chunks"
-            what = f"{chunks}: the checksum does not fit"
+            what = f"{chunks}: the checksum does not match"
             remedy = "restore it from a copy, or overwrite the whole chunk"
             if in_doubt:
-                what = f"{chunks} cannot be told: written after the last flush, or damaged"
-                remedy = "if the elements are right, extarray check --data --repair --force says so"
+                what = f"{chunks}: either written after the last flush, or damaged"
+                remedy = (
+                    "if the elements are right, extarray check --data --repair --force accepts them"
+                )
             what += _text_of_boxes(boxes, stop - first)
             severity: Literal["error", "warning"] = "warning" if in_doubt else "error"
             at = first * header.chunk_bytes

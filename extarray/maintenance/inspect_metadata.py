@@ -73,8 +73,8 @@ RESTORE = "restore the files from a copy"
 
 # Search limit, in bytes, for the copy of a damaged header.
 _FARTHEST_COPY = 1 << 26
-_NOT_POSSIBLE = "its values are not possible"
-_MISPLACED = "what it points to overlaps, or lies beyond the end of what is used"
+_NOT_POSSIBLE = "its values are invalid"
+_MISPLACED = "the regions it points to overlap, or lie beyond the end of the used part"
 
 
 class Unreadable(Exception):  # noqa: N818 -- not an error: the survey just ends here
@@ -193,7 +193,7 @@ class MetadataSurvey:
                 raise FormatError("it differs from the header")
         except ExtArrayError as error:
             what = f"the copy of the header is damaged: {error}"
-            self.error("copy", what, at, f"{REPAIR} writes it anew")
+            self.error("copy", what, at, f"{REPAIR} rewrites it")
 
     def _look_at_directory(self, header: Header) -> None:
         self.blocks = self.pair.blocks()
@@ -257,10 +257,10 @@ class MetadataSurvey:
         if self.present.number not in LIVE_SLOTS:
             self.error(
                 "superblock",
-                f"neither superblock 0 nor 1 is whole: open takes the older state of commit "
-                f"{number}, of shape {state.shape}",
+                f"neither superblock 0 nor 1 is intact: open falls back to commit {number}, of "
+                f"shape {state.shape}",
                 header.superblock_offset(self.present.number),
-                f"{REPAIR} makes it the present state",
+                f"{REPAIR} makes it the current state",
             )
         return state
 
@@ -282,17 +282,17 @@ class MetadataSurvey:
                 "superblock",
                 f"superblock {slot.number} is torn; {self._consequence(live)}",
                 at,
-                f"{REPAIR} writes it anew",
+                f"{REPAIR} rewrites it",
             )
         elif block is None:
             return
         elif block.sequence > LAST_COMMIT:
             self.error(
                 "superblock",
-                f"superblock {slot.number} has commit {block.sequence}, after which no number "
-                "is left for a next one: it does not open for writing",
+                f"superblock {slot.number} has commit {block.sequence}, the last possible number: "
+                "the array cannot be opened for writing",
                 at,
-                "copy the array into a fresh one",
+                "copy the array to a new one",
             )
         elif slot.whole:
             return
@@ -304,22 +304,22 @@ class MetadataSurvey:
                 "superblock",
                 f"superblock {slot.number}: {slot.fault or _MISPLACED}",
                 at,
-                f"{REPAIR} writes it anew",
+                f"{REPAIR} rewrites it",
             )
         elif not live:
             self.warning(
                 "superblock",
-                f"superblock {slot.number} tells of a state that is no longer there",
+                f"superblock {slot.number} describes a state that no longer exists",
                 at,
                 f"{REPAIR} clears it",
             )
 
     def _consequence(self, live: bool) -> str:
         if self.state is None:
-            return "no other one is whole"
+            return "no other one is intact"
         if not live:
-            return "a spare one, nothing is lost"
-        return f"the last state that is whole is commit {self.state.sequence}"
+            return "it is a spare one; nothing is lost"
+        return f"the last intact state is commit {self.state.sequence}"
 
     def _tell_of_newer(self, slot: Slot, block: Superblock, at: int) -> None:
         """Report what is wrong with a state newer than the one that `open` takes."""
@@ -335,14 +335,14 @@ class MetadataSurvey:
                 "attrs",
                 f"the attributes of commit {block.sequence} are damaged",
                 block.attrs_offset,
-                f"{REPAIR} takes older ones",
+                f"{REPAIR} falls back to older ones",
             )
         else:
             self.error(
                 "superblock",
                 f"commit {block.sequence} is lost: {slot.fault}",
                 at,
-                f"{REPAIR} goes on without it",
+                f"{REPAIR} discards it",
             )
 
     def _look_at_pending(self) -> None:
@@ -361,8 +361,8 @@ class MetadataSurvey:
                 self.pending = pending.state.sequence
                 self.note(
                     "superblock",
-                    f"commit {self.pending} of several arrays is not finished; "
-                    f"'{os.fsdecode(pending.path)}' tells whether it counts",
+                    f"commit {self.pending} of several arrays is unfinished; "
+                    f"'{os.fsdecode(pending.path)}' decides whether it counts",
                     offsets[slot],
                     "the next writer finishes it",
                 )
@@ -405,8 +405,8 @@ class MetadataSurvey:
     def _tell_of_partner(self, place: str) -> None:
         self.warning(
             "group",
-            f"'{place}' does not have the same last commit of several arrays as this array, as "
-            "after a loss of power",
+            f"'{place}' and this array differ in their last commit of several arrays, as after a "
+            "power failure",
             None,
             "compare the extents of the two; durability='commit' keeps them together",
         )
@@ -418,9 +418,9 @@ class MetadataSurvey:
         if self.metadata_bytes < state.end:
             self.error(
                 "room",
-                f"it has {self.metadata_bytes} bytes, and its superblock says {state.end}",
+                f"it has {self.metadata_bytes} bytes, but its superblock says {state.end}",
                 self.metadata_bytes,
-                f"{REPAIR} puts it right",
+                f"{REPAIR} corrects it",
             )
         rooms = {(0, header.first_extent, "the fixed parts")}
         rooms |= {(state.attrs_offset, state.attrs_capacity, "the attributes")}
@@ -444,10 +444,10 @@ class MetadataSurvey:
             # The directory may list blocks that are newer than the state, beyond its end.
             beyond = at + length > state.end and (at, length, name) not in blocks
             if at < reached or beyond:
-                other = f"that of {before}" if at < reached else "the end of what is used"
+                other = f"that of {before}" if at < reached else "the end of the used part"
                 self.error(
                     "room",
-                    f"the room of {name} overlaps {other}",
+                    f"{name} overlaps {other}",
                     at,
                     f"{REPAIR} moves the attributes",
                 )
@@ -466,7 +466,7 @@ def _fault_of(block: Superblock, header: Header, log: WholeLog) -> str | None:
     if not values_fit(block, header):
         return _NOT_POSSIBLE
     if block.n_segments > len(log):
-        return "it needs more of the growth log than is whole"
+        return "it needs a part of the growth log that is damaged"
     try:
         log.replay(block.n_segments, block.grid)
     except (CorruptError, MemoryError) as error:

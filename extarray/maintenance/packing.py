@@ -131,7 +131,9 @@ def write_packed(
     name = os.path.abspath(path)
     with family("cannot pack '{}'", path):
         if os.path.lexists(name) and not overwrite:
-            raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", name)
+            raise ExistsError(
+                errno.EEXIST, "it already exists; give overwrite=True to replace it", name
+            )
         target = replaced_name(name) if overwrite else name
         total = sum(part.snapshot.header.chunk_bytes * part.snapshot.n_chunks for part in parts)
         with (
@@ -240,22 +242,16 @@ class _Packing:
 
     def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
         """Copy bytes of chunks, keep holes as holes, and return the CRC-32 of all bytes."""
-        if isinstance(now, Pair):
-            now.check_length()
-            runs = now.data.written(stop)
-            read: Callable[[memoryview, int], int] = now.data.read_into
-        else:
-            runs, read = iter([(0, stop)] if stop else []), _reader_of(now)
         crc = at = 0
         piece = memoryview(bytearray(_PIECE))
-        for first, last in runs:
+        for first, last in now.written(stop):
             crc = crc_of_zeros(first - at, crc)
             self._progress.add(first - at)
             while first < last:
                 # End pieces where large folios of the page cache end.
                 some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
-                if read(some, first) < len(some):
-                    raise StorageError(errno.EIO, f"'{now.path}.xta' was cut off meanwhile")
+                if now.read_into(some, first) < len(some):
+                    raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
                 crc = zlib.crc32(some, crc)
                 self._file.write(some, to + first)
                 first += len(some)
@@ -268,18 +264,6 @@ class _Packing:
                 "it again",
             )
         return crc_of_zeros(stop - at, crc)
-
-
-def _reader_of(now: Present) -> Callable[[memoryview, int], int]:
-    """Return a function that reads the chunks of an in-memory array like `File.read_into`."""
-    region = now.region
-    assert region is not None
-
-    def read(target: memoryview, offset: int) -> int:
-        target[:] = region.copied(offset, offset + len(target))
-        return len(target)
-
-    return read
 
 
 class _Sums:
@@ -298,13 +282,13 @@ class _Sums:
         self._entries = read_sums(now.metadata, extents, 0, min(self._n_chunks, reach))
         if now.verify == "never":
             return
-        comparison = Comparison(now.metadata, now.data, now.header, None, now.sums)
+        comparison = Comparison(now.metadata, now.data, now.header, None, now.sums, now.supply)
         wrong = comparison.run(self._n_chunks, None)
         if wrong.size and not comparison.in_doubt:
             error = ChecksumError(
-                f"cannot pack '{now.path}': chunk {wrong[0]} does not fit its checksum: it is "
-                "damaged; extarray.check tells which elements are, and verify='never' packs it "
-                "as it is"
+                f"cannot pack '{now.path}': chunk {wrong[0]} does not match its checksum: it is "
+                "damaged; find its elements with extarray.check, or pack it unverified with "
+                "verify='never'"
             )
             error.chunk = int(wrong[0])
             raise error
@@ -342,7 +326,7 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
     members += [m for group, m in packed.groups.items() if m and not (inner and group != inner)]
     problems = []
     if not members:
-        what, remedy = f"there is no {inner!r} in it", "extarray ls lists what is there"
+        what, remedy = f"it has no {inner!r}", "extarray ls lists its content"
         problems.append(Problem("file", what, packed.name, None, "error", remedy))
     with Progress(max(1, sum(m.size for m in members)), "check", check_progress(progress)) as line:
         for member in members:
@@ -419,7 +403,9 @@ def unpack(
         os.stat(source)
         with Packed.find(source) as packed:
             if packed is None or packed.path != source:
-                raise FormatError(f"'{source}' is no packed file: it does not begin as a ZIP file")
+                raise FormatError(
+                    f"'{source}' is not a packed file: it does not begin as a ZIP file"
+                )
             total = sum(data.size for _, data in packed.arrays.values())
             with Progress(max(1, total), "unpack", check_progress(progress)) as line:
                 if packed.alone is not None:
@@ -435,7 +421,9 @@ def _unpack_array(
     names = absolute_names(path)
     for there in names:
         if os.path.lexists(there) and not overwrite:
-            raise ExistsError(errno.EEXIST, "it exists; give overwrite=True to replace it", there)
+            raise ExistsError(
+                errno.EEXIST, "it already exists; give overwrite=True to replace it", there
+            )
     found = _metadata_of(packed, name)
     uuid = found[0].uuid
     if overwrite:
@@ -517,7 +505,7 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
     """Make a folder that takes its name once it is whole."""
     name = os.path.abspath(path)
     if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
-        raise ExistsError(errno.EEXIST, "it exists; give the path of a new folder", name)
+        raise ExistsError(errno.EEXIST, "it already exists; give the path of a new folder", name)
     with making_folder(name) as fresh:
         folders = []
         for group, member in sorted(packed.groups.items()):

@@ -22,7 +22,7 @@ def check_free(path: Path) -> None:
     """Refuse a path that is taken."""
     for name in file_names(path):
         if os.path.lexists(name):
-            raise ExistsError(errno.EEXIST, "it exists; give another path", name)
+            raise ExistsError(errno.EEXIST, "it already exists; give another path", name)
 
 
 def remove_pair(path: Path) -> None:

@@ -199,9 +199,9 @@ def check_memory(task: Task, budget: int, tables: tuple[int, int] = (0, 0)) -> T
     # Making the target while the source is open takes up to three times its table.
     least = max(least + sum(tables), tables[0] + 3 * tables[1])
     if budget < least:
-        besides = ", and the tables of their orders," if any(tables) else ""
+        besides = ", with the tables of their orders," if any(tables) else ""
         raise ArgumentError(
-            f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
+            f"max_memory of {budget} bytes is too small to change chunks of {source} into chunks "
             f"of {target}: one of each{besides} needs {least} bytes; give max_memory={least} or "
             "more"
         )

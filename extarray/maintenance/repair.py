@@ -89,16 +89,17 @@ class Repair:
         survey = self.survey
         if survey.header is None:
             self.left.append(
-                "the header and its copy are damaged: nothing tells what the chunks hold"
+                "the header and its copy are damaged: the layout of the chunks is unknown"
             )
             return
         if survey.pair.data.closed or survey.seal == "foreign":
-            self.left.append("there is no data file of this array to repair it with")
+            self.left.append("the data file of this array is missing")
             return
         if survey.pending is not None and not self.force:
             self.left.append(
-                "a commit of several arrays is not finished: open the array for writing, beside "
-                "the others, which finishes it; or use force, which takes it back for this one"
+                "a commit of several arrays is unfinished: open the array for writing, in the "
+                "same folder as the others, to finish it; or use force to roll it back for this "
+                "array"
             )
             return
         if survey.pending is not None:
@@ -129,7 +130,7 @@ class Repair:
             aside = self._copy_aside(file, name, first, stop)
         if aside:
             part = "" if first == 0 else f" from byte {first} on"
-            self.done.append(f"what {name} was{part} is kept in {aside}")
+            self.done.append(f"the previous content of {name}{part} is kept in {aside}")
 
     def _copy_aside(self, file: File, name: str, first: int, stop: int) -> str:
         """Copy bytes of a file to a new one; return its name, or "" if all bytes are zero."""
@@ -172,7 +173,7 @@ class Repair:
             self.done.append("the header was restored from its copy")
         else:
             file.write(block, self.header.copy_offset)
-            self.done.append("the copy of the header was written anew")
+            self.done.append("the copy of the header was rewritten")
         file.datasync()
 
     # -- growth log and directory ------------------------------------------------------------
@@ -189,7 +190,7 @@ class Repair:
         self._save_metadata()
         self.survey.pair.metadata.write(encode_record(0, 0, grid, header.uuid), at)
         self.survey.pair.metadata.datasync()
-        self.done.append(f"{log.fault[1]}: it was made anew, of what follows it")
+        self.done.append(f"{log.fault[1]}: it was rebuilt from the records after it")
         self.survey.look()
 
     def _initial_grid(self) -> tuple[int, ...] | None:
@@ -219,8 +220,8 @@ class Repair:
         lost = self.survey.lost_blocks(self.header)
         if BlockKind.GROUP in lost and not self.force:
             self.left.append(
-                "nobody can tell whether a commit of several arrays is not finished, whose state "
-                "would be lost: to give that up needs force"
+                "an unfinished commit of several arrays may exist, and its state would be lost: "
+                "discarding it needs force"
             )
             lost.remove(BlockKind.GROUP)
         if not lost:
@@ -264,12 +265,12 @@ class Repair:
         lost = [] if target.lost is None else [target.lost]
         if rest.outside:
             lost.append(
-                f"{rest.n_outside} chunks outside of {rest.bounds}, the largest bounds that are "
-                "whole, have elements"
+                f"{rest.n_outside} chunks outside {rest.bounds}, the largest intact bounds, have "
+                "elements"
             )
         return target._replace(
             lost=" and ".join(lost) or None,
-            did=f"the array has its elements {rest.bounds}; {rest.told}",
+            did=f"the array keeps its elements {rest.bounds}; {rest.told}",
             outside=tuple(rest.outside),
             first_lost=rest.first_lost,
         )
@@ -283,20 +284,20 @@ class Repair:
         )
         if (not newest or torn or faulty) and self._has_elements(block.data_bytes):
             name = self.survey.pair.names[1]
-            lost.append(f"{name} has chunks of a newer state behind byte {block.data_bytes}")
+            lost.append(f"{name} has chunks of a newer state after byte {block.data_bytes}")
         attrs, source = slot.attrs, slot.number
         if attrs is None:
             attrs, source = self._other_attrs()
             if attrs is None:
                 attrs = "{}"
-                lost.append("the attributes are damaged, and there are no older ones")
+                lost.append("the attributes are damaged, and no older ones exist")
         if slot.misplaced:  # its end cannot be trusted
             block = block._replace(end=self.survey.metadata_bytes)
         return TargetState(
             block,
             attrs,
             " and ".join(lost) or None,
-            f"the array has the state of commit {block.sequence}, of shape {block.shape}",
+            f"the array was returned to commit {block.sequence}, of shape {block.shape}",
             frozenset({slot.number, source}),
         )
 
@@ -362,9 +363,9 @@ class Repair:
                     shape, tuple(grid), axial.size * header.chunk_bytes, n, unclean=True
                 ),
                 attrs if attrs is not None else "{}",
-                "no superblock is whole: the bounds are lost, and would be those of all chunks"
+                "no superblock is intact: the bounds are lost, and would become those of all chunks"
                 + (", and so are the attributes" if attrs is None else ""),
-                f"the growth log gave shape {shape}, all of the chunks",
+                f"the shape {shape} was recovered from the growth log; it includes all chunks",
                 frozenset({source}),
             )
         return None
@@ -374,15 +375,15 @@ class Repair:
         target, survey = self._target(), self.survey
         if target is None or (target.lost and not self.force):
             self.left.append(
-                "no state can be made of what is left"
+                "no state can be recovered"
                 if target is None
-                else f"{target.lost}; to give that up needs force"
+                else f"{target.lost}; discarding that needs force"
             )
             return False
         if target.block.sequence > LAST_COMMIT:
             self.left.append(
-                f"no number is left for a commit after {target.block.sequence}; copy the array "
-                "into a fresh one"
+                f"commit {target.block.sequence} has the last possible number; copy the array to "
+                "a new one"
             )
             return False
         self._save_metadata()
@@ -405,7 +406,7 @@ class Repair:
         survey, header = self.survey, self.header
         table = read_table(survey.pair.metadata, header, target.block.end or survey.metadata_bytes)
         if table is None:
-            self.done.append("the table of checksums was lost: all of them are in doubt")
+            self.done.append("the table of checksums was lost: all checksums are in doubt")
         in_doubt, extents = (True, []) if table is None else table
         sums = Sums(survey.pair.metadata, header, extents, False, survey.pair.names[0])
         sums.inherited = in_doubt
@@ -466,7 +467,7 @@ class Repair:
         for at in self.survey.pending_offsets().values():
             self.survey.pair.metadata.write(bytes(superblock_bytes(self.header.ndim)), at)
         self.survey.pair.metadata.datasync()
-        self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
+        self.done.append(f"commit {self.survey.pending} of several arrays was rolled back")
 
     def _end_to_save(self, block: Superblock) -> int:
         """Return the end of the part to cut off ``.xta``, without a seal that stays."""
@@ -517,10 +518,12 @@ class Repair:
         state = survey.present.block
         if survey.sums is None:
             wrong = np.arange(state.data_bytes // header.chunk_bytes)
-            refusal = "the checksums of chunks are lost; to make them of the chunks as they are"
+            refusal = (
+                "the checksums of chunks are lost; computing new ones from the chunks as they are"
+            )
         else:
             wrong = survey.wrong
-            refusal = "chunks do not fit their checksums; to take them as they are"
+            refusal = "chunks do not match their checksums; accepting them as they are"
         in_doubt, extents = (True, []) if survey.sums is None else survey.sums
         if wrong.size and not self.force:
             self.left.append(f"{refusal} needs force")
@@ -538,9 +541,9 @@ class Repair:
         sums.note(False)
         survey.pair.metadata.datasync()
         self.done.append(
-            f"{len(wrong)} checksums were made of the chunks as they are"
+            f"{len(wrong)} checksums were computed from the chunks as they are"
             if wrong.size
-            else "all checksums fit, and are in doubt no more"
+            else "all checksums match, and are no longer in doubt"
         )
 
 

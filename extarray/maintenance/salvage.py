@@ -133,10 +133,10 @@ class Salvage(NamedTuple):
     def told(self) -> str:
         """The lost elements as text."""
         if not self.lost:
-            return "no element is lost"
+            return "no elements lost"
         more = len(self.lost) - _MOST_BOXES
         boxes = ", ".join(box_text(*box) for box in self.lost[:_MOST_BOXES])
-        return f"lost are {boxes}" + (f" and {more} boxes more" if more > 0 else "")
+        return f"elements lost: {boxes}" + (f" and {more} more boxes" if more > 0 else "")
 
     @property
     def n_outside(self) -> int:
@@ -156,13 +156,13 @@ class Salvage(NamedTuple):
     def remedy(self, repair: str) -> str:
         """Say what a repair command can do, and what it gives up."""
         if self.is_empty:
-            return "make it anew: none of its elements can be kept"
+            return "create it again: none of its elements can be kept"
         if self.outside:
             return (
-                f"{repair} --force keeps {self.bounds}, the largest bounds that are whole, and "
-                f"gives up {self.n_outside} chunks outside of them"
+                f"{repair} --force keeps {self.bounds}, the largest intact bounds, and discards "
+                f"{self.n_outside} chunks outside them"
             )
-        return f"{repair} keeps {self.bounds}, the largest bounds that are whole"
+        return f"{repair} keeps {self.bounds}, the largest intact bounds"
 
 
 def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salvage:

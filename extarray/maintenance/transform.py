@@ -304,7 +304,7 @@ class Transformation:
                 with contextlib.suppress(ExistsError, LockedError):
                     self._clear([pass_path(path, i)], path)
         if self.progress is True and (new is not None or first):
-            say(f"rechunk goes on with what was begun for '{path}'")
+            say(f"rechunk continues the earlier work on '{path}'")
         return first, new
 
     def _clear(self, paths: list[Path], path: Path) -> None:
@@ -316,7 +316,8 @@ class Transformation:
                 if not self._has_made(self.arrays.store(found)):
                     raise ExistsError(
                         errno.EEXIST,
-                        f"rechunk to '{path}' needs the name of this array; give another path",
+                        f"rechunk to '{path}' would need the name of this array for a temporary "
+                        "file; give another path",
                         str(one),
                     )
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
@@ -387,8 +388,8 @@ class Transformation:
                 where = ", ".join(f"{s.start}:{s.stop}" for s in box)
                 raise StorageError(
                     errno.EIO,
-                    f"what was written to [{where}] is read as something else; the disk may be "
-                    "damaged, or the source was changed meanwhile",
+                    f"elements written to [{where}] read back differently; the disk may be "
+                    "damaged, or the source has changed in the meantime",
                     None if new.path is None else str(new.path),
                 )
 

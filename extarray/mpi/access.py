@@ -18,7 +18,6 @@ from extarray.common.errors import (
 from extarray.mpi import windows
 from extarray.mpi.patches import Plan, Section, as_points, numbers
 from extarray.mpi.requests import as_elements, as_item, scaled, spread
-from extarray.mpi.runtime import check_rank
 from extarray.mpi.zones import as_index
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class OneSidedAccess:
         return f"<{what}, {part}, rank {self.comm.rank} of {self.comm.size}>"
 
     def distribution(self, rank: SupportsIndex | None = None) -> Any:
-        """Return the zone of a rank.
+        """Return the zone of a rank, as `ParallelArray.zone` does.
 
         Parameters
         ----------
@@ -116,15 +115,14 @@ class OneSidedAccess:
         (slice(0, 5, None), slice(6, 12, None))
         """
         self._check()
-        return self._window.layout.zones.as_told(check_rank(rank, self.comm))
+        return self._window.layout.zones.of_rank(rank, self.comm)
 
     def locate(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
-        """Return the rank whose zone has an element.
+        """Return the rank whose zone has an element, as `ParallelArray.owner` does.
 
         Parameters
         ----------
         index : sequence of int
-            An index of each axis.
 
         Returns
         -------
@@ -520,7 +518,9 @@ class OneSidedAccess:
         """
         plan = self._plan(index)
         if plan.box.shape:
-            raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
+            raise SelectionError(
+                f"{index!r} does not select a single element; give an integer for each axis"
+            )
         (patch,) = plan.patches
         windows.number_of(self.dtype)
         return windows.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
@@ -544,13 +544,13 @@ class OneSidedAccess:
             return out
         check_destination(out, "C")
         if out.shape != shape:
-            raise ShapeError(f"out has shape {out.shape}, the selection {shape}")
+            raise ShapeError(f"out has shape {out.shape}, but the selection has {shape}")
         if not out.flags.writeable:
             raise ReadOnlyError("out is read-only; give a writable array")
         if not np.can_cast(self.dtype, out.dtype, "same_kind"):
             raise CastingError(
-                f"cannot cast {self.dtype} to out's {out.dtype} by the rule 'same_kind'; give an "
-                "out of another dtype, or get and then use astype"
+                f"cannot cast {self.dtype} to {out.dtype} of out under the rule 'same_kind'; give "
+                "out another dtype, or call get and then astype"
             )
         return out
 

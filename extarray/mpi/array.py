@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from extarray.mpi.file_views import FileViews
     from extarray.mpi.rank_io import Transfer
     from extarray.mpi.runtime import Agreement, Step
-    from extarray.storage.file_store import FileStore
+    from extarray.storage.reading import PairReader
 
 
 __all__ = ["ParallelArray", "resize_in_order"]
@@ -105,7 +105,7 @@ class ParallelArray(ParallelIO):
     @classmethod
     def _join(
         cls,
-        store: FileStore,
+        store: PairReader,
         axial: Axial,
         replica: ReplicaStore | None,
         agreement: Agreement,
@@ -148,7 +148,7 @@ class ParallelArray(ParallelIO):
 
     def _check_sole(self, what: str) -> None:
         raise ArgumentError(
-            f"cannot {what} under a communicator; open it without comm, in one rank"
+            f"cannot {what} under a communicator; open it without comm, on one rank"
         )
 
     def extend(self, axis: SupportsIndex | str, by: SupportsIndex, side: Side = "end") -> None:
@@ -254,8 +254,8 @@ class ParallelArray(ParallelIO):
         wanted = (math.prod(extents),) if is_dealt else extents
         if values.shape != wanted:
             raise ShapeError(
-                f"local data of shape {values.shape} do not fit the zone of this rank in the new "
-                f"part: {wanted} is needed, see zone_of_growth"
+                f"local data have shape {values.shape}, but the zone of this rank in the new part "
+                f"has {wanted}; see zone_of_growth"
             )
         check_kind(self, values)
         return values
@@ -372,7 +372,7 @@ class ParallelArray(ParallelIO):
         with self._step_of_change() as step:
             if on_replaced != "raise":
                 raise ArgumentError(
-                    "an array under a communicator cannot become its successor; open it again"
+                    "an array under a communicator cannot be reopened in place; open it again"
                 )
             step.arguments = "refresh"
         store = self._pair
@@ -420,7 +420,8 @@ class ParallelArray(ParallelIO):
         >>> a.follow()  # doctest: +SKIP
         """
         raise ArgumentError(
-            "follow is of one process; under a communicator call refresh and read, on all ranks"
+            "follow works in a single process; under a communicator, call refresh and read on "
+            "all ranks"
         )
 
     def close(self) -> None:

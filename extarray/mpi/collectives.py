@@ -54,8 +54,8 @@ class Operand:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
         # NumPy would wrap the object in an array of one element.
         raise ArgumentTypeError(
-            "a global array is no NumPy array, as its elements are on all ranks: get() "
-            "copies a selection, access() is the zone of this rank"
+            "a global array is spread over all ranks, and cannot become a NumPy array; copy a "
+            "selection with get(), or use the local zone with access()"
         )
 
     def fill(self, value: Any) -> None:
@@ -214,10 +214,13 @@ class Operand:
         with self._start("multiply", a, b) as step:
             shapes = [one.shape for one in (self, a, b)]
             if [len(shape) for shape in shapes] != [2, 2, 2]:
-                raise ShapeError(f"a product is of matrices, not of shapes {shapes[1:]}")
+                raise ShapeError(f"a product needs matrices, not shapes {shapes[1:]}")
             (m, n), (m_a, k_a), (k_b, n_b) = shapes
             if (m, n, k_a) != (m_a, n_b, k_b):
-                raise ShapeError(f"shapes {shapes[1]} and {shapes[2]} have no product of {(m, n)}")
+                raise ShapeError(
+                    f"the product of shapes {shapes[1]} and {shapes[2]} does not have shape "
+                    f"{(m, n)}"
+                )
             factors = f"{_words(alpha, 'alpha')} and {_words(beta, 'beta')}"
             step.arguments = f"{step.arguments} times {factors}"
             none = [np.empty((0, 0), one.dtype) for one in (a, b, self)]
@@ -322,7 +325,7 @@ class Operand:
                 other._check_there()
                 if not self._array._has_ranks_of(other._array.comm):
                     raise ArgumentError(
-                        "the global arrays have different ranks; create them with the same "
+                        "the global arrays are on different ranks; create them with the same "
                         "communicator"
                     )
             windows = {id(one._array): one._array._window for one in (self, *others)}.values()
@@ -346,7 +349,7 @@ class Operand:
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         if shape != self.shape:
-            raise ShapeError(f"shapes {self.shape} and {shape} do not fit")
+            raise ShapeError(f"shapes {self.shape} and {shape} do not match")
 
     def _places(self) -> list[tuple[slice, ...]]:
         """Return where in its memory this rank has elements of the operand."""
@@ -394,8 +397,8 @@ class Operand:
                 made = np.asarray(function(*values))
                 if made.shape != (wanted := self._own(place).shape):
                     raise ShapeError(
-                        f"the function gives shape {made.shape} for a block of {wanted}; give one "
-                        "that works element by element"
+                        f"the function returned shape {made.shape} for a block of shape {wanted}; "
+                        "give an elementwise function"
                     )
                 check_same_kind(made.dtype, self.dtype)
                 # `made` may show memory that other ranks overwrite before this rank has written it.
@@ -444,8 +447,8 @@ class GlobalSection(Operand):
         self._array._check()
         if self._array.shape != self._bounds:
             raise ArgumentError(
-                f"a section of a global array of shape {self._bounds}, which has "
-                f"{self._array.shape} now; make the section anew"
+                f"the section was made for shape {self._bounds}, but the global array has "
+                f"{self._array.shape} now; make a new section"
             )
 
 

@@ -38,6 +38,7 @@ from extarray.mpi.runtime import (
 from extarray.mpi.zones import factorizations
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import is_remote, resolve_path
+from extarray.storage.reading import PairReader
 from extarray.streaming.blocks import hold
 from extarray.streaming.mapped_pages import Passing
 
@@ -70,7 +71,7 @@ def create_together(
         path, shape, header, attrs, engine, overwrite, durability, growth = check()
         if path is None:
             raise ArgumentError(
-                "an array under a communicator lies in files; give a path, or leave comm away"
+                "an array under a communicator needs files; give a path, or leave out comm"
             )
         place = resolve_path(path)
         words = (
@@ -131,7 +132,7 @@ def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
         hints = {str(name): str(value) for name, value in sorted(dict(info).items())}
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"info must be a mapping of names and values, not {info!r}"
+            f"info must be a mapping of names to values, not {info!r}"
         ) from None
     make_info(hints).Free()
     return hints
@@ -162,20 +163,24 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
         # Ranks of one host share its page cache; mappings on several hosts would not.
         own = "auto" if _is_one_host(agreement) else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
-    store = replica = views = None
+    writer: FileStore | None = None
+    replica: ReplicaStore | None = None
+    store: PairReader | None = None
+    views = None
     try:
         with agreement.step():
             pair = None
             if not comm.rank:
-                store, axial = making.make(own)
-                pair = pair_of(store, axial)
+                writer, axial = making.make(own)
+                store, pair = writer, pair_of(writer, axial)
                 if engine == "auto":
                     through_mpi = through_mpi or is_remote(store.now.data)
         pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
-            if store is None:
+            if writer is None:
                 store = replica = ReplicaStore(making.path, pair, own)
                 axial = replica.axial
+        assert store is not None
         file = store.now.data
         hints = {**default_hints(file), **hints}
         with agreement.step():
@@ -189,8 +194,8 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             array = ParallelArray._join(store, axial, replica, agreement, hints, views, stage)
         if pair.hidden is not None:
             with agreement.step():
-                if not comm.rank:
-                    store.take_names()
+                if writer is not None:
+                    writer.take_names()
     except BaseException as error:
         if views is not None and is_agreed(error, comm):
             views.close()
@@ -436,4 +441,4 @@ class _Shared:
 
 def _files_of(new: ParallelArray) -> FileStore:
     """Return the store of rank 0."""
-    return new._pair
+    return cast("FileStore", new._pair)

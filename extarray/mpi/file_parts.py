@@ -144,7 +144,7 @@ def box_jobs(
         for some, c in zip(ranges, layout.chunks, strict=True)
     ]
     for box in _halved([(0, len(pieces.first)) for pieces in axes]):
-        yield Job(_parts(layout, axes, steps, box, gaps=not write), values, write)
+        yield Job(_parts(layout, axes, steps, box, gaps=not write), values, write)  # I9
 
 
 class _Pieces(NamedTuple):

@@ -194,7 +194,7 @@ class FileViews:
                     call(done, [rounds.buffer, n, MPI.BYTE], status)
                     moved = status.Get_elements(MPI.BYTE) if n else 0
                     if moved != n:
-                        why = f"{self._what(write)}: {moved} of {n} bytes were moved"
+                        why = f"{self._what(write)}: only {moved} of {n} bytes were transferred"
                         failure = StorageError(errno.EIO, why)
                     elif n and not write:
                         rounds.move(first, stop)
@@ -219,8 +219,8 @@ class FileViews:
         if size >= end:
             return None
         return TruncatedError(
-            f"{self._what(False)} up to byte {end}: it has {size} bytes, another program has cut "
-            "it off; restore it from a copy"
+            f"{self._what(False)} up to byte {end}: it has {size} bytes, as another program has "
+            "truncated it; restore it from a copy"
         )
 
     def _what(self, write: bool) -> str:

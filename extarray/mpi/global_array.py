@@ -120,7 +120,9 @@ class GlobalArray(Collectives):
         def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
             bounds, elements = check_shape(shape), check_dtype(dtype)
             if not bounds:
-                raise ArgumentError("a global array has at least one axis; for one element give 1")
+                raise ArgumentError(
+                    "a global array needs at least one axis; for a single element, give shape 1"
+                )
             distribution = Distribution.of(kind, block, process_grid, len(bounds), comm.size)
             zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
             if chunks is not None:
@@ -187,8 +189,8 @@ class GlobalArray(Collectives):
 
         if not isinstance(a, ParallelArray):
             raise ArgumentTypeError(
-                f"a must be an array that was opened with comm=, not {type(a).__name__}; for "
-                "another one, create a GlobalArray and put its elements"
+                f"a must be an array opened with comm=, not {type(a).__name__}; otherwise create "
+                "a GlobalArray and put the elements"
             )
         a._check()
         new = cls._made(a.comm, plan)
@@ -222,14 +224,14 @@ class GlobalArray(Collectives):
         with self._start("write to files") as step:
             if not isinstance(a, ParallelArray):
                 raise ArgumentTypeError(
-                    f"a must be an array that was opened with comm=, not {type(a).__name__}"
+                    f"a must be an array opened with comm=, not {type(a).__name__}"
                 )
             a._check("write to")
             # Each rank writes its own zone: a rank missing from `a.comm` would leave a hole.
             if not self._has_ranks_of(a.comm):
                 raise ArgumentError(
-                    f"'{a.path}' is open on other ranks than those of the global array; open it "
-                    "with the communicator by which that was created"
+                    f"'{a.path}' is open on other ranks than the global array; open it with the "
+                    "same communicator"
                 )
             step.arguments = f"write to '{a.path}'"
             if a.shape != self.shape:

@@ -120,7 +120,7 @@ class Mutexes:
         """
         i = self._number(number)
         if i in self._held:
-            raise ArgumentError(f"this rank has mutex {i} already; unlock it first")
+            raise ArgumentError(f"this rank already holds mutex {i}; unlock it first")
         rank = self._comm.rank
         self._set(rank, _NEXT, i, _NOBODY)
         self._set(rank, _WAITS, i, 1)
@@ -150,7 +150,7 @@ class Mutexes:
         """
         i = self._number(number)
         if i not in self._held:
-            raise ArgumentError(f"this rank does not have mutex {i}; lock it first")
+            raise ArgumentError(f"this rank does not hold mutex {i}; lock it first")
         self._window.Sync()
         rank = self._comm.rank
         after = self._get(_NEXT, i)
@@ -208,10 +208,10 @@ class Mutexes:
 
     def _number(self, number: SupportsIndex) -> int:
         if self._window is None:
-            raise ClosedError("the mutexes were destroyed; create others")
+            raise ClosedError("the mutexes were destroyed; create new ones")
         i = as_int(number, "number")
         if not 0 <= i < self._count:
-            raise BoundsError(f"there is no mutex {i}: mutexes are 0 ... {self._count - 1}")
+            raise BoundsError(f"no mutex {i}; the mutexes are 0 to {self._count - 1}")
         return i
 
     # -- words of a mutex, on any rank ---------------------------------------------------------

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from extarray.mpi.requests import Request
     from extarray.mpi.zones import Zone
     from extarray.storage.checksums import Sums
-    from extarray.storage.file_store import FileStore
+    from extarray.storage.reading import PairReader
 
 __all__ = ["ParallelIO", "hints_of"]
 
@@ -465,11 +465,11 @@ class ParallelIO(ZonedArray):
             self._renew_together(store, sums)
         with self._agreement.step():
             if self.comm.rank == 0:  # other ranks hold no metadata
-                store.flush()
+                store.commits.flush()
         if sums is not None and in_doubt:
             self._settle_together(sums, quiet)
 
-    def _renew_together(self, store: FileStore, sums: Sums) -> None:
+    def _renew_together(self, store: PairReader, sums: Sums) -> None:
         """Let rank 0 write the checksums of the chunks that any rank has written to.
 
         Each rank sums the chunks that it wrote; several that wrote one chunk get the same sum.
@@ -484,7 +484,7 @@ class ParallelIO(ZonedArray):
                     taken.append(addresses)
                     step.numbers[0] = len(addresses)
                     known = addresses[addresses < n_chunks]  # a failed growth may leave others
-                    with family("cannot sum chunks of '{}'", self.path):
+                    with family("cannot compute checksums of '{}'", self.path):
                         found = known, sums.entries(store.now.data, known)
                 if not step.numbers[0]:
                     return
@@ -532,15 +532,16 @@ class ParallelIO(ZonedArray):
 
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
-        """Verify the chunks of a job if asked to, and note those that it writes to."""
-        header = self._pair.now.header
-        if job is None or not header.checksum:
+        """Have the chunks that a job reads, or note and verify those that it writes to."""
+        now = self._pair.now
+        header = now.header
+        if job is None or not (header.checksum or now.supply is not None):
             yield
             return
         addresses, places = np.unique(job.parts.offsets // header.chunk_bytes, return_inverse=True)
         if not job.write:
-            together.verify(self, addresses)
-            yield
+            with together.provided(self, addresses):
+                yield
             return
         written = np.zeros(len(addresses), np.int64)
         np.add.at(written, places.reshape(-1), job.parts.nbytes)

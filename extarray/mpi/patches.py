@@ -59,7 +59,7 @@ def as_ghosts(ghosts: SupportsIndex | Sequence[SupportsIndex] | None, ndim: int)
     widths = tuple(as_int(width, "ghosts") for width in given)
     if len(widths) != ndim or min(widths) < 0:
         raise ShapeError(
-            f"ghosts {ghosts!r} are not possible: give a width, at least 0, or one for each of "
+            f"ghosts {ghosts!r} are not valid: give a width of at least 0, or one for each of "
             f"{ndim} axes"
         )
     return widths
@@ -134,8 +134,8 @@ class Hyperslab(NamedTuple):
         query = as_query(selection, shape, dtype)
         if query.kind != "basic":  # empty lists, too
             raise SelectionError(
-                "integers and slices select a part here, no arrays: take part by part; lists of "
-                "points are taken by gather, scatter and scatter_acc, which only a GlobalArray has"
+                "only integers and slices select a part here, not arrays; for lists of points, "
+                "use gather, scatter and scatter_acc of a GlobalArray"
             )
         return cls.of_query(query)
 
@@ -207,7 +207,7 @@ class Section(NamedTuple):
         box = Hyperslab.of(selection, shape, dtype)
         items = list(selection) if type(selection) is tuple else [selection]
         if any(item is None for item in items):
-            raise SelectionError("a section has axes of its array alone: leave None out")
+            raise SelectionError("a section has only the axes of its array; leave out None")
         at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
         items[at : at + 1] = [slice(None)] * (len(shape) - len(items) + (at < len(items)))
         ranges = tuple(
@@ -360,8 +360,8 @@ class ZoneLayout:
     def __init__(self, zones: Zones, dtype: np.dtype[Any], ghosts: Index) -> None:
         if zones.distribution.is_dealt and any(ghosts):
             raise ArgumentError(
-                "ghosts are around one zone of a rank, and 'block_cyclic' deals out several; use "
-                "'block' or 'irregular'"
+                "ghosts need one zone per rank, and 'block_cyclic' gives several; use 'block' or "
+                "'irregular'"
             )
         self.zones, self.shape = zones, zones.high
         self.dtype, self.ghosts = dtype, ghosts
@@ -550,8 +550,8 @@ def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
     given = np.asarray(indices)
     if given.ndim != 2 or given.shape[1] != len(shape):
         raise ShapeError(
-            f"indices of shape {given.shape} do not fit: (n, {len(shape)}) is needed, an index of "
-            "each axis for each point"
+            f"indices have shape {given.shape}, but need (n, {len(shape)}): one index per axis "
+            "for each point"
         )
     if given.dtype.kind not in "iu":
         raise SelectionError(f"indices must be integers, not {given.dtype}")

@@ -351,8 +351,8 @@ def _check_local(ranges: _Ranges, local: Any) -> NDArray[Any]:
     values, size = np.asarray(local), math.prod(extents_together(ranges))
     if values.shape != (size,):
         raise ShapeError(
-            f"local data of shape {values.shape} do not fit: the zones of this rank have {size} "
-            f"elements together, ({size},) is needed"
+            f"local data have shape {values.shape}, but the zones of this rank have {size} "
+            f"elements in total: ({size},) is needed"
         )
     return values
 
@@ -391,7 +391,9 @@ def _cast_blocks(
             if not isinstance(block, np.ndarray):
                 block = np.asarray(block)
             if block.shape != (wanted := extents(part)):
-                raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+                raise ShapeError(
+                    f"the data returned shape {block.shape} for a block of shape {wanted}"
+                )
             check_kind(array, block)
             block = unmasked(block, array.dtype, array.fill_value)
             yield _within(part, box), block.astype(array.dtype, casting="same_kind", copy=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._history import record_at, replay_log, replay_more
-from extarray._core._state import Trust
+from extarray._core._supply import Trust
 from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.common.on_error import OnError
 from extarray.format.blocks import decode_sums, encode_sums
@@ -22,13 +22,15 @@ from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage.checksums import Sums
-from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import File, choose_engine, family, file_names, holes_take_space
 from extarray.storage.names import open_data
 from extarray.storage.pair import Pair
+from extarray.storage.reading import PairReader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from extarray.storage.file_store import FileStore
 
 __all__ = [
     "NewSegments",
@@ -105,7 +107,7 @@ class StateUpdate(NamedTuple):
     cuts: int
 
 
-def update_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> StateUpdate:
+def update_since(store: PairReader, axial: Axial, segments: int, attrs: str | None) -> StateUpdate:
     """Return the update for a rank that has so many segments, and these attributes.
 
     Parameters
@@ -152,7 +154,7 @@ class RankSums(Sums):
 
     def doubt(self) -> None:
         """Mark sums in the files as in doubt, as `Sums.doubt` does: any rank may be the first."""
-        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+        with self._lock, family("cannot mark the checksums of '{}' as in doubt", self._path):
             if self.in_doubt:
                 return
             file, uuid = self.file, self._header.uuid
@@ -212,13 +214,11 @@ def pair_of(store: FileStore, axial: Axial) -> OpenPair:
     )
 
 
-class ReplicaStore(FileStore):
+class ReplicaStore(PairReader):
     """The store of a rank that does not commit: no lock, and metadata only from updates.
 
-    It is a `FileStore` because its chunks work like those of any pair of files: a parallel array
-    calls views, epochs, cuts and `Committer.sync_elements` on every rank alike.  Only the source of
-    its state and its end differ.  A class that held these parts would merely pass on all of their
-    operations.
+    Its state comes from rank 0.  It has the file of the chunks, and opens that of the metadata only
+    to watch for cuts and to read checksums.
 
     Parameters
     ----------
@@ -254,8 +254,8 @@ class ReplicaStore(FileStore):
             self.watch_file()
             if pair.data.stat().st_ino != opened.number:
                 raise PartnerError(
-                    f"'{path}' was overwritten while it was opened, or is another file on this "
-                    "host than on that of rank 0; open it again, from a place that all hosts share"
+                    f"'{path}' was overwritten during opening, or differs between this host and "
+                    "that of rank 0; open it from a file system that all hosts share"
                 )
             pair.engine = choose_engine(engine, pair.data, writable)
             pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
@@ -320,7 +320,7 @@ class ReplicaStore(FileStore):
 
     def close(self) -> None:
         """Close the files.  Rank 0 seals and unlocks."""
-        self.now.close()
+        super().close()
         if self._rank_sums is not None:
             self._rank_sums.close()
 
@@ -335,7 +335,7 @@ def is_behind(array: Any) -> bool:
     if array._replica is not None or store.now.mode != "r":
         return False
     try:
-        newest, pendings = store.following.parse(store.following.look())
+        newest, pendings = store.parse(store.look())
     except FormatError:  # in the middle of a commit; `refresh` reads again
         return True
     return newest.sequence > store.now.state.sequence or bool(pendings)

@@ -172,12 +172,12 @@ def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     kind = "i" if type(value) is int else given.dtype.kind
     if kind not in _SIMPLER[dtype.kind]:
         raise CastingError(
-            f"cannot cast {name} {value!r} to {dtype} by the rule 'same_kind'; cast it before"
+            f"cannot cast {name} {value!r} to {dtype} under the rule 'same_kind'; cast it first"
         )
     try:
         item[()] = given.item() if dtype.kind in "iu" else value
     except OverflowError:
-        raise LimitError(f"{name} {value!r} is out of the range of {dtype}") from None
+        raise LimitError(f"{name} {value!r} is out of range for {dtype}") from None
     return item
 
 
@@ -185,8 +185,8 @@ def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     """Raise a CastingError if results may not become elements of a dtype."""
     if not np.can_cast(given, dtype, "same_kind"):
         raise CastingError(
-            f"cannot cast {given} to elements of {dtype} by the rule 'same_kind'; cast the values "
-            "before, or use an array of another dtype"
+            f"cannot cast {given} to elements of {dtype} under the rule 'same_kind'; cast the "
+            "values first, or use an array of another dtype"
         )
 
 
@@ -201,7 +201,9 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     array([255, 254], dtype=uint8)
     """
     if dtype.kind not in "iufc":
-        raise DTypeError(f"elements of {dtype} are not added; use integers, floats or complex")
+        raise DTypeError(
+            f"elements of {dtype} cannot be added; use integers, floats or complex numbers"
+        )
     is_one = type(alpha) is int and alpha == 1
     if is_one and type(values) is np.ndarray and values.dtype == dtype:  # the usual case
         return values
@@ -211,7 +213,7 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     factor = np.asarray(alpha)
     if factor.ndim or factor.dtype.kind not in _SIMPLER[dtype.kind]:
         raise CastingError(
-            f"alpha {alpha!r} is no factor of elements of {dtype}; multiply the values instead"
+            f"alpha {alpha!r} cannot scale elements of {dtype}; multiply the values instead"
         )
     product: NDArray[Any] = elements * factor.astype(dtype)
     return product
@@ -243,5 +245,5 @@ def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         return np.broadcast_to(given, shape)
     except ValueError:
         raise ShapeError(
-            f"values of shape {values.shape} do not fit a selection of shape {shape}"
+            f"values of shape {values.shape} cannot be written to a selection of shape {shape}"
         ) from None

@@ -71,13 +71,13 @@ def library() -> Any:
         MPI = require("mpi4py.MPI", "mpi", "a communicator")
     except RuntimeError as error:  # mpi4py found no library
         raise MissingExtraError(
-            f"mpi4py finds no MPI library ({error}); install one with: {command_for('mpi')}"
+            f"mpi4py cannot find an MPI library ({error}); install one with: {command_for('mpi')}"
         ) from None
     vendor, version = MPI.get_vendor()
     if vendor == "MPICH" and version < _LEAST_MPICH:
         raise MissingExtraError(
-            f"MPICH {'.'.join(map(str, version))} has file views that abort; install MPICH 5 or "
-            f"newer with: {command_for('mpi')}"
+            f"file views abort in MPICH {'.'.join(map(str, version))}; install MPICH 5 or newer "
+            f"with: {command_for('mpi')}"
         )
     return MPI
 
@@ -96,12 +96,12 @@ def check_comm(comm: Any) -> Any:
     MPI = library()
     if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL:
         raise ArgumentError(
-            "this process is no rank of the communicator: comm is MPI.COMM_NULL; leave the call to "
-            "its ranks"
+            "this process is not a rank of the communicator (comm is MPI.COMM_NULL); call this "
+            "only on its ranks"
         )
     if not isinstance(comm, MPI.Intracomm):
         raise ArgumentTypeError(
-            f"comm must be a communicator of mpi4py, as MPI.COMM_WORLD, not {type(comm).__name__}"
+            f"comm must be an mpi4py communicator such as MPI.COMM_WORLD, not {type(comm).__name__}"
         )
     return comm
 
@@ -110,7 +110,7 @@ def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
     """Check a rank of a communicator and return it; None: this rank."""
     r = comm.rank if rank is None else as_int(rank, "rank")
     if not 0 <= r < comm.size:
-        raise BoundsError(f"there is no rank {r}: ranks are 0 ... {comm.size - 1}")
+        raise BoundsError(f"no rank {r}; the ranks are 0 to {comm.size - 1}")
     return int(r)
 
 
@@ -139,7 +139,7 @@ def make_info(hints: Mapping[str, Any]) -> Any:
         except MPI.Exception as error:
             info.Free()
             raise ArgumentError(
-                f"MPI takes no hint {name!r} of this value: {error.Get_error_string()}"
+                f"MPI does not accept this value for hint {name!r}: {error.Get_error_string()}"
             ) from None
     return info
 
@@ -248,8 +248,8 @@ class Agreement:
         given = self.comm.allgather(arguments)
         other = next(rank for rank, text in enumerate(given) if text != given[0])
         return ArgumentError(
-            f"the ranks ask for different things: rank 0 {given[0]}, rank {other} {given[other]}; "
-            "give the same arguments on all of them"
+            f"the ranks disagree: rank 0 asks to {given[0]}, rank {other} to {given[other]}; give "
+            "the same arguments on all ranks"
         )
 
 

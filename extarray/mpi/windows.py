@@ -124,8 +124,8 @@ def _check_shared_memory(nbytes: int) -> None:
         return
     if nbytes > free:
         raise ReserveError(
-            f"global arrays need {nbytes} bytes more in {SHARED_MEMORY} on this host, which has "
-            f"{free}: enlarge it (containers: --shm-size), or use more hosts"
+            f"global arrays need {nbytes} more bytes in {SHARED_MEMORY} on this host, which has "
+            f"{free} left; enlarge it (containers: --shm-size), or use more hosts"
         )
 
 
@@ -244,8 +244,8 @@ def number_of(dtype: np.dtype[Any]) -> Any:
             found = MPI.Datatype.fromcode(dtype.char)
     if found == MPI.DATATYPE_NULL:
         raise DTypeError(
-            f"MPI does not add elements of {dtype}; use native integers, complex, "
-            "or floats of at least 4 bytes"
+            f"MPI cannot add elements of {dtype}; use native integers, complex numbers, or floats "
+            "of at least 4 bytes"
         )
     return found
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from extarray.array.resizing import Side
     from extarray.mpi.runtime import Agreement
-    from extarray.storage.file_store import FileStore
+    from extarray.storage.reading import PairReader
 
 
 __all__ = [
@@ -79,10 +79,10 @@ class Distribution:
         """Return a checked distribution for an array of `ndim` axes."""
         if kind not in KINDS:
             raise ArgumentError(
-                f"kind {kind!r} is not possible; use 'block', 'block_cyclic' or 'irregular'"
+                f"kind {kind!r} is not valid; use 'block', 'block_cyclic' or 'irregular'"
             )
         if ndim == 0:
-            raise ArgumentError("an array without axes has no zones; rank 0 may read and write it")
+            raise ArgumentError("an array without axes has no zones; read and write it on rank 0")
         if kind == "irregular":
             return cls._irregular(block, process_grid, ndim, n_ranks)
         blocks = as_ints(block, "block")  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ class Distribution:
             blocks *= ndim
         if len(blocks) != ndim or min(blocks) < 1:
             raise ShapeError(
-                f"block {block!r} is not possible: give a number of chunks, at least 1, or one for "
+                f"block {block!r} is not valid: give a number of chunks, at least 1, or one for "
                 f"each of {ndim} axes"
             )
         processes = None
@@ -98,7 +98,7 @@ class Distribution:
             processes = as_ints(process_grid, "process_grid")
             if len(processes) != ndim or min(processes) < 1 or math.prod(processes) != n_ranks:
                 raise ShapeError(
-                    f"a process grid {processes} is not possible: {ndim} numbers are needed, whose "
+                    f"process grid {processes} is not valid: it needs {ndim} numbers whose "
                     f"product is {n_ranks}, the number of ranks"
                 )
         return cls(kind, blocks, processes)
@@ -113,30 +113,29 @@ class Distribution:
         Distribution(kind='irregular', block=(1, 1), process_grid=(3, 2), edges=((10, 30), (25,)))
         """
         wanted = (
-            f"give for each of {ndim} axes the elements with which its blocks begin, as in "
+            f"give the first element of each block for each of {ndim} axes, as in "
             f"{[[0, 10], *([[0]] * (ndim - 1))]}"
         )
         if not hasattr(block, "__len__") or isinstance(block, (str, bytes)):
-            raise ArgumentTypeError(f"block {block!r} is not possible for 'irregular': {wanted}")
+            raise ArgumentTypeError(f"block {block!r} is not valid for 'irregular': {wanted}")
         if len(block) != ndim or not all(hasattr(some, "__len__") for some in block):
-            raise ShapeError(f"block {block!r} is not possible for 'irregular': {wanted}")
+            raise ShapeError(f"block {block!r} is not valid for 'irregular': {wanted}")
         starts = [as_ints(some, "block") for some in block]
         for axis, some in enumerate(starts):
             if not some or some[0] or any(a > b for a, b in itertools.pairwise(some)):
                 raise ArgumentError(
-                    f"blocks of axis {axis} cannot begin at {some}: the first begins at 0, and "
-                    "none before the one that it follows"
+                    f"blocks of axis {axis} cannot begin at {some}: the first must begin at 0, "
+                    "and the others in ascending order"
                 )
         grid = tuple(map(len, starts))
         if math.prod(grid) > n_ranks:
             raise ShapeError(
-                f"{' x '.join(map(str, grid))} blocks are one for each of {math.prod(grid)} ranks, "
-                f"and there are {n_ranks}; give at most {n_ranks} blocks, or start more ranks"
+                f"{' x '.join(map(str, grid))} blocks need {math.prod(grid)} ranks, but there are "
+                f"{n_ranks}; give at most {n_ranks} blocks, or start more ranks"
             )
         if process_grid is not None and as_ints(process_grid, "process_grid") != grid:
             raise ShapeError(
-                f"a process grid {tuple(process_grid)} is not possible: the blocks are {grid}; "
-                "leave it out"
+                f"process grid {tuple(process_grid)} does not match the blocks {grid}; leave it out"
             )
         return cls("irregular", (1,) * ndim, grid, tuple(some[1:] for some in starts))
 
@@ -218,7 +217,7 @@ def as_index(index: SupportsIndex | Sequence[SupportsIndex], shape: Index) -> In
     """
     given = index if isinstance(index, (tuple, list, np.ndarray)) else (index,)
     if len(given) != len(shape):
-        raise ShapeError(f"an index has {len(shape)} entries here, not {len(given)}")
+        raise ShapeError(f"the index needs {len(shape)} entries, not {len(given)}")
     places = [as_int(i, "an index") for i in given]
     for j, (i, n) in enumerate(zip(places, shape, strict=True)):
         if not -n <= i < n:
@@ -271,6 +270,10 @@ class Zones:
         """Return the zones of a rank for users: a list only if zones are dealt."""
         zones = self.of(rank)
         return zones if self.distribution.is_dealt else zones[0]
+
+    def of_rank(self, rank: SupportsIndex | None, comm: Any) -> Any:
+        """Return the zones of a rank that a user names, as `as_told` does; None: this rank."""
+        return self.as_told(check_rank(rank, comm))
 
     def ranges(self, rank: int) -> list[list[slice]]:
         """Return ranges along each axis; a rank's zones are their outer product."""
@@ -354,7 +357,7 @@ class ZonedArray(ExtArray):
     _agreement: Agreement
     _distribution: Distribution | None  # in indices from the origin; None: no axes
     _latest_zones: Zones | None
-    _pair: FileStore  # the files that this rank has open
+    _pair: PairReader  # the files that this rank has open
 
     def distribute(
         self,
@@ -427,7 +430,7 @@ class ZonedArray(ExtArray):
         >>> a.zone(1)  # doctest: +SKIP
         (slice(0, 6, None), slice(6, 12, None))
         """
-        return self._of_rank(self._zones(), rank)
+        return self._zones().of_rank(rank, self.comm)
 
     def owner(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
         """Return the rank whose zone has an element.
@@ -484,7 +487,7 @@ class ZonedArray(ExtArray):
         (slice(10, 12, None), slice(0, 12, None))
         """
         j, n, first = as_axis(axis, self.ndim, self), count(by), is_start(side)
-        parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
+        parts = self._zones_of_growth(j, n, first).of_rank(rank, self.comm)
         if not first:
             return parts
         # Shift indices to count from the new start.
@@ -529,6 +532,3 @@ class ZonedArray(ExtArray):
         if self._distribution is None:
             raise ArgumentError("an array without axes has no zones")
         return self._distribution
-
-    def _of_rank(self, zones: Zones, rank: SupportsIndex | None) -> Any:
-        return zones.as_told(check_rank(rank, self.comm))

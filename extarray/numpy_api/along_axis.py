@@ -98,7 +98,7 @@ def reduceat(
     misfit = given is not None and given.shape != shape
     if misfit or (firsts.size and not 0 <= firsts[0] <= firsts[-1] < x.shape[along]):
         ufunc.reduceat(shadow(x), firsts, axis, None, shadow(given))
-        raise AssertionError(f"NumPy takes the indices {indices!r} and out {given!r} for {x!r}")
+        raise AssertionError(f"cannot use indices {indices!r} with out {given!r} for {x!r}")
     # A dtype argument cannot carry the unit of dates, so dates keep their own dtype.
     chosen = None if dtype.kind in "mM" else dtype
     aside = given is None or isinstance(given, Source) or meet(x, given)
@@ -375,7 +375,7 @@ def _stream_transform_nd(function: Callable[..., Any], *steps: Callable[..., Any
                 place = tuple(whole[j] if j in along else piece for j, piece in enumerate(box))
                 store(target, place, function(part_of(a, box), s, along, norm))
 
-            run(work, lanes(a, along, name, _PARTS), math.prod(a.shape) * a.dtype.itemsize)
+            run(work, lanes(a, along, name, _PARTS), math.prod(a.shape) * a.dtype.itemsize, (a,))
             return target
         if not steps or s is not None:
             return NotImplemented

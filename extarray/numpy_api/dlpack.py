@@ -47,8 +47,8 @@ def _view(array: Source) -> NDArray[Any]:
         view = view_of(array, everything)
     if view is None:
         raise BufferError(
-            "elements in several chunks, or cast as they are read, have to be copied; chunk() "
-            "gives views"
+            "elements in several chunks, or elements that are cast when read, must be copied; "
+            "chunk() gives views"
         )
     return view
 
@@ -98,5 +98,7 @@ def to_device(array: _A, device: str, /, *, stream: Any = None) -> _A:
     True
     """
     if device != "cpu" or stream is not None:
-        raise ArgumentError(f"device {device!r}, stream {stream!r}: there is 'cpu', and None")
+        raise ArgumentError(
+            f"device {device!r} with stream {stream!r} is not supported; use 'cpu' with None"
+        )
     return array

@@ -2,8 +2,6 @@
 
 Each method that NumPy also has as a function calls that function, so the protocols lead it to the
 one streamed form.
-
-Longer than other modules, as one class holds all methods.
 """
 
 from __future__ import annotations
@@ -93,8 +91,8 @@ class NumpyMixin(Source):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ArgumentError(
-                "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
-                "views that chunk() gives"
+                "cannot convert an ExtArray to a NumPy array without a copy; use copy=None, or "
+                "the views of chunk()"
             )
         result = read_elements(self)
         return result if dtype is None else result.astype(dtype, copy=False)

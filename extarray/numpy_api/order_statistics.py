@@ -308,7 +308,7 @@ def _reduce_lanes(
             put(box, function(part_of(a, box), axis=axes, keepdims=True))
 
         boxes = lanes(a, axes, name, _PARTS)
-        run(work, boxes, math.prod(a.shape) * a.dtype.itemsize)
+        run(work, boxes, math.prod(a.shape) * a.dtype.itemsize, (a,))
     else:
         for index in np.ndindex(*kept):
             box = tuple(

@@ -107,8 +107,8 @@ def _copy_to_files(
         session.check_handles()
         if filename is None or mode is None or reqdims is None:
             raise ArgumentTypeError(
-                "a new array needs a file name, a mode and reqdims; to copy into another one, give "
-                "its handle in place of the name"
+                "a new array needs a file name, a mode and reqdims; to copy into an existing "
+                "one, give its handle instead of the name"
             )
         permitted = check_mode(mode)
         check_name(name)
@@ -146,23 +146,23 @@ def _copy_into(
         target = check_open(d_b, "copy to", Mode.W, Mode.RW)
         if others != (None, None, None):
             raise ArgumentTypeError(
-                f"'{d_b.filename}' has its file, mode and chunks already; give only transp"
+                f"'{d_b.filename}' already has a file, a mode and chunks; give only transp"
             )
         axes = _as_axes(transp, source.ndim)
         shape = tuple(source.shape[j] for j in axes)
         if shape != target.shape:
             raise ShapeError(
-                f"a copy of shape {shape} does not fit '{d_b.filename}' of shape {target.shape}; "
-                "extend it, or copy into new files"
+                f"a copy of shape {shape} does not fit into '{d_b.filename}' of shape "
+                f"{target.shape}; extend it, or copy into new files"
             )
         if source.dtype != target.dtype:
             raise DTypeError(
-                f"elements of {source.dtype} in '{d_a.filename}' and of {target.dtype} in "
-                f"'{d_b.filename}'; copies cast nothing"
+                f"'{d_a.filename}' has elements of {source.dtype}, but '{d_b.filename}' of "
+                f"{target.dtype}; copies do not cast"
             )
         if d_a._path.resolve() == d_b._path.resolve():
             raise ArgumentError(
-                f"'{d_a.filename}' and '{d_b.filename}' are the same files; copy into others"
+                f"'{d_a.filename}' and '{d_b.filename}' are the same files; copy into other files"
             )
         step.arguments = f"copy {d_a.filename!r} into {d_b.filename!r}, axes {axes}"
     session.finish(d_a)
@@ -204,7 +204,7 @@ def _as_axes(transp: Any, ndim: int) -> tuple[int, ...]:
     axes = tuple(j + ndim if j < 0 else j for j in given)
     if sorted(axes) != list(range(ndim)):
         raise ArgumentError(
-            f"transp {given} is no order of {ndim} axes; give each of them once, as to "
+            f"transp {given} is not an order of {ndim} axes; give each axis once, as for "
             "numpy.transpose"
         )
     return axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray import ArgumentTypeError, DTypeError, ShapeError
 from extarray.common.terminal import print_text
@@ -17,7 +17,7 @@ from extarray.pexta.sections import Section
 from extarray.pexta.session import current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from extarray.mpi import GlobalArray, ParallelArray
     from extarray.pexta.diskarrays import DiskArray
@@ -41,146 +41,258 @@ __all__ = [
 # DRA's value for a request that does not exist; it counts as over.
 REQ_INVALID = -333
 
-_Routine = TypeVar("_Routine", bound="Callable[..., Request]")
 
-_DETAILS = """
-
-Parameters
-----------
-{transp}g_a : GlobalArray
-    {care}
-d_a : DiskArray
-    Of the same {same}, in mode {mode} or `RW`.
-{corners}
-Returns
--------
-Request
-    {returned}
-
-Raises
-------
-{errors}, ClosedError, StorageError
-    On all ranks, where one has a reason.
-{notes}
-Examples
---------
->>> request = pexta.{name}({arguments})  # doctest: +SKIP
->>> pexta.wait(request)  # doctest: +SKIP
-"""
-
-_TRANSP = """transp : bool
-    Whether to {} the transpose, the axes in reverse.
-"""
-_CORNERS = """glo, ghi : sequence of int
-    First and last index of the section in memory along each axis; both belong to it.
-dlo, dhi : sequence of int
-    Those of the section on the disk.  As many elements; in another shape, they correspond in C
-    order.
-"""
-_NOTES = """
-Notes
------
-``{} = np.reshape({}, ...)``, of the transpose if `transp`.  The two
-arrays may also have different numbers of axes.
-"""
-_FOLLOWS = """
-Notes
------
-In mode `R`, what a writer outside has grown is taken up first.  Where the disk array has grown
-since it was opened, here or outside, a global array of the bounds that it had meanwhile grows to
-those of now: elements move to their new ranks, and what `access` gave before must not be used any
-more.
-"""
-_TAKES_UP = """
-In mode `R`, what a writer outside has grown is taken up first.
-"""
-
-
-def _described(routine: _Routine) -> _Routine:
-    """Complete a routine's docstring: the eight routines differ in a few words."""
-    name = routine.__name__
-    begins, writes, has_sections = name[0] == "i", "write" in name, name.endswith("_section")
-    stay = "stay as it is" if writes else "be left alone"
-    end = "the request is over" if begins else "the call ends"
-    details = _DETAILS.format(
-        name=name,
-        transp=_TRANSP.format("write" if writes else "read") if has_sections else "",
-        care=f"It must {stay} on all ranks until {end}.",
-        same="dtype" if has_sections else "shape and dtype",
-        mode="`W`" if writes else "`R`",
-        corners=_CORNERS if has_sections else "",
-        returned="For `wait` or `probe`."
-        if begins
-        else "It is over; `wait` and `probe` take it all the same.",
-        errors=("BoundsError, " if has_sections else "")
-        + f"ShapeError, DTypeError, {'ReadOnlyError' if writes else 'ArgumentError'}",
-        notes=_notes_of(writes, has_sections),
-        arguments="True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9)" if has_sections else "g_a, d_a",
-    )
-    routine.__doc__ = f"{routine.__doc__}{details}"
-    return routine
-
-
-def _notes_of(writes: bool, has_sections: bool) -> str:
-    if not has_sections:
-        return "" if writes else _FOLLOWS
-    sides = ("d[dlo ... dhi]", "g[glo ... ghi]")
-    return _NOTES.format(*sides[:: 1 if writes else -1]) + ("" if writes else _TAKES_UP)
-
-
-@_described
 def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
-    """Write a global array to a disk array; collective."""
+    """Write a global array to a disk array; collective.
+
+    Parameters
+    ----------
+    g_a : GlobalArray
+        Leave it as it is, on all ranks, until the call ends.
+    d_a : DiskArray
+        Of the same shape and dtype, in mode `W` or `RW`.
+
+    Returns
+    -------
+    Request
+        Over already; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Examples
+    --------
+    >>> pexta.write(g_a, d_a)  # doctest: +SKIP
+    """
     return _whole(g_a, d_a, write=True, waits=True)
 
 
-@_described
 def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
-    """Read a global array from a disk array; collective."""
+    """Read a global array from a disk array; collective.
+
+    Parameters
+    ----------
+    g_a : GlobalArray
+        Leave it alone, on all ranks, until the call ends.
+    d_a : DiskArray
+        Of the same shape and dtype, in mode `R` or `RW`.
+
+    Returns
+    -------
+    Request
+        Over already; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    In mode `R` the disk array first takes up what a writer outside has grown.  If it has grown
+    since it was opened, here or outside, a global array that has one of its earlier shapes grows
+    with it: elements move to their new ranks, and arrays that `access` gave before are no longer
+    valid.
+
+    Examples
+    --------
+    >>> pexta.read(g_a, d_a)  # doctest: +SKIP
+    """
     return _whole(g_a, d_a, write=False, waits=True)
 
 
-@_described
 def iwrite(g_a: GlobalArray, d_a: DiskArray) -> Request:
-    """Begin to write a global array to a disk array; collective."""
+    """Begin to write a global array to a disk array; collective.
+
+    Parameters
+    ----------
+    g_a, d_a
+        As for `write`; leave `g_a` as it is until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+        As for `write`.
+
+    Examples
+    --------
+    >>> request = pexta.iwrite(g_a, d_a)  # doctest: +SKIP
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
     return _whole(g_a, d_a, write=True, waits=False)
 
 
-@_described
 def iread(g_a: GlobalArray, d_a: DiskArray) -> Request:
-    """Begin to read a global array from a disk array; collective."""
+    """Begin to read a global array from a disk array; collective.
+
+    Parameters
+    ----------
+    g_a, d_a
+        As for `read`; leave `g_a` alone until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+        As for `read`.
+
+    Examples
+    --------
+    >>> request = pexta.iread(g_a, d_a)  # doctest: +SKIP
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
     return _whole(g_a, d_a, write=False, waits=False)
 
 
-@_described
 def write_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
-    """Write a section of a global array to a section of a disk array; collective."""
+    """Write a section of a global array to a section of a disk array; collective.
+
+    Parameters
+    ----------
+    transp : bool
+        Write the transpose: the axes of the section in memory in reverse.
+    g_a : GlobalArray
+        Leave it as it is, on all ranks, until the call ends.
+    glo, ghi : sequence of int
+        First and last index of the section in memory along each axis; both belong to it.
+    d_a : DiskArray
+        Of the same dtype, in mode `W` or `RW`.  It may have another number of axes.
+    dlo, dhi : sequence of int
+        First and last index of the section on the disk.  It has as many elements as the one in
+        memory; elements of sections of different shapes correspond in C order.
+
+    Returns
+    -------
+    Request
+        Over already; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    BoundsError, ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    ``d[dlo ... dhi] = np.reshape(g[glo ... ghi], ...)``, of the transpose if `transp`.
+
+    Examples
+    --------
+    >>> pexta.write_section(True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9))  # doctest: +SKIP
+    """
     return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=True, waits=True)
 
 
-@_described
 def read_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
-    """Read a section of a global array from a section of a disk array; collective."""
+    """Read a section of a global array from a section of a disk array; collective.
+
+    Parameters
+    ----------
+    transp : bool
+        Read the transpose: the axes of the section on the disk in reverse.
+    g_a : GlobalArray
+        Leave it alone, on all ranks, until the call ends.
+    glo, ghi : sequence of int
+        As for `write_section`.
+    d_a : DiskArray
+        Of the same dtype, in mode `R` or `RW`.  It may have another number of axes.
+    dlo, dhi : sequence of int
+        As for `write_section`.
+
+    Returns
+    -------
+    Request
+        Over already; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    BoundsError, ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    ``g[glo ... ghi] = np.reshape(d[dlo ... dhi], ...)``, of the transpose if `transp`.
+
+    In mode `R` the disk array first takes up what a writer outside has grown.
+
+    Examples
+    --------
+    >>> pexta.read_section(True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9))  # doctest: +SKIP
+    """
     return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=False, waits=True)
 
 
-@_described
 def iwrite_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
-    """Begin to write a section of a global array to one of a disk array; collective."""
+    """Begin to write a section of a global array to one of a disk array; collective.
+
+    Parameters
+    ----------
+    transp, g_a, glo, ghi, d_a, dlo, dhi
+        As for `write_section`; leave `g_a` as it is until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Raises
+    ------
+    BoundsError, ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+        As for `write_section`.
+
+    Examples
+    --------
+    >>> request = pexta.iwrite_section(  # doctest: +SKIP
+    ...     True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9)
+    ... )
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
     return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=True, waits=False)
 
 
-@_described
 def iread_section(
     transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
 ) -> Request:
-    """Begin to read a section of a global array from one of a disk array; collective."""
+    """Begin to read a section of a global array from one of a disk array; collective.
+
+    Parameters
+    ----------
+    transp, g_a, glo, ghi, d_a, dlo, dhi
+        As for `read_section`; leave `g_a` alone until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Raises
+    ------
+    BoundsError, ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+        As for `read_section`.
+
+    Examples
+    --------
+    >>> request = pexta.iread_section(  # doctest: +SKIP
+    ...     True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9)
+    ... )
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
     return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, write=False, waits=False)
 
 
@@ -248,7 +360,7 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
     with current().agreement.step() as step:
         if not isinstance(request, Request) and request != REQ_INVALID:
             raise ArgumentTypeError(
-                f"a request is needed, as iread and its like give it, not {request!r}"
+                f"a request as returned by iread and similar calls is needed, not {request!r}"
             )
         found = request if isinstance(request, Request) else None
         step.arguments = f"{what} {'REQ_INVALID' if found is None else found}"
@@ -263,8 +375,8 @@ def _whole(g_a: GlobalArray, d_a: DiskArray, *, write: bool, waits: bool) -> Req
         follows = not write and d_a.has_grown_from(g_a.shape)
         if g_a.shape != array.shape and not follows:
             raise ShapeError(
-                f"{g_a.shape} elements in memory and {array.shape} in '{d_a.filename}'; use "
-                "sections of the same number of elements"
+                f"{g_a.shape} elements in memory, but {array.shape} in '{d_a.filename}'; use "
+                "sections with the same number of elements"
             )
         step.arguments = _in_words(g_a, d_a, write)
         both = Section((0,) * array.ndim, array.shape)
@@ -296,8 +408,8 @@ def _sections(
         n, n_disk = math.prod(memory.shape), math.prod(disk.shape)
         if n != n_disk:
             raise ShapeError(
-                f"sections of {n} elements in memory and {n_disk} in '{d_a.filename}'; give "
-                "sections of the same number of elements"
+                f"the sections have {n} elements in memory, but {n_disk} in '{d_a.filename}'; "
+                "give sections with the same number of elements"
             )
         step.arguments = f"{_in_words(g_a, d_a, write)}: {memory} in memory, {disk} on the disk"
     return _begun(g_a, memory, d_a, disk, write, waits)
@@ -310,8 +422,8 @@ def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
     array = check_open(d_a, verb, mode, Mode.RW)
     if g_a.dtype != array.dtype:
         raise DTypeError(
-            f"elements of {g_a.dtype} in memory and of {array.dtype} in '{d_a.filename}'; "
-            "transfers cast nothing, use a global array of the same dtype"
+            f"elements have dtype {g_a.dtype} in memory, but {array.dtype} in '{d_a.filename}'; "
+            "transfers do not cast, so use a global array of the same dtype"
         )
     return array
 

@@ -262,7 +262,9 @@ def create_config(
         session.check_handles()
         shape, dtype, permitted = check_shape(dims), check_dtype(type), check_mode(mode)
         if as_int(ndim, "ndim") != len(shape):
-            raise ShapeError(f"ndim {ndim} and dims {shape} do not fit; give one extent an axis")
+            raise ShapeError(
+                f"ndim {ndim} does not match dims {shape}; give one extent for each axis"
+            )
         check_name(name)
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
@@ -291,8 +293,8 @@ def _check_axes(g_a: Any, ndim: int) -> GlobalArray:
     given = check_global(g_a)
     if given.ndim != ndim:
         raise ShapeError(
-            f"a global array with {given.ndim} axes cannot decide the zones of an array with "
-            f"{ndim}; give one with as many"
+            f"a global array with {given.ndim} axes cannot set the zones of an array with {ndim}; "
+            "give one with the same number"
         )
     return given
 
@@ -345,7 +347,7 @@ def check_mode(value: Any) -> Mode:
     try:
         return Mode(value)
     except ValueError:
-        raise ArgumentError(f"mode {value!r} is not possible; use R, W or RW") from None
+        raise ArgumentError(f"mode {value!r} is not valid; use R, W or RW") from None
 
 
 def check_name(name: Any) -> None:
@@ -362,7 +364,7 @@ def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
     """
     if not isinstance(d_a, DiskArray):
         raise ArgumentTypeError(
-            f"a handle is needed, as create and open give it, not a {d_a.__class__.__name__}"
+            f"a handle as returned by create and open is needed, not a {d_a.__class__.__name__}"
         )
     if d_a.array.closed:
         raise ClosedError(f"cannot {what} '{d_a.filename}': it was closed; open it again")
@@ -379,8 +381,8 @@ def check_global(g_a: Any) -> GlobalArray:
     MPI = library()
     if MPI.Comm.Compare(g_a.comm, current().comm) not in (MPI.IDENT, MPI.CONGRUENT):
         raise ArgumentError(
-            "the global array is of other ranks than the session; give init the communicator by "
-            "which it was created"
+            "the global array is on other ranks than the session; give init the communicator "
+            "with which it was created"
         )
     return g_a
 
@@ -486,8 +488,8 @@ def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], 
     zone = check_open(d_a, "tell the zones of").zone(rank)
     if isinstance(zone, list):
         raise ArgumentError(
-            f"the zones of '{d_a.filename}' are dealt out, no rank has one section: see "
-            "d_a.array.zone()"
+            f"the zones of '{d_a.filename}' are distributed cyclically, so no rank has a single "
+            "section; see d_a.array.zone()"
         )
     box = cast("tuple[slice, ...]", zone)
     return tuple(s.start for s in box), tuple(s.stop - 1 for s in box)

@@ -165,23 +165,23 @@ def _as_growths(edims: Any, odims: Any, array: Any) -> tuple[tuple[int, ...], tu
         return (axis,), tuple(n if j == axis else 0 for j in range(ndim))
     if any(are_single):
         raise ArgumentTypeError(
-            f"edims {edims!r} and odims {odims!r} do not fit: give what is added to each axis and "
-            "its place in the sequence, or an axis and what is added to it"
+            f"edims {edims!r} and odims {odims!r} do not match: give the growth of each axis and "
+            "its place in the sequence, or a single axis and its growth"
         )
     extents, places = as_ints(edims, "edims"), as_ints(odims, "odims")
     if not len(extents) == len(places) == ndim:
         raise ShapeError(
-            f"edims {extents} and odims {places} do not fit an array with {ndim} axes; give a "
+            f"edims {extents} and odims {places} do not match an array with {ndim} axes; give a "
             "number for each axis in both"
         )
     axes = sorted((j for j in range(ndim) if places[j] >= 0), key=places.__getitem__)
     if [places[j] for j in axes] != list(range(len(axes))):
         raise ArgumentError(
-            f"odims {places} is no sequence of axes; give the axes that grow the places 0, 1, ..., "
-            "and the others -1"
+            f"odims {places} is not a valid sequence; number the growing axes 0, 1, ..., and give "
+            "-1 for the others"
         )
     if any(extents[j] < 0 for j in axes):
-        raise ArgumentError(f"edims {extents} has negative numbers; arrays only grow")
+        raise ArgumentError(f"edims {extents} has negative numbers; arrays can only grow")
     return tuple(axes), tuple(n if j in axes else 0 for j, n in enumerate(extents))
 
 

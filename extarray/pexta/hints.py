@@ -35,7 +35,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
     wanted = as_ints(reqdims, "reqdims")
     if len(wanted) != len(dims) or any(n < 1 and n != UNSPECIFIED for n in wanted):
         raise ChunksError(
-            f"reqdims {reqdims} are not possible for {len(dims)} axes: give the elements of a "
+            f"reqdims {reqdims} are not valid for {len(dims)} axes: give the elements of a "
             f"typical request along each, or {UNSPECIFIED} where it does not matter"
         )
     free = [j for j, n in enumerate(wanted) if n == UNSPECIFIED]
@@ -63,8 +63,8 @@ def io_hints(numfiles: Any, numioprocs: Any) -> dict[str, str]:
     """
     if as_int(numfiles, "numfiles") > 1:
         raise ArgumentError(
-            f"an array lies in one pair of files, not in {numfiles}; give 1, or -1, and let the "
-            "file system stripe the file"
+            f"an array is stored in one pair of files, not in {numfiles}; give 1 or -1, and let "
+            "the file system stripe the files"
         )
     n = as_int(numioprocs, "numioprocs")
     return {} if n < 1 else {"cb_nodes": str(n), "romio_cb_read": "enable"}

@@ -167,7 +167,7 @@ def netcdfwrite(handle: MappedArray, varid: Any, replace: bool = False) -> Any:
 def _bound(array: Any) -> Any:
     """Return the dataset that a mapped array is bound to."""
     if not isinstance(array, extarray.MappedArray):
-        raise ArgumentTypeError(f"a {type(array).__name__} is no mapped array")
+        raise ArgumentTypeError(f"a {type(array).__name__} is not a mapped array")
     return array.dataset
 
 
@@ -178,10 +178,10 @@ def _variable(ncid: Any, varid: Any) -> Any:
     elif isinstance(varid, int):
         names = list(ncid.variables)
         if not 0 <= varid < len(names):
-            raise ArgumentError(f"there is no variable {varid}; there are {len(names)}")
+            raise ArgumentError(f"no variable {varid}; the variables are {len(names)}")
         name = names[varid]
     else:
         return varid
     if name not in ncid.variables:
-        raise ArgumentError(f"there is no variable {name!r}; there are {list(ncid.variables)}")
+        raise ArgumentError(f"no variable {name!r}; the variables are {list(ncid.variables)}")
     return ncid.variables[name]

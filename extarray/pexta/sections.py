@@ -53,14 +53,14 @@ class Section:
         first, last = as_ints(low, "lo"), as_ints(high, "hi")
         if not len(first) == len(last) == len(shape):
             raise ShapeError(
-                f"a section {first} ... {last} does not fit {what} with {len(shape)} axes; give "
+                f"section {first} ... {last} does not match {what} with {len(shape)} axes; give "
                 "the first and the last index along each"
             )
         for axis, (i, j, n) in enumerate(zip(first, last, shape, strict=True)):
             if not 0 <= i <= j < n:
                 raise BoundsError(
-                    f"{what} has no section {i} ... {j} along axis {axis} with size {n}; give the "
-                    "first and the last index, which both belong to it"
+                    f"section {i} ... {j} of {what} is out of bounds for axis {axis} with size "
+                    f"{n}; give the first and the last index (inclusive)"
                 )
         return cls(first, tuple(j + 1 for j in last), is_reversed)
 

@@ -75,7 +75,7 @@ class Session:
         n = self.max_arrays
         if n != UNSPECIFIED and len(self._open()) >= n:
             raise StorageError(
-                errno.EMFILE, f"{n} arrays are open, as many as init allows; close one"
+                errno.EMFILE, f"{n} arrays are open, the maximum given to init; close one"
             )
 
     def check_room(self, nbytes: int, instead_of: int = 0) -> None:
@@ -86,14 +86,16 @@ class Session:
         n = self.max_array_size
         if n != UNSPECIFIED and nbytes > n:
             raise StorageError(
-                errno.EFBIG, f"an array of {nbytes} bytes; init allows max_array_size={n}"
+                errno.EFBIG,
+                f"the array would have {nbytes} bytes, but init allows max_array_size={n}",
             )
         total = sum(handle.array.nbytes for handle in self._open()) - instead_of + nbytes
         n = self.total_disk_space
         if n != UNSPECIFIED and total > n:
             raise StorageError(
                 errno.EDQUOT,
-                f"arrays that are open of {total} bytes together; init allows total_disk_space={n}",
+                f"the open arrays would have {total} bytes in total, but init allows "
+                f"total_disk_space={n}",
             )
 
     def _open(self) -> list[_Handle]:
@@ -164,7 +166,7 @@ def init(
     """
     global _session
     if _session is not None:
-        raise ArgumentError("a session has begun already; call terminate before the next one")
+        raise ArgumentError("a session has already begun; call terminate first")
     given = library().COMM_WORLD if comm is None else comm
     with Agreement.on_duplicate(given) as agreement, agreement.step() as step:
         limits = [
@@ -183,7 +185,7 @@ def _limit(value: float, name: str) -> int:
     except (TypeError, ValueError):
         raise ArgumentTypeError(f"{name} must be a number, not {value!r}") from None
     if number != UNSPECIFIED and not 1 <= number < math.inf:
-        raise ArgumentError(f"{name} {value} is not possible; give a number from 1, or -1")
+        raise ArgumentError(f"{name} {value} is not valid; give a number from 1, or -1")
     return int(number)
 
 

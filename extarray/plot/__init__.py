@@ -27,7 +27,7 @@ Its modules, from the top down; each uses some of those below it:
 May use: array, and the rooms below it.
 """
 
-from extarray.grid.drawing import Segment, segments
+from extarray.grid.growth_map import Segment, segments
 from extarray.plot.accessor import Plots
 from extarray.plot.growth import growth_map
 from extarray.plot.images import composite, slice_image, stretch

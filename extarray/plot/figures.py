@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 
-__all__ = ["INK", "RED", "finished", "on_axes"]
+__all__ = ["INK", "RED", "finished", "given_axes", "on_axes", "saved"]
 
 #: Colours of lines.
 INK, RED = "#1A1A1A", "#C0392B"
@@ -21,10 +24,26 @@ def on_axes(ax: Any, size: tuple[float, float], rows: int = 1, **settings: Any) 
     return figure, figure.subplots(rows, 1, **settings)
 
 
+def given_axes(ax: Any, least: int, needs: str) -> tuple[Any, list[Any]]:
+    """Return the figure and the list of one or several given axes; refuse fewer than `least`.
+
+    `needs` says in words what takes so many.
+    """
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) < least:
+        raise ArgumentError(f"ax has {len(axes)} axes, and {needs}")
+    return axes[0].figure.figure, axes  # a subfigure's: the figure around it
+
+
 def finished(figure: Any, ax: Any, title: str | None, path: Any, dpi: float) -> Any:
     """Set the title of axes, save the figure if a path is given, and return it."""
     if title is not None:
         ax.set_title(title, fontsize=10)
+    return saved(figure, path, dpi)
+
+
+def saved(figure: Any, path: Any, dpi: float) -> Any:
+    """Save a figure where a path is given, and return it."""
     if path is not None:
         figure.savefig(path, dpi=dpi)
     return figure

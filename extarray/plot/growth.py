@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.common.arguments import axis_named
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.errors import ArgumentTypeError
 from extarray.common.extras import require
-from extarray.grid.drawing import (
-    Panel,
-    Segment,
+from extarray.grid.growth_map import (
+    Plane,
     axis_titles,
-    cell_lines,
-    held_axes,
-    panel_axis,
-    panels_of,
+    legend_rows,
+    planes_of,
     segment_colours,
-    segment_labels,
+    segment_numbers,
     segments,
     text_colour,
 )
+from extarray.plot.figures import INK, given_axes, saved
 
-__all__ = ["grid_bounds", "growth_map", "map_cells"]
-
-_INK = "#1A1A1A"
+__all__ = ["growth_map", "map_cells"]
 
 _CELL = 0.36  # side of a cell, inches
 _MAX_PANEL = 11.0  # side of a panel, inches; with more chunks cells shrink
@@ -105,13 +101,16 @@ def growth_map(
     axial = getattr(a, "axial", a)
     if not hasattr(axial, "grid"):
         raise ArgumentTypeError(
-            f"a {type(a).__name__} has no chunks of its own to draw; give an array, which is the "
-            "base of a view, or its axial"
+            f"a {type(a).__name__} has no chunks of its own; give the array (the base of a view) "
+            "or its axial"
         )
     titles = axis_titles(getattr(a, "dims", None) if names is None else names, len(axial.grid))
     history = segments(axial)
-    colours = segment_colours(history) if history else np.empty((0, 3))
-    starts = np.array([segment.start_address for segment in history])
+    colours = segment_colours(history)
+    rows = legend_rows(history, titles, _MAX_LEGEND) if history and legend else []
+    # A line an axis lies below the panels, a line a segment at their side.
+    is_aside = len(history) <= _MAX_LEGEND
+    inches = 0.5 + 0.055 * max((len(text) for _, text in rows), default=0)
     return map_cells(
         a,
         ax,
@@ -119,13 +118,13 @@ def growth_map(
         at=at,
         names=titles,
         title=title,
-        classes=lambda addresses: np.searchsorted(starts, addresses, side="right") - 1,
+        classes=partial(segment_numbers, history),
         colours=colours,
         legend=(
-            _legend_width(history, titles),
-            lambda figure: _draw_legend(figure, history, colours, titles),
+            inches if is_aside else None,
+            lambda figure: _draw_legend(figure, rows, colours, is_aside),
         )
-        if legend and history
+        if rows
         else None,
         path=path,
         dpi=dpi,
@@ -163,127 +162,52 @@ def map_cells(
         Whether cells show the number of their class instead of the address.
     """
     figure_module = require("matplotlib.figure", "plot", "a map of chunks")
-    axial = getattr(a, "axial", a)
-    grid = tuple(int(n) for n in axial.grid)
-    dims = getattr(a, "dims", None)
-    numbered = {_number(j, dims): index for j, index in (at or {}).items()}
-    held = held_axes(numbered, grid)
-    free = [j for j in range(len(grid)) if j not in held]
-    if not free or len(free) > 3:
-        raise ArgumentError(
-            f"cannot draw {len(free)} axes of the grid {grid}: a growth map shows 1 to 3; "
-            "hold axes at one chunk index with at={axis: index}"
-        )
-    if 0 in grid:
-        raise ArgumentError(f"cannot draw the grid {grid}: it has no chunk; grow the array first")
-
-    across_axis = panel_axis(_number(axis, dims), free, len(grid))
-    panels = panels_of(axial, grid, held, free, across_axis, list(names))
-    owners = [classes(panel.addresses) for panel in panels]
-    values = owners if show_classes else [panel.addresses for panel in panels]
+    planes = planes_of(a, axis=axis, at=at, names=names, classes=classes)
+    values = [plane.classes if show_classes else plane.addresses for plane in planes]
     digits = len(str(max(int(value.max()) for value in values)))
     if ax is None:
         figure, axes, across = _new_figure(
-            figure_module, panels, digits, title, 0.0 if legend is None else legend[0]
+            figure_module, planes, digits, title, 0.0 if legend is None else legend[0]
         )
     else:
-        axes, across = list(np.ravel(np.asarray(ax, dtype=object))), 1
-        if len(axes) < len(panels):
-            raise ArgumentError(f"ax has {len(axes)} axes, and there are {len(panels)} panels")
-        figure = axes[0].figure.figure  # a subfigure's: the figure around it
-    bounds = grid_bounds(a)
-    seen = []
-    for number, (panel, owner, one) in enumerate(zip(panels, owners, axes, strict=False)):
+        figure, axes = given_axes(ax, len(planes), f"there are {len(planes)} panels")
+        across = 1
+    for number, (plane, one) in enumerate(zip(planes, axes, strict=False)):
         # The outer panels of a new figure show the names of the axes for all.
         outer = (number % across == 0, number < across)
-        cells = np.where(owner[..., None] < 0, 1.0, colours[owner])
-        _draw_cells(one, panel, cells, outer if ax is None else (True, True))
-        inside = ((0.0, owner.shape[0]), (0.0, owner.shape[1]))
-        if bounds is not None:
-            places = dict(held) if across_axis is None else {**held, across_axis: number}
-            inside = _inside(owner.shape, free, places, bounds)
-            _draw_outside(one, owner.shape, inside)
-        seen.append(inside)
+        _draw_cells(one, plane, colours, outer if ax is None else (True, True))
+        _draw_outside(one, plane)
     if legend is not None and ax is None:
         legend[1](figure)
     # Only the layout determines the size of a cell, and so of the addresses.
     figure.draw_without_rendering()
-    for owner, value, inside, one in zip(owners, values, seen, axes, strict=False):
-        _draw_lines_and_values(one, owner, value, inside, colours, digits)
-    if path is not None:
-        figure.savefig(path, dpi=dpi)
-    return figure
+    for plane, value, one in zip(planes, values, axes, strict=False):
+        _draw_lines_and_values(one, plane, value, colours, digits)
+    return saved(figure, path, dpi)
 
 
-def grid_bounds(a: Any) -> list[tuple[float, float]] | None:
-    """Return the bounds in the grid, in chunks along each axis; None: no chunk is cut."""
-    if not hasattr(a, "info"):
-        return None
-    lows = (n / c for n, c in zip(a.info()["offset"], a.chunks, strict=True))
-    found = [(low, low + n / c) for low, n, c in zip(lows, a.shape, a.chunks, strict=True)]
-    if all(b == (0, n) for b, n in zip(found, a.grid, strict=True)):
-        return None
-    return found
-
-
-def _inside(
-    extents: tuple[int, int],
-    free: list[int],
-    places: Mapping[int, int],
-    bounds: list[tuple[float, float]],
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the rows and the columns of a panel between which the bounds lie.
-
-    `places` has the chunk indices of the other axes; if one is outside, the whole panel is.
-    """
-    height, width = extents
-    if any(place + 1 <= bounds[j][0] or place >= bounds[j][1] for j, place in places.items()):
-        return (height, height), (0.0, width)
-    shown = [j for j in free if j not in places]
-    left, right = (min(max(x, 0.0), width) for x in bounds[shown[-1]])
-    top, bottom = 0.0, float(height)
-    if len(shown) == 2:
-        top, bottom = (min(max(y, 0.0), height) for y in bounds[shown[0]])
-    return (top, bottom), (left, right)
-
-
-def _draw_outside(
-    ax: Any, extents: tuple[int, int], inside: tuple[tuple[float, float], tuple[float, float]]
-) -> None:
+def _draw_outside(ax: Any, plane: Plane) -> None:
     """Hatch the parts of the cells outside the bounds."""
     patches = require("matplotlib.patches", "plot", "a map of chunks")
-    height, width = extents
-    (top, bottom), (left, right) = inside
-    for x, y, w, h in (
-        (0, 0, width, top),
-        (0, bottom, width, height - bottom),
-        (0, top, left, bottom - top),
-        (right, top, width - right, bottom - top),
-    ):
-        if w > 0 and h > 0:
-            ax.add_patch(
-                patches.Rectangle(
-                    (x - 0.5, y - 0.5),
-                    w,
-                    h,
-                    facecolor=(1, 1, 1, 0.72),
-                    edgecolor="#8A8A8A",
-                    hatch="////",
-                    linewidth=0,
-                    gid="outside",
-                    zorder=2.5,
-                )
+    for top, bottom, left, right in plane.outside:
+        ax.add_patch(
+            patches.Rectangle(
+                (left - 0.5, top - 0.5),
+                right - left,
+                bottom - top,
+                facecolor=(1, 1, 1, 0.72),
+                edgecolor="#8A8A8A",
+                hatch="////",
+                linewidth=0,
+                gid="outside",
+                zorder=2.5,
             )
-
-
-def _number(axis: int | str, dims: Sequence[str] | None) -> int:
-    """Return the number of an axis, given by number or name."""
-    return axis_named(axis, dims) if isinstance(axis, str) else axis
+        )
 
 
 def _new_figure(
     figure_module: Any,
-    panels: list[Panel],
+    planes: list[Plane],
     digits: int,
     title: str | None,
     aside: float | None,
@@ -293,18 +217,18 @@ def _new_figure(
     `aside` is the width in inches of a legend at the side, None for one below.  Return the figure,
     its axes, and the number of panels side by side.
     """
-    height, width = panels[0].addresses.shape
+    height, width = planes[0].addresses.shape
     cell = min(_CELL * max(1.0, digits / 3), _MAX_PANEL / max(height, width))
-    across = max(1, min(len(panels), int(_MAX_FIGURE / (width * cell + 0.25))))
-    down = -(-len(panels) // across)
-    across = -(-len(panels) // down)  # spread the panels evenly over the rows
+    across = max(1, min(len(planes), int(_MAX_FIGURE / (width * cell + 0.25))))
+    down = -(-len(planes) // across)
+    across = -(-len(planes) // down)  # no shorter last row than need be
     size = (
         max(3.0, across * (width * cell + 0.25) + 0.5) + (0.0 if aside is None else aside),
         down * (height * cell + 0.45) + (0.5 if aside is None else 0.2) + (0.3 if title else 0.0),
     )
     figure = figure_module.Figure(figsize=size, layout="constrained")
     axes = list(figure.subplots(down, across, squeeze=False).ravel())
-    for ax in axes[len(panels) :]:
+    for ax in axes[len(planes) :]:
         ax.set_visible(False)
     if title:
         figure.suptitle(title, fontsize=11)
@@ -312,85 +236,74 @@ def _new_figure(
 
 
 def _draw_cells(
-    ax: Any, panel: Panel, cells: NDArray[np.float64], outer: tuple[bool, bool]
+    ax: Any, plane: Plane, colours: NDArray[np.float64], outer: tuple[bool, bool]
 ) -> None:
-    """Draw the coloured cells and the labels around them."""
-    height, width = panel.addresses.shape
+    """Draw the coloured cells, and the axes around them."""
+    height, width = plane.classes.shape
+    cells = np.where(plane.classes[..., None] < 0, 1.0, colours[plane.classes])
     ax.imshow(cells, interpolation="nearest", aspect="equal")
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set_xticks(_ticks(width))
-    ax.set_yticks(_ticks(height) if panel.row_name else [])
+    ax.set_yticks(_ticks(height) if plane.row_name else [])
     ax.tick_params(length=0, labelsize=7, pad=2)
     left, top = outer
     if top:
-        ax.set_xlabel(panel.column_name, fontsize=8, labelpad=3)
+        ax.set_xlabel(plane.column_name, fontsize=8, labelpad=3)
     if left:
-        ax.set_ylabel(panel.row_name, fontsize=8, labelpad=3)
-    if panel.title:
-        ax.set_title(panel.title, fontsize=9)
+        ax.set_ylabel(plane.row_name, fontsize=8, labelpad=3)
+    if plane.title:
+        ax.set_title(plane.title, fontsize=9)
     for spine in ax.spines.values():
-        spine.set_color(_INK)
+        spine.set_color(INK)
         spine.set_linewidth(1.2)
 
 
 def _draw_lines_and_values(
     ax: Any,
-    owner: NDArray[np.int64],
+    plane: Plane,
     values: NDArray[np.int64],
-    inside: tuple[tuple[float, float], tuple[float, float]],
     colours: NDArray[np.float64],
     digits: int,
 ) -> None:
     """Draw lines between cells, heavy between classes, and numbers if there is room."""
     collections = require("matplotlib.collections", "plot", "extarray.plot.growth_map")
-    height, width = owner.shape
+    height, width = plane.classes.shape
     window = ax.get_window_extent()
     cell = 72 / ax.figure.dpi * min(window.width / width, window.height / height)  # points
-    thin, heavy = cell_lines(owner)
-    for lines, colour, line_width in (
-        (thin if cell >= _MIN_LINED else thin[:0], "white", min(0.8, cell / 20)),
-        (heavy, _INK, min(1.6, cell / 8)),
+    for heavy, colour, line_width in (
+        (False, "white", min(0.8, cell / 20)),
+        (True, INK, min(1.6, cell / 8)),
     ):
-        ax.add_collection(
-            collections.LineCollection(
-                lines, colors=colour, linewidths=line_width, capstyle="projecting"
-            ),
-            autolim=False,
-        )
+        if heavy or cell >= _MIN_LINED:
+            # From (top, bottom, left, right) to (x, y) of both ends; cell 0 has its middle at 0.
+            ends = plane.lines(heavy)[:, [2, 0, 3, 1]].reshape(-1, 2, 2) - 0.5
+            ax.add_collection(
+                collections.LineCollection(
+                    ends, colors=colour, linewidths=line_width, capstyle="projecting"
+                ),
+                autolim=False,
+            )
     # A digit is about 0.62 of the font size wide; 0.8 of the cell leaves a margin.
     size = min(10.0, 0.55 * cell, 0.8 * cell / (0.62 * digits))
-    if size < _MIN_FONT or owner.size > _MAX_TEXTS:
+    if size < _MIN_FONT or plane.classes.size > _MAX_TEXTS:
         return
     text_colours = [text_colour(colour) for colour in colours]
+    y, x, is_inside = plane.labels()
     for (i, j), value in np.ndenumerate(values):
-        if owner[i, j] < 0:
+        if plane.classes[i, j] < 0:
             continue
-        (y, is_high), (x, is_wide) = (
-            _middle(k, *ends) for k, ends in ((i, inside[0]), (j, inside[1]))
-        )
         ax.text(
-            x,
-            y,
+            x[j] - 0.5,
+            y[i] - 0.5,
             str(int(value)),
             ha="center",
             va="center_baseline",
             fontsize=size,
-            # White covers cells that are mostly outside.
-            color=text_colours[owner[i, j]] if is_high and is_wide else _INK,
+            # Hatching makes the outside almost white.
+            color=text_colours[plane.classes[i, j]] if is_inside[i, j] else INK,
             zorder=3,
         )
-
-
-def _middle(cell: int, low: float, high: float) -> tuple[float, bool]:
-    """Return the position of a cell's number along an axis, and whether it is inside the bounds.
-
-    It is the middle of the part inside, if that is half of the cell or more.
-    """
-    first, last = max(cell, low), min(cell + 1, high)
-    if last - first < 0.5:
-        return float(cell), False
-    return (cell, True) if last - first == 1 else ((first + last) / 2 - 0.5, True)
 
 
 def _ticks(count: int) -> range:
@@ -398,44 +311,24 @@ def _ticks(count: int) -> range:
 
 
 def _draw_legend(
-    figure: Any, history: list[Segment], colours: NDArray[np.float64], names: list[str]
+    figure: Any,
+    rows: list[tuple[list[int], str]],
+    colours: NDArray[np.float64],
+    is_aside: bool,
 ) -> None:
-    """Draw a line for each segment while they are few, else one for each axis with its shades."""
+    """Draw a legend of rows, each with the colours of a few segments."""
     patches = require("matplotlib.patches", "plot", "extarray.plot.growth_map")
     handler = require("matplotlib.legend_handler", "plot", "extarray.plot.growth_map")
-
-    def patch(number: int) -> Any:
-        return patches.Patch(facecolor=colours[number], edgecolor=_INK, linewidth=0.6)
-
-    handles: list[Any] = []
-    labels: list[str] = []
-    aside = _legend_width(history, names) is not None
-    if aside:
-        labels = segment_labels(history, names)
-        handles = [patch(number) for number in range(len(history))]
-    else:
-        handles.append(patch(0))
-        labels.append("first segment")
-        for axis in sorted({segment.axis for segment in history[1:]}):
-            mine = [n for n, s in enumerate(history) if s.axis == axis and n > 0]
-            shown = sorted({mine[0], mine[len(mine) // 2], mine[-1]})
-            handles.append(tuple(patch(number) for number in shown))
-            order = ", early to late" if len(mine) > 1 else ""
-            labels.append(f"{names[axis]}: {len(mine)} segment{'s' * (len(mine) > 1)}{order}")
     figure.legend(
-        handles,
-        labels,
-        loc="outside right upper" if aside else "outside lower center",
-        ncols=1 if aside or figure.get_figwidth() < 7 else len(handles),
+        [
+            tuple(patches.Patch(facecolor=colours[n], edgecolor=INK, linewidth=0.6) for n in row)
+            for row, _ in rows
+        ],
+        [text for _, text in rows],
+        loc="outside right upper" if is_aside else "outside lower center",
+        ncols=1 if is_aside or figure.get_figwidth() < 7 else len(rows),
         fontsize=8,
         frameon=False,
         handlelength=1.6,
         handler_map={tuple: handler.HandlerTuple(ndivide=None, pad=0.0)},
     )
-
-
-def _legend_width(history: list[Segment], names: list[str]) -> float | None:
-    """Return the width in inches of a legend at the side; None for a legend below."""
-    if len(history) > _MAX_LEGEND:
-        return None
-    return 0.5 + 0.055 * max(len(label) for label in segment_labels(history, names))

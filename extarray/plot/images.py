@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
-from extarray.common.extras import require
-from extarray.grid.drawing import axis_titles
+from extarray.grid.growth_map import axis_titles
 from extarray.plot.figures import finished, on_axes
 
 __all__ = ["composite", "plane_of", "slice_image", "stretch"]
@@ -44,7 +43,7 @@ def stretch(image: Any, percentiles: tuple[float, float] = (2.0, 98.0)) -> NDArr
     values = np.asarray(image, dtype=np.float64)
     if values.ndim != 3 or 0 in values.shape:
         raise ShapeError(
-            f"an image is (rows, columns, channels), none of them 0, not {values.shape}"
+            f"an image must have shape (rows, columns, channels) without zeros, not {values.shape}"
         )
     values = np.where(np.isfinite(values), values, np.nan)
     flat = values.reshape(-1, values.shape[2])
@@ -100,27 +99,18 @@ def composite(
     ArgumentError
         `cube` does not have three axes, or `bands` are not three.
     """
-    figure_module = require("matplotlib.figure", "plot", "extarray.plot.composite")
     if len(cube.shape) != 3:
-        raise ShapeError(f"a scene is (rows, columns, bands), not {tuple(cube.shape)}")
+        raise ShapeError(f"a scene must have shape (rows, columns, bands), not {tuple(cube.shape)}")
     if len(bands) != 3:
         raise ArgumentError(f"a composite takes three bands, not {len(bands)}")
     image = stretch(
         np.stack([np.asarray(cube[:, :, band]) for band in bands], axis=-1), percentiles
     )
-    if ax is None:
-        figure = figure_module.Figure(figsize=(5.0, 5.2), layout="constrained")
-        ax = figure.add_subplot()
-    else:
-        figure = ax.figure
-    ax.imshow(image, interpolation="nearest")
-    ax.set_xlabel("column")
-    ax.set_ylabel("row")
-    if title is not None:
-        ax.set_title(title, fontsize=10)
-    if path is not None:
-        figure.savefig(path, dpi=dpi)
-    return figure
+    figure, drawn = on_axes(ax, (5.0, 5.2))
+    drawn.imshow(image, interpolation="nearest")
+    drawn.set_xlabel("column")
+    drawn.set_ylabel("row")
+    return finished(figure, drawn, title, path, dpi)
 
 
 def slice_image(
@@ -178,7 +168,7 @@ def slice_image(
     line = a.ndim == 1
     shown, index = plane_of(a, (0,) if line else axes, at or {})
     if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"elements of {a.dtype} are no numbers; draw a view of one field")
+        raise ArgumentError(f"elements of {a.dtype} are not numbers; draw a view of one field")
     steps = [max(1, -(-a.shape[j] // _MOST_PIXELS)) for j in shown]
     key = list(index)
     for j, step in zip(shown, steps, strict=True):
@@ -224,12 +214,12 @@ def plane_of(
 
     shown = [number(axis) for axis in axes]
     if len(set(shown)) != len(shown) or len(shown) != min(2, a.ndim) or not shown:
-        raise ArgumentError(f"axes {tuple(axes)!r} are no plane of an array of {a.ndim} axes")
+        raise ArgumentError(f"axes {tuple(axes)!r} are not a plane of an array with {a.ndim} axes")
     index: list[Any] = [0] * a.ndim
     for axis, place in at.items():
         j = number(axis)
         if j in shown:
-            raise ArgumentError(f"at holds axis {axis!r}, which the picture shows")
+            raise ArgumentError(f"at fixes axis {axis!r}, which is an axis of the picture")
         if not -a.shape[j] <= place < a.shape[j]:
             raise BoundsError(f"index {place} is out of bounds for axis {j} with size {a.shape[j]}")
         index[j] = place % a.shape[j]

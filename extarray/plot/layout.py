@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
-from extarray.grid.drawing import axis_titles, segment_colours, segments
+from extarray.grid.growth_map import axis_titles, segment_colours, segment_numbers, segments
 from extarray.plot.figures import INK, RED, finished, on_axes
 
 __all__ = ["Layout", "layout", "layout_of"]
@@ -36,10 +36,13 @@ def layout_of(a: Any, selection: Any = None) -> Layout:
     """Return the chunks' addresses, and which a selection of integers, slices and lists touches."""
     n = math.prod(a.grid)
     if not n:
-        raise ArgumentError(f"cannot draw the grid {a.grid}: it has no chunk; grow the array first")
+        raise ArgumentError(
+            f"cannot draw the grid {a.grid}: it has no chunks; grow the array first"
+        )
     if n > _MOST_CHUNKS:
         raise ArgumentError(
-            f"cannot draw {n} chunks: {_MOST_CHUNKS} is the most; draw a copy in larger chunks"
+            f"cannot draw {n} chunks: at most {_MOST_CHUNKS} are supported; draw a copy with "
+            "larger chunks"
         )
     grid = np.indices(a.grid, np.int64).reshape(a.ndim, n).T
     addresses = np.asarray(a.axial.addresses(np.ascontiguousarray(grid)))
@@ -58,7 +61,7 @@ def _chunks_of(a: Any, selection: Any) -> list[NDArray[np.int64]]:
     """Return the chunk indices that a selection touches, along each axis."""
     parts = list(selection) if isinstance(selection, tuple) else [selection]
     if any(part is None or isinstance(part, str) for part in parts):
-        raise ArgumentError("a layout is of integers, slices, ..., and lists of integers")
+        raise ArgumentError("a layout takes integers, slices, ..., and lists of integers")
     given = [part is Ellipsis for part in parts]
     at = given.index(True) if any(given) else len(parts)
     rest = len(parts) - sum(given)
@@ -129,10 +132,9 @@ def layout(
         figure, drawn = on_axes(given[0], (6.4, 4.4))
         strip = given[1] if found.is_selected and len(given) > 1 else None
     history = segments(a)
-    starts = [segment.start_address for segment in history]
     colours = 0.85 * segment_colours(history)  # darker, for a white background
     colours[0] = 0.45  # the pale grey of cells would be invisible as a line
-    shade = colours[np.searchsorted(starts, found.addresses, side="right") - 1]
+    shade = colours[segment_numbers(history, found.addresses)]
     if found.is_selected:
         shade = np.where(found.touched[:, None], shade, 0.3 * shade + 0.7)
     n, size = len(found.addresses), a.chunk_bytes

@@ -11,8 +11,8 @@ import numpy as np
 from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
-from extarray.grid.drawing import axis_titles
-from extarray.plot.figures import INK, RED
+from extarray.grid.growth_map import axis_titles
+from extarray.plot.figures import INK, RED, given_axes, saved
 
 __all__ = ["rechunk_passes"]
 
@@ -63,9 +63,9 @@ def rechunk_passes(
     """
     figures: Any = require("matplotlib.figure", "plot", "a plan")
     if not plan.passes:
-        raise ArgumentError("the plan has no pass: there is nothing to do, and nothing to draw")
+        raise ArgumentError("the plan has no passes, so there is nothing to draw")
     if len(plan.shape) < 2:
-        raise ArgumentError("a plan is drawn along its last two axes, and this one has fewer")
+        raise ArgumentError("a plan is drawn along its last two axes, but this one has fewer")
     titles = axis_titles(names, len(plan.shape))
     count = len(plan.passes)
     if ax is None:
@@ -74,18 +74,13 @@ def rechunk_passes(
         if title is not None:
             figure.suptitle(title, fontsize=11)
     else:
-        panels = list(np.ravel(np.asarray(ax, dtype=object)))
-        if len(panels) < 2 * count:
-            raise ArgumentError(f"ax has {len(panels)} axes, and {count} passes take {2 * count}")
-        figure = panels[0].figure.figure
+        figure, panels = given_axes(ax, 2 * count, f"{count} passes take {2 * count}")
     for number, one in enumerate(plan.passes):
         _draw_whole(panels[number], one, number + 1, titles)
         _draw_template(panels[count + number], one, titles)
     if ax is None:
         _draw_legend(figure)
-    if path is not None:
-        figure.savefig(path, dpi=dpi)
-    return figure
+    return saved(figure, path, dpi)
 
 
 def _draw_whole(ax: Any, one: Any, number: int, titles: list[str]) -> None:

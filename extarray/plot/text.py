@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError
 from extarray.common.formatting import format_bytes
-from extarray.grid.drawing import axis_titles, held_axes, panel_axis, panels_of, segments
-from extarray.plot.growth import grid_bounds
+from extarray.grid.growth_map import Plane, axis_titles, planes_of, segment_numbers, segments
 from extarray.plot.images import plane_of
 from extarray.plot.layout import layout_of
-from extarray.plot.zones import Zone, owners
+from extarray.plot.zones import Zone, ranks_at
 
 __all__ = ["growth_text", "layout_text", "slice_text", "zones_text"]
 
@@ -51,10 +51,8 @@ def growth_text(
      0  1  2 | 6
      3  4  5 | 7
     """
-    starts = np.array([segment.start_address for segment in segments(a)])
-    return _grid(
-        a, axis, at, width, lambda x: np.searchsorted(starts, x, side="right") - 1, lambda x: x
-    )
+    history = segments(a)
+    return _grid(a, axis, at, width, partial(segment_numbers, history))
 
 
 def zones_text(
@@ -65,75 +63,31 @@ def zones_text(
     width: int = 100,
 ) -> str:
     """Return the grid of chunks with the rank of each; parameters as for `growth_text`."""
-    rank_of = owners(a, ranks)
-
-    def rank(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        indices = np.asarray(a.axial.indices(addresses.ravel()))
-        found: NDArray[np.int64] = rank_of[tuple(indices.T)].reshape(addresses.shape)
-        return found
-
-    return _grid(a, axis, at, width, rank, rank)
+    return _grid(a, axis, at, width, ranks_at(a, ranks), show_classes=True)
 
 
-def _grid(a: Any, axis: Any, at: Any, width: int, classes: Any, values: Any) -> str:
+def _grid(
+    a: Any,
+    axis: int | str,
+    at: Mapping[int | str, int] | None,
+    width: int,
+    classes: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    show_classes: bool = False,
+) -> str:
     """Return the planes of a grid: a value for each chunk, and lines between classes."""
-    if 0 in a.grid or not a.ndim:
-        raise ArgumentError(f"cannot draw the grid {a.grid}: it has no chunk; grow the array first")
-    names = axis_titles(a.dims, a.ndim)
-    dims = list(a.dims or ())
-
-    def number(one: Any) -> int:
-        if isinstance(one, str):
-            if one not in dims:
-                raise ArgumentError(f"there is no axis {one!r}")
-            return dims.index(one)
-        return int(one)
-
-    held = held_axes({number(j): index for j, index in (at or {}).items()}, a.grid)
-    free = [j for j in range(a.ndim) if j not in held]
-    if not 1 <= len(free) <= 3:
-        raise ArgumentError(
-            f"cannot draw {len(free)} axes of the grid {a.grid}: 1 to 3 are shown; hold axes at "
-            "one chunk index with at={axis: index}"
-        )
-    across = panel_axis(number(axis), free, a.ndim)
-    panels = panels_of(a.axial, a.grid, held, free, across, names)
-    bounds = grid_bounds(a)
+    planes = planes_of(a, axis=axis, at=at, names=axis_titles(a.dims, a.ndim), classes=classes)
     lines = []
-    for place, panel in enumerate(panels):
-        head = f"{panel.row_name} down, {panel.column_name} to the right"
-        head = head if panel.row_name else panel.column_name
-        lines.append(f"{panel.title}: {head}" if panel.title else head)
-        where = dict(held) if across is None else {**held, across: place}
-        outside = np.zeros(panel.addresses.shape, np.bool_)
-        if bounds is not None:
-            outside = _outside(a, free, where, bounds, panel.addresses.shape)
-        lines += _panel(classes(panel.addresses), values(panel.addresses), outside, width)
+    for plane in planes:
+        head = f"{plane.row_name} down, {plane.column_name} to the right"
+        head = head if plane.row_name else plane.column_name
+        lines.append(f"{plane.title}: {head}" if plane.title else head)
+        lines += _panel(plane, plane.classes if show_classes else plane.addresses, width)
     return "\n".join(lines)
 
 
-def _outside(
-    a: Any,
-    free: list[int],
-    where: Mapping[int, int],
-    bounds: Sequence[tuple[float, float]],
-    shape: tuple[int, ...],
-) -> NDArray[np.bool_]:
-    """Tell which chunks of a panel have no element inside the bounds."""
-    shown = [j for j in free if j not in where]
-    inside = [
-        (np.arange(a.grid[j]) + 1 > bounds[j][0]) & (np.arange(a.grid[j]) < bounds[j][1])
-        for j in shown
-    ]
-    is_in = inside[0] if len(inside) == 1 else np.logical_and.outer(*inside)
-    is_in = is_in & all(i + 1 > bounds[j][0] and i < bounds[j][1] for j, i in where.items())
-    return ~is_in.reshape(shape)
-
-
-def _panel(
-    owner: NDArray[np.int64], values: NDArray[np.int64], outside: NDArray[np.bool_], width: int
-) -> list[str]:
+def _panel(plane: Plane, values: NDArray[np.int64], width: int) -> list[str]:
     """Return the lines of a panel."""
+    owner, outside = plane.classes, plane.is_outside
     size = len(str(int(values.max())))
     if owner.shape[1] * (size + 2) > width:  # without spaces, with a letter for each class
         letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -145,15 +99,16 @@ def _panel(
             )
             for row, gone in zip(owner[::step], outside[::step], strict=True)
         ]
+    upright, level = plane.breaks
     lines = []
     for i, row in enumerate(owner):
         cells, rule = [], []
         for j, one in enumerate(row):
             text = "" if one < 0 else str(int(values[i, j]))
             text = f"({text})" if outside[i, j] else f" {text:>{size}} "
-            new = j > 0 and row[j - 1] != one
+            new = j > 0 and upright[i, j - 1]
             cells.append(("|" if new else "") + text.rjust(size + 2))
-            differs = i > 0 and owner[i - 1, j] != one
+            differs = i > 0 and level[i - 1, j]
             rule.append(("+" if new else "") + ("-" if differs else " ") * (size + 2))
         if i and "-" in "".join(rule):
             lines.append("".join(rule).rstrip())
@@ -193,7 +148,7 @@ def slice_text(
     """
     shown, index = plane_of(a, (0,) if a.ndim == 1 else axes, at or {})
     if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"elements of {a.dtype} are no numbers; draw a view of one field")
+        raise ArgumentError(f"elements of {a.dtype} are not numbers; draw a view of one field")
     key = list(index)
     step = max(1, -(-a.shape[shown[-1]] // width))
     for j in shown:

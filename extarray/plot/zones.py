@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError
-from extarray.grid.drawing import axis_titles
+from extarray.grid.growth_map import axis_titles
 from extarray.plot.growth import map_cells
 
-__all__ = ["owners", "zones"]
+__all__ = ["ranks_at", "zones"]
 
 Zone = tuple[slice, ...]
 
@@ -24,9 +24,11 @@ _COLOURS = (
 )
 
 
-def owners(a: Any, ranks: Sequence[Sequence[Zone]]) -> NDArray[np.int64]:
-    """Return the rank of each chunk, in the shape of the grid; -1: no rank."""
-    found = np.full(a.grid, -1, np.int64)
+def ranks_at(
+    a: Any, ranks: Sequence[Sequence[Zone]]
+) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    """Return a function that gives the rank of the chunk at each of some addresses; -1: none."""
+    owners = np.full(a.grid, -1, np.int64)
     offset = a.info()["offset"]
     for rank, boxes in enumerate(ranks):
         for box in boxes:
@@ -36,8 +38,14 @@ def owners(a: Any, ranks: Sequence[Sequence[Zone]]) -> NDArray[np.int64]:
                 slice((part.start + o) // c, -(-(part.stop + o) // c))
                 for part, o, c in zip(box, offset, a.chunks, strict=True)
             )
-            found[place] = rank
-    return found
+            owners[place] = rank
+
+    def classes(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        indices = np.asarray(a.axial.indices(addresses.ravel()))
+        found: NDArray[np.int64] = owners[tuple(indices.T)].reshape(addresses.shape)
+        return found
+
+    return classes
 
 
 def zones(
@@ -85,14 +93,7 @@ def zones(
     """
     if not ranks:
         raise ArgumentError("zones are those of one rank at least")
-    rank_of = owners(a, ranks)
     colours = np.array([_COLOURS[rank % len(_COLOURS)] for rank in range(len(ranks))]) / 255
-
-    def classes(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        indices = np.asarray(a.axial.indices(addresses.ravel()))
-        found: NDArray[np.int64] = rank_of[tuple(indices.T)].reshape(addresses.shape)
-        return found
-
     return map_cells(
         a,
         ax,
@@ -100,7 +101,7 @@ def zones(
         at=at,
         names=axis_titles(a.dims if names is None else names, a.ndim),
         title=title,
-        classes=classes,
+        classes=ranks_at(a, ranks),
         colours=colours,
         show_classes=True,
         path=path,

@@ -160,8 +160,8 @@ class Mask(_InBox):
     def _check_count(self, found: int) -> None:
         if found != self.count:
             raise SelectionError(
-                f"a mask changed while it was used: {self.count} of its elements were true, now "
-                f"there are {'more' if found > self.count else 'fewer'}"
+                f"a mask changed during use: {self.count} of its elements were true, now "
+                f"{'more' if found > self.count else 'fewer'} are"
             )
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:

@@ -60,8 +60,8 @@ def _factor(axis: int, item: Any, extent: int, dim: int, key: Any) -> Factor:
         return Progression.of_slice(axis, item, extent, dim)
     if not is_array(item) or item.ndim != 1:
         raise SelectionError(
-            f"{key!r} is no orthogonal index: each axis takes an integer, a slice, or an array "
-            "of integers or booleans of one axis"
+            f"{key!r} is not an orthogonal index: each axis takes an integer, a slice, or an "
+            "array of integers or booleans of one axis"
         )
     if item.dtype.kind != "b":
         check_bounds(item, axis, extent)
@@ -91,8 +91,8 @@ def block_query(key: Any, shape: Shape, chunks: Shape, lead: Shape) -> Query:
     ):
         if not isinstance(part, Progression) or (part.step != 1 and part.count > 1):
             raise SelectionError(
-                f"{key!r} selects no blocks: each axis takes an integer or a slice of step 1, in "
-                "chunks"
+                f"{key!r} does not select blocks: each axis takes an integer or a slice of step "
+                "1, in chunks"
             )
         if part.start >= last > 0:
             raise BoundsError(

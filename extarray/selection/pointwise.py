@@ -38,7 +38,7 @@ def mask_query(mask: Any, shape: Shape) -> Query:
         mask = mask[0]
     item = as_item(mask)
     if not is_array(item) or item.dtype.kind != "b" or item.shape != shape:
-        raise SelectionError(f"{mask!r} is no mask of the array's shape, {shape}")
+        raise SelectionError(f"{mask!r} is not a mask of the array's shape {shape}")
     if item.ndim == 0:
         return Query(shape, (int(item),), (), kind="mask")
     factor = of_mask(0, item, 0)
@@ -55,11 +55,11 @@ def _points_query(key: Any, items: list[Any], shape: Shape) -> Query:
     points = [np.asarray(item) for item in items if isinstance(item, (int, np.ndarray))]
     if len(points) != len(items) or any(point.dtype.kind == "b" for point in points):
         raise SelectionError(
-            f"{key!r} are no coordinates: each axis takes an integer or an array of integers"
+            f"{key!r} are not coordinates: each axis takes an integer or an array of integers"
         )
     if len(points) != len(shape):
         raise SelectionError(
-            f"points of an array of {len(shape)} axes have as many coordinates, not {len(points)}"
+            f"points in an array with {len(shape)} axes need as many coordinates, not {len(points)}"
         )
     for axis, point in enumerate(points):
         check_bounds(point, axis, shape[axis])

@@ -136,8 +136,9 @@ class Lazy:
     def _get(self, query: Query, key: Any) -> Any:
         if not is_orthogonal(query):
             raise SelectionError(
-                f"{key!r} gives no view: it selects points; a view takes integers, slices, and "
-                "arrays of one axis each (lazy.oindex); read points with a[...] or a.vindex"
+                f"{key!r} selects points, which cannot be a view; a view takes integers, slices, "
+                "and arrays along one axis each (lazy.oindex); read points with a[...] or "
+                "a.vindex"
             )
         return self._view._select(query)
 
@@ -252,7 +253,7 @@ def _basic(array: Indexable, selection: Any) -> Query:
     query = query_on(array, as_query, selection, array.dtype)
     if query.kind != "basic":
         raise SelectionError(
-            f"{selection!r} is no basic index: it takes integers, slices and `...`; use the "
-            "brackets, oindex or vindex"
+            f"{selection!r} is not a basic index of integers, slices and `...`; use the brackets, "
+            "oindex or vindex"
         )
     return query

@@ -19,6 +19,8 @@ From the top down; a module uses only modules below it:
     The findings of a check of an array's files, and the report that lists them.
 ``space``
     Disk space of the chunks: growth takes it, cuts give it back, `release` undoes failed growth.
+``reading``
+    A pair of files as its readers know it: its contents, its news, and how to open it again.
 ``commits``
     The commits of a writer: their writes in order, and which of them are on disk; updates of
     checksums.
@@ -32,7 +34,8 @@ From the top down; a module uses only modules below it:
 ``pair``
     An open pair of files and its present state, which the parts of a store share.
 ``store``
-    The store as the array knows it: the protocol `Store`, and its present.
+    The store as the array knows it: the protocols `Reader` and `Store`, and its present; the
+    protocol `Provider`, where chunks come from elsewhere.
 ``checksums``
     Checksums of chunks: their table in ``.xmd``, when to trust it, and comparisons.
 ``filesystem``

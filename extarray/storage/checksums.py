@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray._core._supply import Supply
+
 __all__ = [
     "SUMS_AT_ONCE",
     "Comparison",
@@ -108,7 +110,7 @@ def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDAr
         if number < len(extents):
             part = file.read(4 * (high - low), extents[number] + 4 * place)
             if len(part) != 4 * (high - low):
-                raise CorruptError("the table of checksums is cut off")
+                raise CorruptError("the table of checksums is truncated")
             found[low - first : high - first] = np.frombuffer(part, "<u4")
         low = high
     return found
@@ -223,7 +225,7 @@ class Sums:
 
         The note goes to disk first, lest a power cut keep the write and lose the flag.
         """
-        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+        with self._lock, family("cannot mark the checksums of '{}' as in doubt", self._path):
             if not self.in_doubt:
                 self.note(True)
                 self._file.datasync()
@@ -338,6 +340,8 @@ class Comparison:
         As for `read_table`.
     sums : Sums, optional
         The sums of this process, if it is the writer; they know the table.
+    supply : Supply, optional
+        Where chunks come from elsewhere.
 
     Attributes
     ----------
@@ -352,16 +356,24 @@ class Comparison:
         header: Header,
         end: int | None = None,
         sums: Sums | None = None,
+        supply: Supply | None = None,
     ) -> None:
         self.in_doubt = False
+        self._supply = supply
         self._sums = sums
         self._metadata, self._data, self._header, self._end = metadata, data, header, end
         self._table: list[int] | None = None
         self._empty = fill_sum(header)
 
+    @property
+    def _step(self) -> int:
+        """The number of chunks that are compared at a time."""
+        most = max(1, limits.compared_bytes // self._header.chunk_bytes)
+        return most if self._supply is None else min(most, self._supply.share)
+
     def run(self, n_chunks: int, progress: Callable[[int, int], None] | None) -> NDArray[np.int64]:
         """Return the addresses of mismatched chunks among the first `n_chunks`."""
-        step = max(1, min(SUMS_AT_ONCE, limits.compared_bytes // self._header.chunk_bytes))
+        step = min(SUMS_AT_ONCE, self._step)
         found = [np.empty(0, np.int64)]
         self._look_at_table()
         for first in range(0, n_chunks, step):
@@ -380,7 +392,7 @@ class Comparison:
 
         Addresses come in rising order; some may be repeated.
         """
-        step = max(1, limits.compared_bytes // self._header.chunk_bytes)
+        step = self._step
         found = [np.empty(0, np.int64)]
         for first in range(0, len(addresses), step):
             wrong = addresses[first : first + step]
@@ -426,6 +438,8 @@ class Comparison:
             part = read_sums(self._metadata, self._table, low, int(addresses[stop - 1]) + 1)
             told[first:stop] = part[addresses[first:stop] - low]
             first = stop
+        used = None if self._supply is None else self._supply.use(np.unique(addresses))
         sums = chunk_sums(self._data, addresses, chunk_bytes)
+        del used
         wrong: NDArray[np.int64] = addresses[sums != told ^ np.uint32(self._empty)]
         return wrong

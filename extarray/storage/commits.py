@@ -104,6 +104,7 @@ class Committer:
                 pair.extents, end = append_records(
                     pair.metadata, pair.header, known, axial, state.n_segments, end
                 )
+            # I2: this one write makes the commit count.
             self.write_superblock(
                 next_superblock(
                     state,
@@ -285,8 +286,8 @@ class Committer:
         newest = max(numbers)
         if newest > LAST_COMMIT:
             raise CorruptError(
-                f"'{pair.path}.xmd' has commit {newest}, and no number for a next one; copy the "
-                "array into a fresh one"
+                f"'{pair.path}.xmd' has commit {newest}, the last possible number; copy the array "
+                "to a new one"
             )
         resolve()
         if live[:1] != [pair.state.sequence] or newest != pair.state.sequence:
@@ -324,7 +325,7 @@ class Committer:
         pair = self.pair
         # Without a zero fill value, readers rely on the number of cuts to notice.
         if any(pair.header.fill) and pair.held is None:
-            with family("cannot give back space of '{}'", pair.path):
+            with family("cannot release space of '{}'", pair.path):
                 number = (pair.read_cuts() + 1) % PASSED_ON
                 pair.write_count(number)
                 pair.cuts_known = number
@@ -404,7 +405,7 @@ class Committer:
 
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
-        with family("cannot bring elements of '{}' to the disk", self.pair.path):
+        with family("cannot flush elements of '{}'", self.pair.path):
             self.sync_data()
 
     def sync_data(self) -> None:
@@ -436,7 +437,9 @@ class Committer:
 
     def _sync_commit(self, what: str) -> None:
         """Bring a commit to the disk."""
-        with family(f"the {what} of '{{}}' count, but may not be on the disk", self.pair.path):
+        with family(
+            f"the {what} of '{{}}' are committed, but may not be on the disk", self.pair.path
+        ):
             self.sync_state()
 
 
@@ -509,7 +512,7 @@ class SumKeeper:
             metadata, sums = sums.file, None
         key = metadata if sums is None else sums
         if known is None or known[0] is not key or known[1] is not header:
-            known = key, header, Comparison(metadata, pair.data, header, None, sums)
+            known = key, header, Comparison(metadata, pair.data, header, None, sums, pair.supply)
             self._comparison = known
         return known[2]
 

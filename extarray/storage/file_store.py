@@ -1,7 +1,6 @@
 """A pair of files as the store of an array, from its making or opening to its end.
 
-The store holds the parts that do the rest of its work; each is handed the pair of files.  The
-module has more than 600 lines, as making, opening and closing are one piece of work.
+The store holds the parts that do the rest of its work; each is handed the pair of files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from extarray._core._file import Sieve
 from extarray._core._history import record_at
 from extarray._core._mapping import Users
-from extarray._core._state import Trust
+from extarray._core._supply import Trust
 from extarray.common.arguments import check_choice
 from extarray.common.choices import VERIFICATIONS
 from extarray.common.config import config
@@ -36,14 +35,13 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
-from extarray.common.system import boot_id, disk_bytes, name_of_descriptor
+from extarray.common.system import boot_id, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
 from extarray.format.superblock import Superblock
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
-from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.filesystem import (
     File,
     absolute_names,
@@ -58,7 +56,6 @@ from extarray.storage.filesystem import (
     replaced_name,
     sync_folders,
 )
-from extarray.storage.following import Follower
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import (
     MAPPABLE,
@@ -72,8 +69,9 @@ from extarray.storage.names import (
 )
 from extarray.storage.new_axis import add_axis, renew_uuid
 from extarray.storage.pair import OPEN_FLAGS, Pair
+from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
-from extarray.storage.states import ATTEMPTS, StateReader, Unvouched, WholeState
+from extarray.storage.states import ATTEMPTS, Unvouched, WholeState
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
@@ -155,8 +153,8 @@ class FileAlone:
 ALONE = FileAlone()
 
 
-class FileStore:
-    """The store of an array in a pair of files.
+class FileStore(PairReader):
+    """The store of an array in a pair of files, which it makes, opens and grows.
 
     Made by `FileStore.create` and `FileStore.open`.
 
@@ -168,68 +166,21 @@ class FileStore:
 
     Attributes
     ----------
-    now : Pair
-        What the array and all parts look at.
-    states, following, commits, space, chunk_sums, group
-        The parts; `GroupShare` is that in a commit of several arrays.
-    unvouched : Unvouched or None
-        Elements that nothing tells to be those that the writer wrote, where it is open for reading.
+    space, group
+        The parts beside those of every reader; `GroupShare` is that in a commit of several arrays.
     """
 
-    unvouched: Unvouched | None = None
-
     def __init__(self, pair: Pair, writers: FileWriters | None = None) -> None:
-        self.now = pair
+        super().__init__(pair)
         self.writers = writers or ALONE
-        self.states = states = StateReader(pair)
-        self.following = following = Follower(pair, states)
-        self.commits = commits = Committer(pair, states)
+        commits = self.commits
         self.space = space = Allocator(pair, commits)
-        self.chunk_sums = SumKeeper(pair, commits)
-        self.group = GroupShare(pair, states, commits, space, _take_up_decision)
+        self.group = GroupShare(pair, self.states, commits, space, _take_up_decision)
         self.making: Publication | None = None  # until the files have their names
-        # What a growth asks of the store it asks of the part at once.
         self.commit, self.set_attrs = commits.commit, commits.set_attrs
         self.set_growth, self.flush = commits.set_growth, commits.flush
         self.reserve, self.release = space.reserve, space.release
         self.renew, self.punch = space.renew, space.punch
-        self.as_committed = following.as_committed
-
-    @property
-    def files(self) -> Self:
-        """The store itself; what only stores with files have is asked of this."""
-        return self
-
-    @property
-    def durability(self) -> str:
-        """The durability: "flush" or "commit"."""
-        return "commit" if self.now.is_durable else "flush"
-
-    @property
-    def generation(self) -> tuple[int, int]:
-        """Number of the commit, and time of the last change of the elements, in nanoseconds.
-
-        The system may be late with the time while a writer stores through a mapping.
-        """
-        pair = self.now
-        return pair.state.sequence, pair.data.stat().st_mtime_ns
-
-    @property
-    def metadata_bytes(self) -> int:
-        """Bytes of ``.xmd``."""
-        return self.now.metadata.length
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes of ``.xta``, holes included."""
-        return self.now.data.length
-
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes that ``.xta`` takes on the disk."""
-        data = self.now.data
-        blocks = disk_bytes(data.stat())
-        return min(blocks, data.length) if self.now.packed_as else blocks
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -274,7 +225,7 @@ class FileStore:
                 self.making = Publication(fresh, names, overwrite, header.uuid)
                 for name in file_names(path):
                     if os.path.lexists(name) and not overwrite:
-                        what = "it exists; open it, or give overwrite=True"
+                        what = "it already exists; open it, or give overwrite=True"
                         raise ExistsError(errno.EEXIST, what, name)
                 self._lock_present()
                 # Those of an array that is damaged may be what is left of it.
@@ -324,7 +275,7 @@ class FileStore:
             present.close()
 
     @property
-    def names_as_yet(self) -> tuple[str, str] | None:
+    def names_as_yet(self) -> tuple[str, str] | None:  # type: ignore[override]
         """The names of the files of a new pair that has not its own; None if it has."""
         return None if self.making is None else self.making.fresh
 
@@ -468,8 +419,8 @@ class FileStore:
         except FileNotFoundError:
             raise MissingError(
                 errno.ENOENT,
-                f"cannot open '{pair.path}': the metadata is there, its partner with the data is "
-                "missing; put the two files side by side again",
+                f"cannot open '{pair.path}': the metadata file exists, but its data file is "
+                "missing; put both files in the same folder",
                 data,
             ) from None
         # A writer may be at work: a reader looks again before it calls a file damaged.
@@ -489,23 +440,23 @@ class FileStore:
         if self.states.orphaned is not None:
             place, fault = self.states.orphaned
             what = (
-                f"'{pair.path}' was to change together with other arrays, and '{place}', which "
-                "tells whether they have, is"
+                f"'{pair.path}' has an unfinished commit with other arrays, and '{place}', which "
+                "decides whether it counts, is"
             )
             if commits and fault is not None:
                 raise CorruptError(
-                    f"{what} damaged ({fault}); repair that one first, or use "
-                    f"check('{pair.path}', repair=True, force=True), which takes the change back"
+                    f"{what} damaged ({fault}); repair that array first, or use "
+                    f"check('{pair.path}', repair=True, force=True) to roll back"
                 )
             warnings.warn(
-                f"{what} {'not there' if fault is None else 'damaged'}: opened in the state before",
+                f"{what} {'missing' if fault is None else 'damaged'}: opened in the previous state",
                 RecoveryWarning,
                 stacklevel=4,
             )
         if problem is not None or found.slot in SPARED_SLOTS:
             warnings.warn(
-                f"'{pair.path}' is not whole, as after a loss of power: opened in the newest state "
-                f"that is, of shape {found.state.shape}",
+                f"'{pair.path}' is incomplete, as after a power failure: opened in its newest "
+                f"complete state, of shape {found.state.shape}",
                 RecoveryWarning,
                 stacklevel=4,
             )
@@ -518,8 +469,8 @@ class FileStore:
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
                 raise ArgumentError(
-                    f"cannot map '{pair.path}': its chunks do not begin at a page of the packed "
-                    "file, as extarray.pack makes them; use engine='pread'"
+                    f"cannot map '{pair.path}': its chunks are not page-aligned in the packed "
+                    "file, as those by extarray.pack are; use engine='pread'"
                 )
             pair.engine = "pread"
         # A writer may shrink the array, and make holes, while a reader has it open.
@@ -576,8 +527,8 @@ class FileStore:
                 return False
             if writable:
                 raise ReadOnlyError(
-                    f"cannot open '{pair.path}' for writing: it is in a packed file, which does "
-                    f"not change; extarray.unpack('{packed.path}', path) makes files that grow"
+                    f"cannot open '{pair.path}' for writing: it is in a packed file, which is "
+                    f"read-only; use extarray.unpack('{packed.path}', path)"
                 )
             inner, pair.metadata, pair.data = packed.open_pair(pair.path, pair.verify)
             pair.path = packed.path / inner
@@ -632,7 +583,7 @@ class FileStore:
         with family(f"cannot move '{{}}' to '{path}'", pair.path):
             folder = os.path.dirname(names[0])
             if not os.path.isdir(folder):
-                what = "there is no such folder; make it first"
+                what = "no such folder; create it first"
                 raise FileNotFoundError(errno.ENOENT, what, folder)
             files = pair.metadata, pair.data
             move_pair(files, pair.names, names, pair.header.uuid, overwrite)
@@ -699,30 +650,9 @@ class FileStore:
                 self.writers.end(self)
         finally:
             self._withdraw()
-            what = "'{}' is closed, but what was written since the last flush may be lost"
+            what = "'{}' is closed, but data written since the last flush may be lost"
             with family(what, pair.path):
                 pair.close()
-
-    def __del__(self) -> None:
-        try:
-            if not self.now.metadata.closed:
-                self.warn_if_writer()
-        finally:
-            self._close_quietly()
-
-    def warn_if_writer(self) -> None:
-        """Warn of a writer that nobody has closed."""
-        if not self.now.follows:
-            warnings.warn(
-                f"'{self.now.path}' was not closed; use close() or a with block",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
-
-    def _close_quietly(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
 
 def _take_up_decision(path: Path) -> None:

@@ -1,8 +1,4 @@
-"""The file system beneath a pair of files: names, whole writes, space, publication, engine.
-
-The module has more than 600 lines: to make a file is to ask for its name, permissions and space
-together, and the answers depend on the same file system.
-"""
+"""The file system beneath a pair of files: names, whole writes, space, publication, engine."""
 
 from __future__ import annotations
 
@@ -268,18 +264,18 @@ def resolve_path(path: Any) -> Path:
     if isinstance(text, bytes):
         text = os.fsdecode(text)
     if _IS_ADDRESS.match(text):
-        raise ArgumentError(f"path {path!r} is no place in a file system: arrays are files")
+        raise ArgumentError(f"path {path!r} is a URL; arrays are local files")
     if text.endswith(_SUFFIXES):
         text = text[:-4]
         if text.endswith(_SUFFIXES):  # a.path would lead elsewhere
             raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
     if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
-        raise ArgumentError(f"path {path!r} names no file")
+        raise ArgumentError(f"path {path!r} does not name a file")
     if not text.isascii():
         try:
             os.fsencode(text)
         except UnicodeEncodeError as error:
-            raise ArgumentError(f"path {path!r} names no file: {error}") from None
+            raise ArgumentError(f"path {path!r} does not name a file: {error}") from None
     return Path(text)
 
 
@@ -366,7 +362,7 @@ def followed_name(name: str) -> str:
             break
         folder = os.path.dirname(name) or os.curdir
         if system.is_foreign_link(about, os.stat(folder)):
-            what = "it is a link of another user, in a folder that all may write to"
+            what = "it is a link of another user in a world-writable folder"
             raise AccessError(errno.EACCES, f"{what}, and is not followed; remove the link", asked)
         name = os.path.join(os.path.realpath(folder), os.readlink(name))
     else:
@@ -388,9 +384,9 @@ def replaced_name(name: str) -> str:
     with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(real).st_mode
         if not stat.S_ISREG(mode):
-            kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+            kind = _KINDS.get(stat.S_IFMT(mode), "not a regular file")
             number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EEXIST
-            raise ExistsError(number, f"it is {kind}, which no file replaces", name)
+            raise ExistsError(number, f"it is {kind}, which a file cannot replace", name)
     return real
 
 
@@ -408,9 +404,9 @@ def create_beside(fresh: str, name: str, like: str | None = None) -> File:
         file = File.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     except FileNotFoundError as error:
         if os.path.isdir(os.path.dirname(fresh)):
-            error.strerror = "no file can be made in this folder"
+            error.strerror = "cannot create files in this folder"
         else:
-            error.strerror = "there is no such folder; make it first"
+            error.strerror = "no such folder; create it first"
         error.filename = os.path.dirname(name) or os.curdir
         raise
     except OSError as error:

@@ -63,15 +63,16 @@ class Follower:
     def refresh(self, axial: Axial) -> Axial | None:
         """Adopt later commits; return the axial vectors, or None if nothing is new.
 
-        Read the superblocks and the new records.  If the array has gained an axis, the metadata are
-        another file and the axial vectors are new; otherwise those given have grown.
+        Take no lock, and read only the superblocks and new records (I3, I4).  If the array has
+        gained an axis, the metadata are another file and the axial vectors are new; otherwise those
+        given have grown.
         """
         return self.take_up(axial) if self.pair.follows else None
 
     def take_up(self, axial: Axial) -> Axial | None:
         """Do what `refresh` does, in any mode."""
         pair = self.pair
-        problem: Exception = CorruptError(f"'{pair.path}.xmd': no superblock is whole")
+        problem: Exception = CorruptError(f"'{pair.path}.xmd': no superblock is intact")
         with family("cannot refresh '{}'", pair.path):
             for _ in range(ATTEMPTS):
                 cuts = self.number_of_cuts()
@@ -233,7 +234,7 @@ class Follower:
         """Return the newest state of a look, and the newer pending ones, newest first."""
         live = self.states.decode_superblocks(seen[1], LIVE_SLOTS)
         if not live:
-            raise CorruptError(f"'{self.pair.path}.xmd': no superblock is whole")
+            raise CorruptError(f"'{self.pair.path}.xmd': no superblock is intact")
         newest = live[0][1]
         pendings = [pending for _, pending in self.states.decode_pendings(seen[2])]
         return newest, [p for p in pendings if p.state.sequence > newest.sequence]
@@ -265,7 +266,7 @@ class Follower:
                 except CorruptError:
                     continue
             else:
-                raise CorruptError(f"'{pair.path}.xmd': no superblock is whole")
+                raise CorruptError(f"'{pair.path}.xmd': no superblock is intact")
         starts = starts_after(axial, *log, state.grid)
         zero = [n * c - b for n, c, b in zip(starts, pair.header.chunks, state.offset, strict=True)]
         low = [-n for n in zero]
@@ -289,15 +290,14 @@ class Follower:
                 return number
             if not found & PASSED_ON:
                 raise ShapeError(
-                    f"'{pair.path}' has gained an axis, and elements have been cut off since; "
-                    "refresh to read it"
+                    f"'{pair.path}' has gained an axis, and then lost elements; refresh to read it"
                 )
             # The successor has just been replaced, too.
         found = pair.cuts.value
         if found != number and pair.data.first_hole() < state.data_bytes:
             raise ShapeError(
-                f"'{pair.path}' has gained an axis and was replaced or moved then, and elements "
-                "have been cut off; open it again"
+                f"'{pair.path}' has gained an axis, was then replaced or moved, and has lost "
+                "elements; open it again"
             )
         return found
 

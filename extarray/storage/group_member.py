@@ -3,8 +3,8 @@
 One of the arrays, the coordinator, decides.  Each other array first writes its next state to a
 separate place, marked as pending, with the number of the group commit and the place of the
 coordinator, and brings it to the disk.  Then the coordinator writes its next superblock with that
-number: this one write makes the whole group count.  Finally the others commit their states like any
-other.  A reader that meets a pending state newer than all others asks the coordinator.
+number: this one write makes the whole group count (I2).  Finally the others commit their states
+like any other.  A reader that meets a pending state newer than all others asks the coordinator.
 
 The coordinator remembers one decision.  Before it forgets that, it makes sure that all members have
 the state on disk as a commit of their own.
@@ -190,8 +190,9 @@ class GroupShare:
             if uuid not in known:
                 place = pair.path_of(path)
                 what = (
-                    f"'{place}' may not know yet that it has changed together with '{pair.path}', "
-                    "which is about to forget; open that one for writing first, or remove it"
+                    f"'{place}' may not have completed its last commit with '{pair.path}', which "
+                    "is about to discard the decision; open the former for writing first, or "
+                    "remove it"
                 )
                 try:
                     self._conclude(place, uuid)
@@ -277,7 +278,7 @@ class GroupShare:
         """Bring the decision to the disk, where commits do not touch it."""
         pair = self.pair
         assert pair.held is not None and pair.held.outcome is not None
-        with family("'{}' and the others have changed; the disk may not have it yet", pair.path):
+        with family("the commit of '{}' and the others may not be on the disk yet", pair.path):
             self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.held.outcome)
             pair.metadata.datasync()
         self._commits.unsettled = False

@@ -4,8 +4,9 @@ Such a lock belongs to the open file, not to the process.  Two opens in one proc
 other, closing a reader's descriptor keeps the writer's lock, and the kernel drops the lock when the
 writer dies.
 
-A lone writer locks the whole file.  Writers that share it lock single bytes far behind its end:
-each writer one byte, which shows the others that it lives, and during a commit the commit byte.
+Readers take no lock (I4).  A lone writer locks the whole file.  Writers that share it lock single
+bytes far behind its end: each writer one byte, which shows the others that it lives, and during a
+commit the commit byte.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
-    """Take the lock of a lone writer, on an ``.xmd`` that is open for writing.
+    """Take the lock of a lone writer (I6), on an ``.xmd`` that is open for writing.
 
     Raise LockedError if it is still held after `timeout` seconds; None waits for ever.
     """
@@ -198,8 +199,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
     if not limits.has_range_locks:
         raise StorageError(
             errno.ENOTSUP,
-            "cannot share it with other writers: that needs open-file-description locks on ranges "
-            "of bytes, which Linux has; open it without share=True",
+            "cannot share it with other writers: this system has no open file description locks "
+            "(Linux has); open it without share=True",
             str(path),
         )
     end = _end(timeout)
@@ -212,8 +213,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         else:
             raise LockedError(
                 errno.EAGAIN,
-                f"one of the writers{_processes(_sharers(file))} that share it does not come to "
-                "the end of a commit; wait with timeout=, end it there, or open with mode='r'",
+                f"one of the writers{_processes(_sharers(file))} that share it does not finish a "
+                "commit; wait with timeout=, stop that process, or open with mode='r'",
                 str(path),
             )
         for slot in range(WRITER_SLOTS):
@@ -222,8 +223,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         end_commit(file)  # a leaving writer must be able to commit
     raise LockedError(
         errno.EAGAIN,
-        f"{WRITER_SLOTS} writers share it, no more are possible; wait with timeout=, close one, or "
-        "open with mode='r'",
+        f"{WRITER_SLOTS} writers already share it, which is the maximum; wait with timeout=, "
+        "close one, or open with mode='r'",
         str(path),
     )
 
@@ -356,8 +357,7 @@ def begin_elements(file: FileCore, path: Path) -> None:
         raise
     raise LockedError(
         errno.EAGAIN,
-        "the writer that has it open does not come to the end of a write; try again, or end it "
-        "there",
+        "the writer that has it open does not finish a write; try again, or stop that process",
         str(path),
     )
 
@@ -413,33 +413,31 @@ def _refusal(file: FileCore, kind: int) -> str:
         sharers = _sharers(file)
         if [(pid, own_host().startswith(host)) for pid, host in sharers] == [(os.getpid(), True)]:
             return (
-                f"this process has it open already{_processes(sharers)}, and shares it; close that "
-                "array first, write here as well with share=True, or read with mode='r'"
+                f"this process already has it open{_processes(sharers)} for shared writing; close "
+                "that array first, open it here with share=True too, or read with mode='r'"
             )
         subject = "another writer" if len(sharers) == 1 else "other writers"
         return (
             f"{subject}{_processes(sharers)} share{'s' * (len(sharers) == 1)} it; close it there "
-            "first; extarray.open can wait for that with timeout=, write as well with share=True, "
-            "and read with mode='r'"
+            "first, or use extarray.open with timeout= to wait, share=True to write too, or "
+            "mode='r' to read"
         )
     holder = _parse_note(note)
     name = _processes([] if holder is None else [holder])
     if mine:
         # For example, a cell of a notebook was run again.
-        subject = f"this process has it open already{name}"
+        subject = f"this process already has it open{name}"
         there, close = "in both places", "close that array first"
     else:
         subject = f"another writer{name} has it open"
         there, close = "there", "close it there first"
     if kind == SHARED:
         return (
-            f"{subject}, and does not share it; wait with timeout=, open it {there} with "
-            "share=True too, or open with mode='r'"
+            f"{subject}, without sharing it; wait with timeout=, open it {there} with share=True "
+            "too, or open with mode='r'"
         )
     # Callers that replace or repair the array, and cannot wait, give this message too.
-    return (
-        f"{subject}; {close}; extarray.open can wait for that with timeout=, and read with mode='r'"
-    )
+    return f"{subject}; {close}, or use extarray.open with timeout= to wait, or mode='r' to read"
 
 
 def _is_noted(file: FileCore) -> bool:

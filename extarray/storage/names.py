@@ -2,12 +2,9 @@
 
 The metadata are named first, in one atomic step, which creates the pair.  Until the data have their
 name, openers find them under a fresh one, derived from the array's uuid.  All jobs that make,
-replace, move or remove a pair keep this order.
+replace, move or remove a pair keep this order, so that each is done as a whole or not at all (I14).
 
 A packed file is like a folder to readers of its members, whose paths extend its own.
-
-The module has more than 600 lines: searching for left-overs, or opening data, takes knowledge of
-all orders in which names are given.
 """
 
 from __future__ import annotations
@@ -294,8 +291,8 @@ def _give_fresh_names(name: str, here: str, there: str) -> None:
         except OSError as error:
             raise StorageError(
                 errno.ENOTSUP,
-                "the file system has no links, without which a crash between two steps would lose "
-                "the data; copy the array, and remove this one",
+                "the file system does not support hard links, without which a crash could lose "
+                "the data; copy the array, and then remove this one",
                 name,
             ) from error
         os.rename(name, moving)
@@ -393,7 +390,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
     if overwrite:
         name = replaced_name(name)
     elif os.path.lexists(name):
-        raise ExistsError(errno.EEXIST, "it exists", name)
+        raise ExistsError(errno.EEXIST, "it already exists", name)
     remove_left_of(name)
     fresh = random_name(name)
     file = create_beside(fresh, name)
@@ -415,13 +412,13 @@ def what_is_there(path: Path) -> str:
     names = sorted(file.stem for file in path.glob("*.xmd"))
     if not names:
         return (
-            "it is there, but is no array, which is two files with the endings .xmd and .xta; "
-            "extarray.from_array copies other arrays into one"
+            "it exists, but is not an array, which has two files with the suffixes .xmd "
+            "and .xta; use extarray.from_array to copy other arrays"
         )
     some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
     return (
-        f"it is a folder, with the array{'s' if len(names) > 1 else ''} {some}; open one, as "
-        f"{os.fspath(path / names[0])!r}, or all by extarray.open_group({os.fspath(path)!r})"
+        f"it is a folder, with the array{'s' if len(names) > 1 else ''} {some}; open one, such as "
+        f"{os.fspath(path / names[0])!r}, or all with extarray.open_group({os.fspath(path)!r})"
     )
 
 
@@ -482,13 +479,13 @@ def stem_of(name: str) -> str:
 def told_of_file(name: str) -> Problem:
     """Return a check's finding about an abandoned file."""
     if _PASS.match(os.path.basename(name)):
-        what = "left by a rechunk that was interrupted, or is under way"
-        remedy = "the same rechunk with resume=True goes on with it; any other removes it"
+        what = "left by a rechunk that was interrupted or is still running"
+        remedy = "the same rechunk with resume=True continues it; any other removes it"
     else:
-        what = "left by a job that was interrupted, or is under way"
+        what = "left by a job that was interrupted or is still running"
         remedy = (
-            "the next call for the name, or extarray check --repair, removes it, if nobody is at "
-            "work"
+            "the next call for this name, or extarray check --repair, removes it if no job is "
+            "running"
         )
     return Problem("left over", what, name, None, "warning", remedy)
 
@@ -748,9 +745,9 @@ class Packed:
             what = f"it is a packed group, with {len(self.arrays)} arrays"
             if self.arrays:
                 what += f", such as {names}: open one as '{self.path}/{min(self.arrays)}', or all "
-                what += f"by extarray.open_group('{self.path}')"
+                what += f"with extarray.open_group('{self.path}')"
             if inner:
-                what = f"there is no array {inner!r} in '{self.path}': {what}"
+                what = f"no array {inner!r} in '{self.path}': {what}"
             raise MissingError(errno.ENOENT, what, os.fspath(path))
         opened: list[File] = []
         try:
@@ -799,7 +796,7 @@ class Packed:
     def _check(self, member: Member, crc: int | None) -> None:
         if crc != member.crc:
             raise CorruptError(
-                f"'{self.path}': '{member.name}' in it is damaged: it does not fit its sum (CRC-32)"
+                f"'{self.path}': '{member.name}' in it is damaged: it does not match its CRC-32"
             )
 
 

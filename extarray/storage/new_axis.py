@@ -53,8 +53,8 @@ def add_axis(
         if pair.metadata.stat().st_nlink > 1:  # the other link would keep the old metadata
             raise StorageError(
                 errno.EMLINK,
-                f"{what.replace('{}', str(pair.path), 1)}: a hard link gives its metadata a "
-                "second name; remove one of the two, or work on a copy of the array",
+                f"{what.replace('{}', str(pair.path), 1)}: its metadata file has a second name (a "
+                "hard link); remove one of the two, or work on a copy of the array",
                 name,
             )
         temporary = random_name(name)
@@ -85,7 +85,7 @@ def add_axis(
                 pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
             )
             os.replace(temporary, name)
-            failure = "'{}' has the new axis, but its readers were not told: refresh them"
+            failure = "'{}' has the new axis, but its readers could not be notified: refresh them"
             with family(failure, pair.path):
                 # Readers that must know of cuts see that another ``.xmd`` counts them now.
                 if any(pair.header.fill):

@@ -9,6 +9,8 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import FormatError, MissingError, TruncatedError
 from extarray.common.on_error import OnError
@@ -34,7 +36,7 @@ from extarray.storage.filesystem import (
 from extarray.storage.store import Present
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from extarray.format.superblock import Superblock
@@ -229,6 +231,24 @@ class Pair(Present):
 
     # -- data ------------------------------------------------------------------------------------
 
+    def written(self, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the runs of the first `stop` bytes of chunks beside which there are zeros alone."""
+        self.check_length()
+        # Holes of a file that others fill tell nothing.
+        return super().written(stop) if self.supply is not None else self.data.written(stop)
+
+    def read_into(self, target: memoryview, offset: int) -> int:
+        """Read bytes of chunks from an offset on; return how many there were."""
+        if self.supply is None:
+            return self.data.read_into(target, offset)
+        size, step, n_read = self.header.chunk_bytes, self.supply.share, 0
+        for low in range(offset // size, -(-(offset + len(target)) // size), step):
+            start, stop = max(offset, low * size), min(offset + len(target), (low + step) * size)
+            used = self.supply.use(np.arange(low, -(-stop // size)))
+            n_read += self.data.read_into(target[start - offset : stop - offset], start)
+            del used  # from here on they may leave
+        return n_read
+
     def map(self, length: int) -> None:
         """Map `length` bytes of ``.xta``, by its engine."""
         with family("cannot map '{}'", f"{self.path}.xta"), self.data as fd:
@@ -246,8 +266,8 @@ class Pair(Present):
         least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
         if size < least:
             raise TruncatedError(
-                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
-                "has cut it off; restore it from a copy"
+                f"'{self.path}.xta' has {size} bytes, but its metadata says {least}: another "
+                "program has truncated it; restore it from a copy"
             )
 
     def close(self) -> None:

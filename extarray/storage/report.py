@@ -41,7 +41,7 @@ class Problem:
     >>> import extarray as xa
     >>> problem = xa.check("no such array").problems[0]
     >>> problem.severity, problem.remedy
-    ('error', 'put the two files of the array side by side')
+    ('error', 'put both files of the array in the same folder')
     """
 
     kind: str
@@ -102,12 +102,12 @@ class Report:
         lines = [f"repaired: {printable(text)}" for text in self.repaired]
         lines += [f"not repaired: {printable(text)}" for text in self.refused]
         lines += map(str, self.problems)
-        lines += [f"not looked at: {text}" for text in self.unseen]
+        lines += [f"not checked: {text}" for text in self.unseen]
         counts = []
         for severity in ("error", "warning"):
             n = sum(problem.severity == severity for problem in self.problems)
             if n:
                 counts.append(f"{n} {severity}{'s' if n > 1 else ''}")
-        ok = "ok, as far as was looked" if self.unseen else "ok"
+        ok = "ok (not everything was checked)" if self.unseen else "ok"
         lines.append(printable(f"{self.path}: {', '.join(counts) or ok}"))
         return "\n".join(lines)

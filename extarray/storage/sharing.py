@@ -1,6 +1,6 @@
 """A pair of files that several writers share.
 
-Each commit builds on the newest state, under a lock held only for the commit: the writer first
+Each commit builds on the newest state, under a lock held only for the commit (I6): the writer first
 adopts what others have committed.  A table in ``.xmd`` tells what the writers are doing.  The
 kernel drops the locks of a dead writer, which shows which entries still count.
 
@@ -125,9 +125,9 @@ class ElementSums(Sums):
         if lock.is_held(self.file):
             raise LockedError(
                 errno.EAGAIN,
-                "another process has it open for writing and keeps checksums of its chunks, which "
-                "would not fit what is written here; write when it is closed there, to the array "
-                "as it is unpickled from there, or to a copy with checksum=False",
+                "another process has it open for writing and maintains its checksums, which "
+                "would not match chunks written here; write after it is closed there, to an "
+                "array unpickled from there, or to a copy with checksum=False",
                 str(self._path),
             )
 
@@ -221,8 +221,8 @@ class Sharing:
         pair, commits = store.now, store.commits
         if pair.header.checksum:
             raise ArgumentError(
-                f"writers cannot share '{pair.path}': it has checksums of its chunks, which one "
-                "writer keeps; open it alone, or copy it with checksum=False"
+                f"writers cannot share '{pair.path}': only a single writer can maintain its "
+                "checksums; open it without share, or copy it with checksum=False"
             )
         self._states, self._following = store.states, store.following
         self._commits, self._space = commits, store.space
@@ -342,7 +342,7 @@ class Sharing:
         Return whether a commit is new.  Call `note_seen` once the array shows it.
         """
         pair = self._pair
-        with family("cannot take up what others wrote to '{}'", pair.path):
+        with family("cannot read the changes of other writers to '{}'", pair.path):
             if not self.queue and self._left and self._left == self._look():
                 self._is_current = True
                 return False
@@ -476,8 +476,8 @@ class Sharing:
             self._head, self._table = decode_writers(self._read_table(), self._pair.header.ndim)
         except CorruptError as error:
             raise CorruptError(
-                f"'{self._pair.path}.xmd': {error}; close all writers, and the next one makes it "
-                "anew"
+                f"'{self._pair.path}.xmd': {error}; close all writers, and the next writer "
+                "recreates it"
             ) from None
         turns, void = [], []
         for slot, writer in enumerate(self._table):

@@ -49,7 +49,7 @@ class Allocator:
         """Make room for chunks of the fill value: from `old` bytes to `new` bytes.
 
         If `runs` of bytes are given, only those get their space and the fill value, with holes in
-        between.  On an error the file is as before.
+        between.  On an error the file is as before (I7).
         """
         pair = self.pair
         sparse, fill = pair.header.sparse, pair.header.fill
@@ -73,7 +73,7 @@ class Allocator:
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start and not self._has_room(stop):
                     self._extend(start, stop, ahead=old > 0 and runs is None)
-                if not is_zero:
+                if not is_zero:  # I8
                     pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     pair.data.fill(bytes(BLOCK), start, stop)
@@ -89,11 +89,11 @@ class Allocator:
             if isinstance(error, StorageError) or not isinstance(error, OSError):
                 raise
             if too_much:
-                advice = "the whole disk has less"
+                advice = "the disk is smaller than that"
                 if is_zero:
-                    advice += "; with sparse=True elements take space when they are written"
+                    advice += "; with sparse=True, elements take space only when written"
             elif error.errno in (errno.EFBIG, errno.EINVAL):
-                advice = "the file system allows no file so large"
+                advice = "the file system does not support files that large"
             else:
                 advice = "free some space"
             raise storage_error(
@@ -181,7 +181,7 @@ class Allocator:
         if region.populate_alone(start, stop):
             raise StorageError(
                 errno.ENOSPC,
-                f"no room beside the holes of '{pair.path}.xta'; free some space, or use "
+                f"no space left to fill holes of '{pair.path}.xta'; free some space, or use "
                 "engine='pread'",
                 f"{pair.path}.xta",
             )
@@ -210,7 +210,7 @@ class Allocator:
     def punch(self, runs: list[tuple[int, int]]) -> None:
         """Return disk space to the file system, if it can punch holes."""
         pair = self.pair
-        with family("cannot give back space of '{}'", f"{pair.path}.xta"):
+        with family("cannot release space of '{}'", f"{pair.path}.xta"):
             for wait in (False, True):
                 for start, stop in runs:
                     pair.data.write_back_ends(start, stop, wait)

@@ -182,7 +182,7 @@ class StateReader:
     # -- the state that counts -------------------------------------------------------------------
 
     def newest_state(self) -> WholeState:
-        """Return the newest whole state that counts."""
+        """Return the newest whole state that counts; a torn one is passed over (I2)."""
         self.orphaned = None
         found = self._undisputed_state()
         if found is not None:
@@ -221,7 +221,7 @@ class StateReader:
         # Read the others first, so that they are not newer while a writer is at work.
         spared = decided + self.superblocks(SPARED_SLOTS)
         spared.sort(key=lambda pair: pair[1].sequence, reverse=True)
-        problem: Exception = CorruptError("no superblock is whole")
+        problem: Exception = CorruptError("no superblock is intact")
         found = None
         try:
             found = self.live_state()
@@ -237,7 +237,7 @@ class StateReader:
 
     def live_state(self) -> WholeState:
         """Return the newest whole state of the live superblocks."""
-        problem: Exception = CorruptError("no superblock is whole")
+        problem: Exception = CorruptError("no superblock is intact")
         before: list[tuple[int, Superblock]] = []
         for _ in range(ATTEMPTS):
             blocks = self.superblocks(LIVE_SLOTS)
@@ -282,7 +282,7 @@ class StateReader:
         """Raise if a superblock has impossible values."""
         pair = self.pair
         if not (values_fit(state, pair.header) and regions_fit(state, pair.header, extents)):
-            raise CorruptError("the superblock is damaged: its values are not possible")
+            raise CorruptError("the superblock is damaged: its values are invalid")
 
     def read_attrs(self, state: Superblock) -> str:
         """Read the attributes of a state, a JSON text."""
@@ -292,14 +292,14 @@ class StateReader:
         """Read attributes from the place that a superblock gives."""
         file = self.pair.metadata
         if offset + length > file.length:
-            raise CorruptError("the attributes are cut off")
+            raise CorruptError("the attributes are truncated")
         blob = file.read(length, offset)
         if len(blob) != length or crc32c(blob) != crc:
             raise CorruptError("the attributes are damaged")
         return check_attrs(blob)
 
     def check_data(self, state: Superblock) -> Exception | None:
-        """Return what is wrong with ``.xta`` in a state, if anything."""
+        """Return what is wrong with ``.xta`` in a state, if anything: too short, say (I7)."""
         pair = self.pair
         metadata, name = file_names(pair.path)
         size = pair.data.length
@@ -311,18 +311,18 @@ class StateReader:
         if seal is not None and not ours:
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
-                "array; put the files of one array side by side"
+                "array; put both files of one array in the same folder"
             )
         least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
         if size < least:
             return TruncatedError(
-                f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
-                "to another array; restore it from a copy"
+                f"'{name}' has {size} bytes, but its metadata says {least}: it was truncated, or "
+                "belongs to another array; restore it from a copy"
             )
         if state.sealed and (not ours or size != least):
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it does not end with the array's "
-                "uuid; put the files of one array side by side"
+                "uuid; put both files of one array in the same folder"
             )
         return None
 
@@ -517,7 +517,7 @@ def read_records(
     try:
         data = np.empty(EXTENT_HEAD_BYTES + (stop - first) * size, np.uint8)
     except MemoryError:
-        raise CorruptError("the growth log is longer than memory") from None
+        raise CorruptError("the growth log is larger than memory") from None
     known = known or [header.first_extent]
     with file as fd:
         extents = read_log(fd, file.start, length, header.uuid, known, data, size, first)
@@ -529,7 +529,8 @@ def append_records(
 ) -> tuple[list[int], int]:
     """Write the records of segments from `first` on; return the extents and the end of the last.
 
-    Free space begins at `end`.  The records count only once a superblock says so.
+    Write only new records, however long the history is (I3).  Free space begins at `end`.  The
+    records count only once a superblock says so.
     """
     extents = list(known)
     uuid, size = header.uuid, record_bytes(header.ndim)

@@ -13,19 +13,35 @@ from typing import TYPE_CHECKING, Any, Protocol
 from extarray._core._mapping import Users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
     from extarray._core._file import Sieve
     from extarray._core._mapping import Counter, Region
-    from extarray._core._state import Trust
+    from extarray._core._supply import Supply, Trust
+    from extarray.format.groups import Pending
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
     from extarray.grid.bounds import Bounds
     from extarray.storage.checksums import Sums
 
-__all__ = ["Commits", "Freed", "Held", "Others", "Present", "Share", "Store", "without"]
+__all__ = [
+    "Commits",
+    "Freed",
+    "Held",
+    "Others",
+    "Present",
+    "Provider",
+    "Reader",
+    "Share",
+    "Store",
+    "without",
+]
 
 
 @dataclass
@@ -174,6 +190,9 @@ class Present:
         Which chunks are known to be right, where others can be verified.
     verify : {"never", "write", "read"}
         Before which operations they are verified.
+    supply : Supply or None
+        Where chunks come from elsewhere: those that are present, and what brings the others.  The
+        region and the supply belong to one process; a store gives its forked child new ones.
     sieve : Sieve or None
         Leave to write back what lies between elements, where there is one writer and no rank.
     cuts : Counter or None
@@ -200,6 +219,7 @@ class Present:
     held: Held | None = None
     sums: Sums | None = None
     trust: Trust | None = None
+    supply: Supply | None = None
     verify = "never"
     sieve: Sieve | None = None
     cuts: Counter | None = None
@@ -217,6 +237,17 @@ class Present:
     def follows(self) -> bool:
         """True if the commits are those of other processes."""
         return self.mode == "r" or self.elements_only
+
+    def written(self, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the runs of the first `stop` bytes of chunks beside which there are zeros alone."""
+        if stop:
+            yield 0, stop
+
+    def read_into(self, target: memoryview, offset: int) -> int:
+        """Read bytes of chunks from an offset on; return how many there were."""
+        assert self.region is not None
+        target[:] = self.region.copied(offset, offset + len(target))
+        return len(target)
 
     def keep(self, start: int, stop: int) -> None:
         """Do not give back bytes that a growth uses again."""
@@ -236,9 +267,84 @@ class Present:
             self.freed.add(start, stop)
 
 
-class Commits(Protocol):
-    """The steps before a change that a store in files needs, and one in memory does not."""
+class Provider(Protocol):
+    """Where chunks of an array come from, that is open for reading.
 
+    The core asks for chunks before it reads them, by their addresses: sorted, each once.  The three
+    methods may be called by several threads at a time, but never for one chunk.
+    """
+
+    def provide(self, addresses: NDArray[np.int64]) -> None:
+        """Have chunks here: when this returns, their bytes lie at their places in the region."""
+
+    def ahead(self, addresses: NDArray[np.int64]) -> None:
+        """Begin to bring chunks that `provide` may be asked for soon, and return at once."""
+
+    def evict(self, addresses: NDArray[np.int64]) -> None:
+        """Give back the space of chunks: nobody uses them before `provide` was asked again."""
+
+
+class Reader(Protocol):
+    """The place of an array that is more than memory, as its readers know it.
+
+    Pairs of files, packed ones, and the replicas of ranks are such places, and so are arrays whose
+    chunks come from elsewhere.  What there is at present is `now`: the state, the attributes, the
+    region, and where chunks come from.
+    """
+
+    @property
+    def now(self) -> Present: ...
+    @property
+    def absolute(self) -> str: ...  # path by which any program of this host finds the array
+    @property
+    def unvouched(self) -> Any: ...  # elements that nothing tells to be the writer's, or None
+    def has_holes(self) -> bool: ...
+    def all_holes(self, starts: list[int], stops: list[int]) -> bool: ...  # of bytes of chunks
+
+    # What is new, which is taken up or only asked for.  `refresh` returns the axial vectors, or
+    # None if nothing is new; `as_committed` goes to the newest state in a forked child.
+    @property
+    def sequence(self) -> int: ...  # number of the commit that is taken up
+    def refresh(self, axial: Axial) -> Axial | None: ...
+    def as_committed(self, axial: Axial) -> Axial: ...
+    def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]: ...
+    @property
+    def replaced(self) -> bool: ...
+
+    # What is new in several arrays at one moment: looks that are compared, and the steps by which
+    # it is taken up.  States may depend on another array, the coordinator of a commit.
+    def look(self) -> tuple[int, bytes, bytes]: ...  # the number of cuts comes first
+    def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]: ...
+    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Any: ...
+    def replay(self, update: Any, axial: Axial) -> None: ...
+    def adopt(self, update: Any) -> None: ...
+    def was_superseded(self) -> bool: ...
+    def coordinator_of(self, pending: Pending) -> str: ...
+    def probe(self, place: str, uuid: bytes) -> AbstractContextManager[Any]: ...
+
+    # Which of some chunks do not match their checksums; None: nobody can tell.
+    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None: ...
+
+    # A name of the elements, which changes when they may have changed; and sizes.
+    @property
+    def generation(self) -> tuple[int, int]: ...
+    @property
+    def metadata_bytes(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def disk_bytes(self) -> int: ...
+
+    # The pickle of the array: what opens it again, which for a pair of files is the function given.
+    def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]: ...
+    def warn_if_writer(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Commits(Protocol):
+    """The steps before a change, or after a write, that a store in files needs, and no other."""
+
+    def sync_elements(self) -> None: ...
     def begin_append(self) -> None: ...
     def begin_renewal(self) -> None: ...
     def begin_cut(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
@@ -16,7 +17,7 @@ from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import SaidOnce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from typing import Protocol
 
     import numpy as np
@@ -66,6 +67,7 @@ __all__ = [
     "lead_of",
     "leaves_holes",
     "load",
+    "own_box",
     "read_elements",
     "read_exactly",
     "release",
@@ -111,6 +113,16 @@ class Source(ElementAccess):
     def _released(self) -> Any:
         """Return a held array, or a result made of it, in a form that may outlive the call."""
         return self
+
+    # Chunks that come from elsewhere can be on their way before they are read.
+
+    @property
+    def _comes_late(self) -> bool:
+        """True if `_ahead` is of use."""
+        return False
+
+    def _ahead(self, box: Box) -> None:
+        """Announce that a box will be read soon, so that its chunks are fetched."""
 
     # In some arrays, unwritten elements take no space, and need not be read.
 
@@ -243,19 +255,56 @@ def load(source: Source, box: Box) -> NDArray[Any]:
     return source._read_exact(box) if view is None else view
 
 
-def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:
+def own_box(shape: tuple[int, ...], box: Box) -> Box:
+    """Return the part of an operand that meets a box of the shape it is broadcast to.
+
+    Examples
+    --------
+    >>> own_box((1, 3), (slice(4, 6), slice(1, 3)))
+    (slice(0, 1, None), slice(1, 3, None))
+    """
+    own = box[len(box) - len(shape) :]
+    if 1 in shape:
+        return tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])
+    return own
+
+
+def run(
+    work: Callable[[int, Box], object],
+    boxes: Iterable[Box],
+    nbytes: int,
+    operands: Iterable[Any] = (),
+) -> None:
     """Call ``work(i, box)`` for every box, on as many threads as `nbytes`, all bytes, justify.
 
     Calls come on any thread, in any order.  Threads see the caller's settings and ``np.errstate``;
     each warning of NumPy is given once.  The first exception ends the work and is raised here.
+
+    `work` reads the `operands` at the box, or the part of them that is broadcast there: chunks of
+    theirs that come from elsewhere are requested while earlier boxes are worked on.
     """
     n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
+    late = [x for x in operands if isinstance(x, Source) and x._comes_late]
+    if late:
+        boxes = _ahead(boxes, late, n_threads)
     with SaidOnce():
         if config.progress is False:
             _run(work, boxes, n_threads)
             return
         with contextlib.closing(_reported(boxes, nbytes)) as told:
             _run(work, told, n_threads)
+
+
+def _ahead(boxes: Iterable[Box], operands: Sequence[Source], n: int) -> Iterator[Box]:
+    """Yield boxes, each after the operands were told of the `n` that follow it."""
+    coming: deque[Box] = deque()
+    for box in boxes:
+        for x in operands:
+            x._ahead(own_box(x.shape, box))
+        coming.append(box)
+        if len(coming) > n:
+            yield coming.popleft()
+    yield from coming
 
 
 def _run(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ReadOnlyError
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, own_box
 from extarray.streaming.elementwise import as_operand, chunks_for, part_of, shape_of
 from extarray.streaming.operands import chunks_of
 
@@ -51,7 +51,7 @@ class _Derived(Source):
 
     def write(self, selection: Any, values: Any) -> None:
         """Refuse to write, by a `ReadOnlyError`."""
-        raise ReadOnlyError("an operand that is computed as it is read cannot be written to")
+        raise ReadOnlyError("an operand that is computed on reading is read-only")
 
     def _compute(self, box: Box) -> NDArray[Any]:
         """Compute a box, as a new array or a view of an operand; do not write to it."""
@@ -84,6 +84,15 @@ class Computed(_Derived):
         self._operands = [as_operand(x) for x in operands]
         shape = np.broadcast_shapes(*map(shape_of, self._operands))
         super().__init__(shape, chunks_for(shape, self._operands), dtype)
+
+    @property
+    def _comes_late(self) -> bool:
+        return any(isinstance(x, Source) and x._comes_late for x in self._operands)
+
+    def _ahead(self, box: Box) -> None:
+        for x in self._operands:
+            if isinstance(x, Source):
+                x._ahead(own_box(x.shape, box))
 
     def _compute(self, box: Box) -> NDArray[Any]:
         result = np.asarray(self._function(*[part_of(x, box) for x in self._operands]))

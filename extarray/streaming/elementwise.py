@@ -14,7 +14,7 @@ from extarray._core._array import is_of_a_chunk
 from extarray.common.errors import ShapeError
 from extarray.common.formatting import shape_text
 from extarray.grid.tiles import Grain, tiles
-from extarray.streaming.blocks import Source, box_bytes, load, run
+from extarray.streaming.blocks import Source, box_bytes, load, own_box, run
 from extarray.streaming.limits import check_result, other_way
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def run_over(
     arrays = [x for x in operands if isinstance(x, (Source, np.ndarray))]
     itemsize = more + sum(x.dtype.itemsize for x in arrays)
     boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
-    run(work, boxes, math.prod(shape) * itemsize)
+    run(work, boxes, math.prod(shape) * itemsize, operands)
 
 
 def _writable(out: Any, box: Box) -> NDArray[Any] | None:
@@ -234,9 +234,7 @@ def part_of(x: Any, box: Box) -> Any:
     shape: tuple[int, ...] = x.shape
     if len(shape) > len(box) and isinstance(x, Source):
         x._check_axes(len(box))
-    own: tuple[Any, ...] = box[len(box) - len(shape) :]
-    if 1 in shape:
-        own = tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])
+    own = own_box(shape, box)
     return load(x, own) if isinstance(x, Source) else x[(*own, ...)]
 
 

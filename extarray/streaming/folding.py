@@ -141,7 +141,7 @@ def _fold_boxes(
             own = tuple([slice(0, 1) if j in axes else s for j, s in enumerate(box)])
             put(own, work.finish(last))
 
-    run(step, boxes(), nbytes)
+    run(step, boxes(), nbytes, (x, where))
 
 
 class _Tree:

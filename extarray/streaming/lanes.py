@@ -61,4 +61,4 @@ def map_lanes(
     # The result of a box, and the memory NumPy needs for it, may exceed the box.
     bigger = max(math.prod(target.shape) * target.dtype.itemsize, 1)
     own = max(math.prod(x.shape) * x.dtype.itemsize, 1)
-    run(work, lanes(x, (axis,), name, 4 * max(1, -(-bigger // own))), own + bigger)
+    run(work, lanes(x, (axis,), name, 4 * max(1, -(-bigger // own))), own + bigger, (x,))

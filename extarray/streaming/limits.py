@@ -33,8 +33,8 @@ config.max_result allows; use out= with an ExtArray
     """
     if nbytes > config.max_result:
         raise ResultError(
-            f"{what} would take {format_bytes(nbytes)} of memory, more than config.max_result "
-            f"allows; use {streamed_way}"
+            f"{what} would take {format_bytes(nbytes)} of memory, more than config.max_result; "
+            f"use {streamed_way}"
         )
     if nbytes > config.warn_result:
         warn(

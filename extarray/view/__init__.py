@@ -27,7 +27,7 @@ Its modules, from the top down; each uses some of those below it:
     Read planes of an array, with at most as many elements as the screen has pixels, in bounded
     time.
 ``growth``
-    The growth map: the chunks of a plane, and the growths that added them.
+    The growth map, as the page draws it: rectangles, lines, colours and texts, as numbers.
 ``coordinates``
     Coordinates of elements along an axis, as texts.
 ``encoding``

@@ -230,7 +230,9 @@ def _numbers(values: NDArray[Any], part: str) -> NDArray[Any]:
         if part == "phase":
             return np.asarray(np.angle(values))
         if part not in PARTS:
-            raise ArgumentError(f"a complex number has no part {part!r}; it has {', '.join(PARTS)}")
+            raise ArgumentError(
+                f"a complex number has no part {part!r}; the parts are {', '.join(PARTS)}"
+            )
         return np.asarray(values.real if part == "real" else values.imag)
     if dtype.kind in "mM":
         return values.astype(_timed(dtype)).astype(np.int64)

@@ -87,7 +87,7 @@ class Gallery:
         self._alone = ""
         if self.is_folder:
             if not self.names():
-                raise MissingError(errno.ENOENT, "there is no array in this folder", text)
+                raise MissingError(errno.ENOENT, "no array in this folder", text)
         else:
             exhibit = Exhibit(text)
             self._alone = exhibit.array.path.name
@@ -138,7 +138,7 @@ class Gallery:
             exhibit = self._open.pop(name, None)
             if exhibit is None:
                 if name not in self.names():
-                    raise MissingError(errno.ENOENT, "there is no array of this name", name)
+                    raise MissingError(errno.ENOENT, "no array of this name", name)
                 exhibit = Exhibit(self._root / name if self.is_folder else self._root)
             self._open[name] = exhibit
             self._used[name] = self._used.get(name, 0) + 1

@@ -1,34 +1,25 @@
-"""The growth map: the chunks of a plane, and the growths that added them."""
+"""The growth map, as the page draws it: rectangles, lines, colours and texts, as numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.grid.drawing import segment_colours, segments
+from extarray.grid.growth_map import (
+    grid_bounds,
+    plane_at,
+    segment_colours,
+    segment_numbers,
+    segment_words,
+    segments,
+    text_colour,
+)
 
-__all__ = ["GrowthMap", "growth_map"]
-
-
-class GrowthMap(NamedTuple):
-    """Chunks of a plane of the grid.
-
-    Attributes
-    ----------
-    facts : dict
-        Facts for the page: the chunks, and their segments.
-    addresses : (rows, columns) array of float64
-        The place of each chunk in the file, in chunks.
-    owners : (rows, columns) array of uint32
-        The segment of each chunk, as an index into ``facts["segments"]``.
-    """
-
-    facts: dict[str, Any]
-    addresses: NDArray[np.float64]
-    owners: NDArray[np.uint32]
+__all__ = ["growth_map"]
 
 
 def growth_map(
@@ -37,55 +28,75 @@ def growth_map(
     chunk: Sequence[int],
     rows: tuple[int, range] | None,
     columns: tuple[int, range],
-) -> GrowthMap:
-    """Return the growth map of a plane's chunks.
+) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Return the growth map of a plane of chunks.
 
     Parameters
     ----------
     array : ExtArray
     names : sequence of str
-        Names of the axes.
-    chunk : sequence of int
-        A chunk index for each axis; those along `rows` and `columns` are ignored.
-    rows, columns : (int, range)
-        An axis, and the chunk indices along it; `rows` may be None.
+        Names of all axes.
+    chunk, rows, columns
+        As for `plane_at`.
+
+    Returns
+    -------
+    facts : dict
+        The chunk indices of the cells, the segments that the plane shows, and the rectangles
+        outside the bounds.  ``facts["blocks"]`` has the names, types and lengths of the blocks.
+    blocks : list of ndarray
+        The address of each chunk, its segment, as a place in ``facts["segments"]``, and whether
+        its label is inside the bounds; where labels stand along both axes; rectangles of one
+        segment; lines between cells of the same segment (thin) and of different ones (heavy).  A
+        rectangle or line is top, bottom, left and right, in cells.
     """
-    axial = array.axial
-    down = range(1) if rows is None else rows[1]
-    across = columns[1]
-    indices = np.empty((len(down), len(across), len(chunk)), np.int64)
-    indices[...] = list(chunk)
-    if rows is not None:
-        indices[..., rows[0]] = np.asarray(down, np.int64)[:, None]
-    indices[..., columns[0]] = np.asarray(across, np.int64)
-    addresses = np.asarray(axial.addresses(indices.reshape(-1, len(chunk)))).reshape(
-        len(down), len(across)
+    history = segments(array)
+    plane = plane_at(
+        array.axial,
+        chunk,
+        rows,
+        columns,
+        names,
+        classes=partial(segment_numbers, history),
+        bounds=grid_bounds(array),
     )
-    history = segments(axial)
-    starts = np.array([segment.start_address for segment in history], np.int64)
-    owners = np.searchsorted(starts, addresses, side="right") - 1
+    shown, places = np.unique(plane.classes, return_inverse=True)
     colours = segment_colours(history)
-    shown, places = np.unique(owners, return_inverse=True)
+    y, x, are_inside = plane.labels()
+    blocks: dict[str, NDArray[Any]] = {
+        "addresses": plane.addresses.astype("<f8"),
+        "owners": places.astype("<u4"),
+        "inside": are_inside.astype("u1"),
+        "y": y.astype("<f8"),
+        "x": x.astype("<f8"),
+        "rectangles": plane.rectangles.astype("<u4"),
+        "thin": plane.lines(heavy=False).astype("<u4"),
+        "heavy": plane.lines(heavy=True).astype("<u4"),
+    }
     facts = {
-        "rows": None if rows is None else [down.start, down.step],
-        "columns": [across.start, across.step],
-        "shape": list(addresses.shape),
+        "rows": None if rows is None else [plane.rows.start, plane.rows.step],
+        "columns": [plane.columns.start, plane.columns.step],
+        "shape": list(plane.classes.shape),
         "count": len(history),
+        "outside": plane.outside,
         "segments": [
             {
-                "number": int(number),
+                "number": number,
                 "axis": history[number].axis,
                 "by": history[number].by,
                 "size": history[number].size,
                 "start": history[number].start_address,
-                "colour": [round(255 * float(part)) for part in colours[number]],
-                "text": "first segment"
-                if number == 0
-                else f"{names[history[number].axis]} +{history[number].by:,}",
+                "colour": _css(colours[number]),
+                "ink": text_colour(colours[number]),
+                "text": segment_words(history, number, names),
             }
             for number in shown.tolist()
         ],
+        "blocks": [[name, block.dtype.str[1:], block.size] for name, block in blocks.items()],
     }
-    return GrowthMap(
-        facts, addresses.astype(np.float64), places.reshape(addresses.shape).astype(np.uint32)
-    )
+    return facts, list(blocks.values())
+
+
+def _css(colour: NDArray[np.float64]) -> str:
+    """Return a colour as CSS has it."""
+    return "rgb({} {} {})".format(*(round(255 * part) for part in colour.tolist()))

@@ -205,7 +205,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         try:
             return int(text or "")
         except ValueError:
-            raise web.HTTPError(400, reason=f"{name} is no integer") from None
+            raise web.HTTPError(400, reason=f"{name} is not an integer") from None
 
     def integers(self, name: str) -> list[int]:
         """Return an argument that is a list of integers, separated by commas."""
@@ -213,7 +213,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         try:
             return [int(part) for part in text.split(",")] if text else []
         except ValueError:
-            raise web.HTTPError(400, reason=f"{name} are no integers") from None
+            raise web.HTTPError(400, reason=f"{name} are not integers") from None
 
     def place(self, array: Any) -> list[int]:
         """Return the argument that has an index for each axis."""
@@ -232,7 +232,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         choices = exhibit.choices()
         number = self.integer("field", 0)
         if not 0 <= number < len(choices):
-            raise ArgumentError(f"elements have no field {number}; they have {len(choices)}")
+            raise ArgumentError(f"elements have no field {number}; they have {len(choices)} fields")
         return choices[number]
 
     def part(self) -> str:
@@ -371,7 +371,7 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
         if isinstance(name, str) and isinstance(revision, int):
             self.followed = _Followed(name, revision)
         else:
-            self.close(1008, "tell a name and a revision")
+            self.close(1008, "give a name and a revision")
 
     async def follow(self) -> None:
         """Send news until the page or the server ends."""
@@ -394,7 +394,7 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
                 await self.write_message(news)
             except websocket.WebSocketClosedError:
                 return
-        self.close(1001, "the server ends")
+        self.close(1001, "the server is shutting down")
 
     def look(self, followed: _Followed) -> dict[str, Any] | None:
         """Return the facts of an array, or None if they are known."""
@@ -418,7 +418,7 @@ class Picture(Handler):
             columns = self.span("columns", shape)
             rows = self.span("rows", shape) if self.get_argument("rows", "") else None
             if rows is not None and rows.axis == columns.axis:
-                raise ArgumentError("rows and columns are the same axis; give two")
+                raise ArgumentError("rows and columns are the same axis; give two axes")
             choice, part = self.choice(exhibit), self.part()
             level = self.integer("level", -1)
             plane = read_plane(
@@ -465,7 +465,7 @@ class Picture(Handler):
         """Return a part of an axis: axis, start, stop, pixels."""
         numbers = self.integers(name)
         if len(numbers) != 4:
-            raise web.HTTPError(400, reason=f"{name} are axis, start, stop and pixels")
+            raise web.HTTPError(400, reason=f"{name} must be axis, start, stop and pixels")
         span = Span(*numbers)
         check_span(span, shape)
         return span
@@ -482,7 +482,7 @@ class Profile(Handler):
             shape, at = array.shape, self.place(array)
             axis = self.integer("axis")
             if not 0 <= axis < len(shape):
-                raise ArgumentError(f"the array has no axis {axis}; it has {len(shape)}")
+                raise ArgumentError(f"the array has no axis {axis}; it has {len(shape)} axes")
             span = Span(axis, 0, shape[axis], self.integer("pixels", 1024))
             check_span(span, shape)
             choice = self.choice(exhibit)
@@ -534,7 +534,7 @@ class Labels(Handler):
         def read(exhibit: Exhibit) -> list[str]:
             coordinates = self.site.gallery.coordinates(self.name(), exhibit)
             if not 0 <= axis < len(coordinates):
-                raise ArgumentError(f"the array has no axis {axis}; it has {len(coordinates)}")
+                raise ArgumentError(f"the array has no axis {axis}; it has {len(coordinates)} axes")
             coordinate = coordinates[axis]
             return [""] * len(indices) if coordinate is None else coordinate.texts(indices)
 
@@ -558,7 +558,8 @@ class Growth(Handler):
             columns = self.chunks("columns", grid)
             rows = self.chunks("rows", grid) if self.get_argument("rows", "") else None
             names = array.dims or [f"axis {j}" for j in range(array.ndim)]
-            return pack(*growth_map(array, names, chunk, rows, columns))
+            facts, blocks = growth_map(array, names, chunk, rows, columns)
+            return pack(facts, *blocks)
 
         self.send(await self.work(self.site.answers, read), time.perf_counter() - clock)
 
@@ -566,7 +567,7 @@ class Growth(Handler):
         """Return chunk indices along an axis, from an argument: axis, start, stop, most."""
         numbers = self.integers(name)
         if len(numbers) != 4:
-            raise web.HTTPError(400, reason=f"{name} are axis, start, stop and a number")
+            raise web.HTTPError(400, reason=f"{name} must be axis, start, stop and a number")
         span = Span(*numbers)
         check_span(span, grid)
         step = span.step(0)

@@ -206,7 +206,7 @@ class _Reader:
         band = self._choice.read(self._array, tuple(selection))
         band = band.T if is_turned else band.reshape(-1, band.shape[-1])
         if band.shape != target.shape:
-            raise BoundsError("the array has become smaller meanwhile; refresh")
+            raise BoundsError("the array has shrunk in the meantime; refresh")
         target[...] = band
 
 
@@ -219,11 +219,11 @@ def check_span(span: Span, shape: Sequence[int]) -> None:
     BoundsError
     """
     if not 0 <= span.axis < len(shape):
-        raise ArgumentError(f"the array has no axis {span.axis}; it has {len(shape)}")
+        raise ArgumentError(f"the array has no axis {span.axis}; it has {len(shape)} axes")
     if not 0 <= span.start <= span.stop <= shape[span.axis]:
         raise BoundsError(
-            f"elements {span.start} to {span.stop} of axis {span.axis}, which has "
-            f"{shape[span.axis]}"
+            f"elements {span.start} to {span.stop} are out of bounds for axis {span.axis} with "
+            f"size {shape[span.axis]}"
         )
     if not 1 <= span.pixels <= 1 << 14:
-        raise ArgumentError(f"{span.pixels} pixels: give 1 to {1 << 14}")
+        raise ArgumentError(f"cannot draw {span.pixels} pixels; give 1 to {1 << 14}")

@@ -71,7 +71,9 @@ def serve(
     reading; writes of others appear as they happen.
     """
     if not 0 <= port < 1 << 16:
-        raise ArgumentError(f"port {port} is none; give 0 (a free one) to {(1 << 16) - 1}")
+        raise ArgumentError(
+            f"port {port} is out of range; give 1 to {(1 << 16) - 1}, or 0 for any free port"
+        )
     gallery = Gallery(path)
     try:
         asyncio.run(_serve(gallery, port, browser, say))
@@ -88,7 +90,7 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
     except OSError as error:
         raise storage_error(
             error,
-            f"cannot listen on port {{}} of {_ADDRESS}; give another, or 0 for a free one",
+            f"cannot listen on port {{}} of {_ADDRESS}; give another, or 0 for any free port",
             port,
         ) from None
     site = Site(gallery, secrets.token_urlsafe(32))
@@ -109,8 +111,8 @@ async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str]
         call_at_end(asyncio.get_running_loop(), site.ends.set),
         _redirection(address) as redirection,
     ):
-        say(printable(f"{gallery.title} is shown at {address}"))
-        say("Ctrl-C ends.")
+        say(printable(f"serving {gallery.title} at {address}"))
+        say("Press Ctrl-C to stop.")
         sys.stdout.flush()
         if browser:
             # Some browsers stay in the foreground until their window closes.
@@ -167,7 +169,7 @@ class _Short(logging.Filter):
             self._minute, self._count = minute, 0
         self._count += 1
         if self._count == _MOST_MESSAGES:
-            record.msg, record.args, record.exc_info = "more messages are left out", (), None
+            record.msg, record.args, record.exc_info = "further messages are suppressed", (), None
         return self._count <= _MOST_MESSAGES
 
 

@@ -215,7 +215,7 @@ def test_a_product_is_none_of_its_factors():
 
 
 def test_factors_must_fit():
-    with pytest.raises(xa.ShapeError, match=r"\(2, 3\) and \(4, 5\) have no product"):
+    with pytest.raises(xa.ShapeError, match=r"\(2, 3\) and \(4, 5\) cannot be multiplied"):
         multiply(xa.zeros((0, 0)), xa.zeros((2, 3)), xa.zeros((4, 5)))
 
 
@@ -279,7 +279,7 @@ def test_a_cutoff_beyond_half_the_box_is_refused(cutoff):
 
 @pytest.mark.parametrize(("box", "cutoff"), [(0.0, 1.0), (-3.0, 1.0), (np.nan, 1.0), (None, 0.0)])
 def test_no_cell_and_no_cutoff(box, cutoff):
-    with pytest.raises(xa.ArgumentError, match="above 0"):
+    with pytest.raises(xa.ArgumentError, match="positive"):
         System(xa.zeros((0, 0, 3)), box, cutoff)
 
 
@@ -289,7 +289,7 @@ def test_no_cell_and_no_cutoff(box, cutoff):
         (None, [[5.0, 0, 0], [1.1, 0, 0]], r"particles \d and \d are at the same place, \["),
         (None, [[9.0, 9, 9], [9.0, 9, 9]], "particles 8 and 9 are at the same place"),
         (8.0, [[0.0, 8, -16]], r"particles \d and \d are at the same place"),
-        (None, [[5.0, np.nan, 0]], r"particle 8 is no finite number: \[5.0, nan, 0.0\]"),
+        (None, [[5.0, np.nan, 0]], r"particle 8 is not finite: \[5.0, nan, 0.0\]"),
     ],
 )
 def test_particles_that_cannot_be_are_not_added(box, new, said):
@@ -315,7 +315,7 @@ def test_a_step_that_is_too_long_moves_nothing():
     system = System(xa.zeros((0, 0, 3)))
     system.add([[0, 0, 0], [0.9, 0, 0]], [[1.0, 0, 0], [0, 1, 0]])
     before = system.positions, system.velocities, system.potential, system.forces[...]
-    with pytest.raises(xa.ArgumentError, match="no finite number"):
+    with pytest.raises(xa.ArgumentError, match="not finite"):
         system.run(3, 1e308)
     after = system.positions, system.velocities, system.potential, system.forces[...]
     for one, other in zip(before, after, strict=True):
@@ -348,13 +348,13 @@ def test_a_system_goes_on_with_its_matrix(path, box, cutoff):
         for name in ("positions", "velocities", "potential"):
             np.testing.assert_array_equal(getattr(system, name), getattr(whole, name))
         np.testing.assert_array_equal(forces, whole.forces)
-        with pytest.raises(xa.ArgumentError, match=r"has box=.*, not 7\.0; leave box away"):
+        with pytest.raises(xa.ArgumentError, match=r"has box=.*, not 7\.0; leave out box"):
             System(forces, box=7.0)
         with pytest.raises(xa.ArgumentError, match=r"has cutoff=.*, not 1\.5"):
             System(forces, cutoff=1.5)
         forces.extend(0, 1)
         forces.extend(1, 1)
-        with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* where 20 are"):
+        with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* positions of 20"):
             System(forces)
         # Somebody else knows.
         places = np.vstack([system.positions, [[9.0, 9, 9]]])
@@ -367,9 +367,9 @@ def test_a_system_goes_on_with_its_matrix(path, box, cutoff):
 
 
 def test_a_matrix_that_no_system_made_is_refused():
-    with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* the shape \(0, 0, 3\)"):
+    with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* shape \(0, 0, 3\)"):
         System(xa.zeros((2, 2, 3)))
-    with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* where 3 are"):
+    with pytest.raises(xa.ArgumentError, match=r"forces of 2 particles.* positions of 3"):
         System(xa.zeros((2, 2, 3)), positions=lattice(2)[:3])
     with pytest.raises(xa.ShapeError, match=r"\(number, 3\), not \(2, 2\)"):
         System(xa.zeros((2, 2, 3)), positions=[[1, 2], [3, 4]])

@@ -594,14 +594,14 @@ def test_least_and_greatest_stay_exact(tmp_path):
 def test_a_total_beyond_its_type_is_refused(tmp_path):
     with made(tmp_path / "a", {"k": "U1"}) as cube:
         cube.add({"k": list("abcd"), "n": [2**62, 2**62, 2**62, -(2**62)]}, "n")
-        with pytest.raises(OverflowError, match="beyond 64 bits"):
+        with pytest.raises(OverflowError, match="exceeds 64 bits"):
             cube.roll_up()
-        with pytest.raises(OverflowError, match="beyond 64 bits"):
+        with pytest.raises(OverflowError, match="exceeds 64 bits"):
             cube.roll_up(k=lambda k: k == "d")
         assert cube.roll_up(where={"k": ["a", "c", "d"]}).values == 2**62
         assert by(cube, "k") == {"a": 2**62, "b": 2**62, "c": 2**62, "d": -(2**62)}
         del cube.cells.attrs["bits"]  # as cubes were made before
-        with pytest.raises(OverflowError, match="beyond 64 bits"):
+        with pytest.raises(OverflowError, match="exceeds 64 bits"):
             cube.roll_up()
         cube.add({"k": ["a"], "n": [1]}, "n")
         assert cube.roll_up(where={"k": ["a", "c", "d"]}).values == 2**62 + 1
@@ -643,7 +643,7 @@ def test_a_selection_that_means_something_else_is_refused(cube):
         cube.slice(day="2024-02")
     with pytest.raises(ValueError, match=r"use slice"):
         cube.slice(day=["2024-02-03", np.datetime64("2024-02")])
-    with pytest.raises(ValueError, match="no step"):
+    with pytest.raises(ValueError, match="cannot have a step"):
         cube.slice(day=slice("2024-02-03", None, 2))
     with pytest.raises(ValueError, match="must return a bool"):
         cube.slice(day=lambda days: [1, 2])
@@ -651,7 +651,7 @@ def test_a_selection_that_means_something_else_is_refused(cube):
         cube.roll_up(day=lambda days: days[1:])
     with pytest.raises(TypeError, match="'item'"):
         cube.slice(item=5)
-    with pytest.raises(ValueError, match="stays, or is grouped"):
+    with pytest.raises(ValueError, match="either kept or grouped"):
         cube.roll_up("day", day=months)
 
 
@@ -725,7 +725,7 @@ def test_a_cube_that_cannot_be_leaves_nothing(tmp_path, axes, options):
 def test_a_group_that_is_no_cube_is_refused(tmp_path):
     with xa.open_group(tmp_path / "a", "w") as group:
         group.create("cells", (2, 2))
-    with pytest.raises(ValueError, match="no cube"):
+    with pytest.raises(ValueError, match="not a cube"):
         Cube.open(tmp_path / "a")
 
 

@@ -185,7 +185,7 @@ class TestBlocks:
     @pytest.mark.parametrize(
         ("call", "said"),
         [
-            (lambda a, e: hs.pct(a, 2.5), "no 2.5 components"),
+            (lambda a, e: hs.pct(a, 2.5), "cannot compute 2.5 components"),
             (lambda a, e: hs.ppi(a, 10, p=0), "from 1 to"),
             (lambda a, e: hs.nfindr(a, 2.0), "from 2 to"),
             (lambda a, e: hs.nfindr(a[:1, :2], 4, init="random"), "from 2 to 2"),
@@ -194,8 +194,8 @@ class TestBlocks:
             (lambda a, e: hs.abundances(a, e * 1j), "real numbers"),
             (lambda a, e: hs.sam(a, "e"), "real numbers"),
             (lambda a, e: hs.match(e, e * 1j), "real numbers"),
-            (lambda a, e: hs.classify(a, e, classes=[1, 2, 3.5, 4]), "whole numbers"),
-            (lambda a, e: hs.classify(a, e, classes=[1, 2, 3, 2**40]), "whole numbers"),
+            (lambda a, e: hs.classify(a, e, classes=[1, 2, 3.5, 4]), "integers"),
+            (lambda a, e: hs.classify(a, e, classes=[1, 2, 3, 2**40]), "integers"),
         ],
     )
     def test_what_is_no_argument(self, made, call, said):
@@ -638,7 +638,7 @@ class TestClasses:
             assert found.confusion.sum() == known.sum()
 
     def test_accuracy_of_nothing(self):
-        with pytest.raises(ArgumentError, match="labels no pixel"):
+        with pytest.raises(ArgumentError, match="no labelled pixel"):
             hs.accuracy([[1, 2]], [[0, 0]])
         with pytest.raises(ShapeError):
             hs.accuracy([[1, 2]], [[1], [2]])
@@ -649,7 +649,7 @@ class TestClasses:
         shuffled = made.endmembers[[2, 0, 3, 1]] * 3
         found = hs.match(shuffled, made.endmembers)
         assert found.order.tolist() == [1, 3, 0, 2] and found.angles.max() < 1e-7
-        with pytest.raises(ArgumentError, match="cannot be paired"):
+        with pytest.raises(ArgumentError, match="cannot pair"):
             hs.match(made.endmembers[:2], made.endmembers)
 
 

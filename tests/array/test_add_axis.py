@@ -80,6 +80,7 @@ def test_every_position_and_order(factory, position, order):
             agree(array, model)
 
 
+@pytest.mark.invariant("I1")
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from(["end", "start", "axis"])),
@@ -125,7 +126,7 @@ def test_thirty_two_axes_are_the_most():
         array.add_axis(n % 3)
     assert array.ndim == 32
     assert array.sum() == 3
-    with pytest.raises(xa.ShapeError, match="it has 32"):
+    with pytest.raises(xa.ShapeError, match="it has the maximum of 32"):
         array.add_axis()
 
 
@@ -202,8 +203,8 @@ def test_refusals(factory):
         (lambda: array.add_axis(0.0), xa.ArgumentTypeError, "position must be an int"),
         (lambda: array.add_axis(chunk=0), xa.ChunksError, "at least 1"),
         (lambda: array.add_axis(chunk=True), xa.ArgumentTypeError, "chunk must be an int"),
-        (lambda: array.add_axis(chunk=2), xa.ChunksError, "chunks stay where they are"),
-        (lambda: array.add_axis(name="t"), xa.ArgumentError, "have no names"),
+        (lambda: array.add_axis(chunk=2), xa.ChunksError, "chunks do not move"),
+        (lambda: array.add_axis(name="t"), xa.ArgumentError, "are unnamed"),
     ]:
         with pytest.raises(error, match=text):
             call()
@@ -221,7 +222,7 @@ def test_names(factory):
     with contextlib.closing(factory.create((2, 2), dims=("y", "dim_1"))) as array:
         array.add_axis(1)
         assert array.dims == ("y", "dim_2", "dim_1")
-        with pytest.raises(xa.ArgumentError, match="twice"):
+        with pytest.raises(xa.ArgumentError, match="duplicate names"):
             array.add_axis(name="y")
         with pytest.raises(xa.ArgumentTypeError):
             array.add_axis(name=3)
@@ -342,7 +343,7 @@ def test_an_index_or_a_value_that_adds_an_axis(factory):
             array.add_axis()
 
     array = factory.create((3, 4), chunks=(2, 3))
-    with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+    with pytest.raises(xa.ArgumentError, match="during an append"):
         array.append(Source())
     assert array.shape == (3, 4)
     array.close()
@@ -562,7 +563,7 @@ def test_a_second_name_of_the_metadata(tmp_path, engine):
         array[...] = 3
         os.link(tmp_path / "a.xmd", tmp_path / "b.xmd")
         before = array.info()
-        with pytest.raises(xa.StorageError, match=r"hard link.*second name.*copy") as caught:
+        with pytest.raises(xa.StorageError, match=r"second name.*hard link.*copy") as caught:
             array.add_axis(chunk=2)
         assert isinstance(caught.value, OSError)
         assert caught.value.filename == str(tmp_path / "a.xmd")
@@ -838,7 +839,7 @@ def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
                 assert_same(fresh[...], array[0])
                 array.shrink(5, 1)
                 for stale in (reader, fresh):
-                    with pytest.raises(xa.ShapeError, match="cut off since; refresh"):
+                    with pytest.raises(xa.ShapeError, match="then lost elements; refresh"):
                         stale[...]
                     stale.refresh()
                     assert_same(stale[...], array[...])
@@ -879,7 +880,7 @@ def test_readers_of_a_pair_that_was_overwritten(path, engine, looks, cut):
             array.shrink(2, 1)
     with reader, xa.create(path, (2, 3), engine=engine, overwrite=True):
         if cut:
-            with pytest.raises(xa.ShapeError, match="cut off; open it again"):
+            with pytest.raises(xa.ShapeError, match="lost elements; open it again"):
                 reader[...]
         else:
             assert (reader[...] == 3).all()
@@ -908,7 +909,7 @@ def test_a_copy_of_metadata_that_have_passed_on_the_number(disk, tmp_path):
         copy.add_axis()
         assert (reader[:4] == 3).all()
         copy.shrink(1, 1)
-        with pytest.raises(xa.ShapeError, match="cut off since"):
+        with pytest.raises(xa.ShapeError, match="then lost elements"):
             reader[...]
 
 

@@ -149,7 +149,7 @@ def test_arguments_about_memory_give_arrays(pair):
         assert array.astype("f4", **options).flags.writeable
     assert array.astype("f4", "F").flags.f_contiguous
     assert array.astype("f8", copy=False).base is None
-    with xa.config.set(max_result=100), pytest.raises(xa.ResultError, match="reads late"):
+    with xa.config.set(max_result=100), pytest.raises(xa.ResultError, match="is lazy"):
         array.astype("f4", copy=True)
     with xa.config.set(max_result=100):
         assert array.astype("f4").sum() == pytest.approx(0, abs=1e-4)
@@ -160,7 +160,7 @@ def test_it_is_not_written_to(pair):
     late = array.astype("f4")
     with pytest.raises(xa.ReadOnlyError, match="copy=True"):
         late[0] = 1
-    with pytest.raises(ValueError, match="cannot be written to"):
+    with pytest.raises(ValueError, match="is read-only"):
         late[late > 0] = 1
     with pytest.raises(xa.ReadOnlyError):
         np.add(array, 1, out=late)
@@ -225,5 +225,5 @@ def test_dlpack(memory):
         a[...] = np.arange(12).reshape(3, 4)
         late = a.astype("f4")
         np.testing.assert_array_equal(np.from_dlpack(late), np.arange(12, dtype="f4").reshape(3, 4))
-        with pytest.raises(BufferError, match="cast as they are read"):
+        with pytest.raises(BufferError, match="cast when read"):
             late.__dlpack__(copy=False)

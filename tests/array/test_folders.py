@@ -45,7 +45,9 @@ def test_a_group_is_a_mapping(group):
     assert [name for name, _ in group.walk()] == ["north", "north/wind", "scene", "time"]
     assert [name for name, _ in group["north"].walk()] == ["wind"]
     assert (group.name, group["north"].name) == ("/", "/north")
-    with pytest.raises(KeyError, match="no member 'none'; it has 'north', 'scene', 'time'"):
+    with pytest.raises(
+        KeyError, match="no member 'none'; its members are 'north', 'scene', 'time'"
+    ):
         group["none"]
     with pytest.raises(errors.VariableError):
         del group["none"]
@@ -343,7 +345,7 @@ def test_nothing_but_a_group_is_replaced(tmp_path):
     xa.zeros(3, path=tmp_path / "array").close()
     with pytest.raises(errors.MissingError, match="is an array"):
         xa.open_group(tmp_path / "array")
-    with pytest.raises(errors.MissingError, match="no folder"):
+    with pytest.raises(errors.MissingError, match="neither a folder"):
         xa.open_group(tmp_path / "array.xmd")
     with pytest.raises(errors.ArgumentError):
         xa.open_group(tmp_path, "rw")
@@ -713,7 +715,7 @@ def test_attributes_that_are_no_file(group, kind):
     (group.path / "dataset.json").unlink(missing_ok=True)
     kind(group.path / "dataset.json")
     with xa.open_group(group.path, "r+") as reader:
-        with pytest.raises(xa.StorageError, match="no regular file"):
+        with pytest.raises(xa.StorageError, match="not a regular file"):
             reader.attrs.get("title")
         with pytest.raises(xa.StorageError):
             reader.attrs["title"] = "new"

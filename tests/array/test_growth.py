@@ -14,6 +14,7 @@ from model import Model, sample
 from strategies import Growth, built, cases
 
 import extarray as xa
+from extarray.storage.filesystem import File
 
 
 def stored_bytes(array) -> bytes:
@@ -22,6 +23,7 @@ def stored_bytes(array) -> bytes:
     return data[: array.info()["allocated_bytes"]]
 
 
+@pytest.mark.invariant("I1")
 @given(case=cases(min_ndim=1, cuts=False), data=st.data())
 def test_growth_never_moves_a_byte(disk, case, data):
     with built(disk, case) as (array, _):
@@ -244,6 +246,7 @@ class Failing:
         raise RuntimeError("no data")
 
 
+@pytest.mark.invariant("I5")
 def test_a_failed_append_changes_nothing(factory):
     with factory.array((2, 3), "i4", chunks=2, fill_value=4) as array:
         for bad, error in [(Failing(), RuntimeError), (np.ones((1, 2), "i4"), xa.ShapeError)]:
@@ -254,6 +257,7 @@ def test_a_failed_append_changes_nothing(factory):
         assert (array[...] == 4).all()
 
 
+@pytest.mark.invariant("I5")
 def test_readers_see_whole_appends_only(disk):
     """Rows are numbered as they come; a reader that polls sees numbered rows only."""
     rounds = 300
@@ -319,6 +323,37 @@ def test_many_growths_of_every_axis(factory):
                 assert_same(again[...], model.data)
                 Growth(axis=1, by=4, seed=1).apply(again, model)
                 assert_same(again[...], model.data)
+
+
+@pytest.mark.invariant("I3")
+def test_a_commit_writes_the_same_after_a_long_history(disk, monkeypatch):
+    written, write = [], File.write
+
+    def counted(self, data, offset):
+        written[-1] += memoryview(data).nbytes
+        return write(self, data, offset)
+
+    with disk.array((1, 1), "u1", chunks=(1, 1), sparse=True) as array:
+        monkeypatch.setattr(File, "write", counted)
+        for step in range(1200):
+            written.append(0)
+            array.extend(step % 2, 1)
+        assert array.axial.segments == 1200
+        assert max(written[-100:]) <= max(written[:10]) < 1000
+
+
+@pytest.mark.invariant("I8")
+def test_zeros_are_free_and_other_values_are_not(disk):
+    new = 62 * 2**16
+    for fill_value in (0, 1):
+        with disk.array(
+            (2, 2**16), "u1", chunks=(1, 2**16), sparse=True, fill_value=fill_value
+        ) as array:
+            before = array.info()["disk_bytes"]
+            array.extend(0, 62)
+            taken = array.info()["disk_bytes"] - before
+            assert taken >= new if fill_value else taken < 2**16
+            assert (array[2:] == fill_value).all()
 
 
 @pytest.mark.parametrize("fill_value", [0, 3.5, np.nan])

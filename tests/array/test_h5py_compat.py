@@ -49,7 +49,7 @@ def test_resize_of_one_axis(factory, case, data):
     ("arguments", "error", "message"),
     [
         ((5, 2), xa.AxisError, "axis 2 is out of bounds for array of dimension 2"),
-        (((5, 3), 0), xa.ShapeError, r"cannot resize axis 0 to \(5, 3\): give one extent"),
+        (((5, 3), 0), xa.ShapeError, r"cannot resize axis 0 to \(5, 3\); give a single extent"),
         (("5", 0), xa.ArgumentTypeError, "shape must be an int"),
         ((5, 0.5), xa.ArgumentTypeError, "axis must be an int"),
         ((5,), xa.ShapeError, "the array has 2 axes"),
@@ -205,9 +205,9 @@ def test_chunks_of_a_selection_as_h5py_gives_them(memory, tmp_path):
         (np.s_[0, -4], xa.BoundsError, "index -4 is out of bounds for axis 1 with size 3"),
         (np.s_[0, 0, 0], xa.BoundsError, "too many indices for array: array is 2-dimensional"),
         (np.s_[..., ...], xa.SelectionError, "single ellipsis"),
-        (np.s_[None, 0], xa.SelectionError, "None selects no region"),
-        ("grid", xa.SelectionError, "'grid' selects no region"),
-        (np.s_[[0, 1], None], xa.SelectionError, r"\[0, 1\] selects no region"),
+        (np.s_[None, 0], xa.SelectionError, "None does not select a region"),
+        ("grid", xa.SelectionError, "'grid' does not select a region"),
+        (np.s_[[0, 1], None], xa.SelectionError, r"\[0, 1\] does not select a region"),
     ],
 )
 def test_what_is_no_region(memory, selection, error, message):

@@ -406,7 +406,7 @@ def test_what_numpy_refuses(pair, call):
 def test_points_give_no_view(pair, key):
     if isinstance(key, tuple) and key[0] == 0:
         key = key[1:]
-    with pytest.raises(xa.SelectionError, match="gives no view"):
+    with pytest.raises(xa.SelectionError, match="cannot be a view"):
         pair[0].lazy[key]
 
 
@@ -566,7 +566,7 @@ def test_bounds_that_have_moved_in(memory):
         view, inner = array.lazy[::-1], array.lazy[1:2, :2]
         array.resize((2, 3))
         for call in (lambda: view[0], view.sum, lambda: view.write(0, 1)):
-            with pytest.raises(xa.BoundsError, match="no longer all elements"):
+            with pytest.raises(xa.BoundsError, match="some elements of the view are gone"):
                 call()
         assert inner[...].tolist() == [[0, 0]]
 
@@ -580,7 +580,7 @@ def test_the_same_elements_after_growth_at_a_start(factory):
         array.shrink(1, 1, side="start")
         expected = [data[1:, ::-1].T, data[[3, 1]], data[2]]
         for view in views:
-            with pytest.raises(xa.BoundsError, match="no longer all elements"):
+            with pytest.raises(xa.BoundsError, match="some elements of the view are gone"):
                 view[...]
         array.append(data[:, :1].repeat(9, 0)[:9], axis=1, side="start")
         array[5:, 0] = data[:, 0]
@@ -664,9 +664,7 @@ def test_one_chunk_is_seen_without_a_copy(memory):
 def test_a_copy_is_no_file(path):
     view = xa.from_array(sample("i2", (3, 4), 1)).T
     for text in (path, str(path)):
-        with pytest.raises(
-            xa.ArgumentError, match=r"takes an order.*extarray\.rechunk\(view, path\)"
-        ):
+        with pytest.raises(xa.ArgumentError, match=r"is an order.*extarray\.rechunk\(view, path\)"):
             view.copy(text)
     for order in ("c", None, "K"):
         assert type(view.copy(order)) is np.ndarray

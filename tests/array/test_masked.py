@@ -111,6 +111,6 @@ def test_appended_texts_are_not_cut_unless_they_are_masked(source, code):
     array.append(source(labels.astype(f"{code}1")[:2]))
     assert array[4:].tolist() == np.array(["none", "b"], f"{code}4").tolist()
     labels.mask = [False, True, False]
-    with pytest.raises(xa.CastingError, match="texts of 6 characters"):
+    with pytest.raises(xa.CastingError, match="strings of 6 characters"):
         array.append(source(labels))
     assert array.shape == (6,)

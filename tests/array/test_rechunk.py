@@ -227,7 +227,7 @@ def test_what_is_not_possible(cube, tmp_path):
     a, _ = cube
     with pytest.raises(xa.ExistsError):
         xa.rechunk(a, a.path)
-    with pytest.raises(xa.ArgumentError, match="no path"):
+    with pytest.raises(xa.ArgumentError, match="leave out the path"):
         xa.rechunk(a, tmp_path / "new", in_place=True)
     with pytest.raises(xa.ArgumentTypeError, match="src must be .* not ndarray; .*from_array"):
         xa.rechunk(np.zeros(3))
@@ -281,7 +281,7 @@ def test_verification_finds_what_was_not_written(cube, tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     monkeypatch.setattr(execute.Mover, "move", forgetful)
     arguments = {"chunks": (2, 5, 3), "max_memory": 2000}
-    with pytest.raises(xa.StorageError, match="read as something else"):
+    with pytest.raises(xa.StorageError, match="read back differently"):
         xa.rechunk(a, tmp_path / "new", verify=True, **arguments)
     monkeypatch.undo()
     with xa.rechunk(a, tmp_path / "new", verify=True, **arguments) as b:
@@ -463,7 +463,7 @@ def test_killed_work_goes_on(tmp_path, forked, monkeypatch, capsys, in_place):
     ) as b:
         assert_same(b[...], values)
     assert len(moved) == 16 - 5
-    assert "goes on" in capsys.readouterr().err
+    assert "continues" in capsys.readouterr().err
     left = ["old.xmd", "old.xta"] if in_place else ["new.xmd", "new.xta", "old.xmd", "old.xta"]
     assert files_of(tmp_path) == left
 
@@ -674,7 +674,7 @@ def test_a_column_of_texts_is_widened_under_its_name(tmp_path, kind):
     a.attrs["unit"] = "nm"
     longer = np.array(["abc", "abcdefghi"], kind)
     for data in (longer, longer.tolist(), xa.from_array(longer), xa.from_array(longer).lazy[...]):
-        with pytest.raises(xa.CastingError, match="texts of 9 char") as caught:
+        with pytest.raises(xa.CastingError, match="strings of 9 char") as caught:
             a.append(data)
         assert a.shape == (2,)
     call = re.search(r"a = (a\.rechunk\(.*?\))", str(caught.value)).group(1)

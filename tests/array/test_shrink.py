@@ -153,6 +153,7 @@ def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
     assert max(spaces) < 3 * 36 * 4096
 
 
+@pytest.mark.invariant("I7")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("chunk", [64, 750])
 def test_small_chunks_give_whole_pages_back(place, engine, chunk):

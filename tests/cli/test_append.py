@@ -119,10 +119,10 @@ def test_without_xarray_what_is_stored_alike_grows(group, days, tmp_path, monkey
 
 
 REFUSED = {
-    "a label that is there": (("2024-01-01", 0.01, 280.0), {}, "is there already"),
+    "a label that is there": (("2024-01-01", 0.01, 280.0), {}, "already exists"),
     "a packing that cannot hold it": (("2024-01-02", 1.0, 0.0), {}, None),
     "units": (("2024-01-02", 0.01, 280.0), {"rain": "inch"}, "'inch'"),
-    "other arrays": (("2024-01-02", 0.01, 280.0), {}, "nothing for it"),
+    "other arrays": (("2024-01-02", 0.01, 280.0), {}, "has no data for it"),
 }
 
 
@@ -134,8 +134,8 @@ def test_what_differs_is_refused(group, tmp_path, capsys, case, units, words):
     if words is None:
         with netcdf4.Dataset(more, "a") as file:
             file["t2m"][0, 0] = 20_000
-        words = "20000.0 at index (0, 0) would read as"
-    if words == "nothing for it":
+        words = "20000.0 at index (0, 0) would become"
+    if words == "has no data for it":
         with netcdf4.Dataset(more, "a") as file:
             file.renameVariable("rain", "snow")
     assert append(group / "t2m", f"{more}:/t2m", "--axis", "time") != 0
@@ -178,7 +178,7 @@ def test_elements_alone_are_refused_where_others_have_the_axis(
     np.save(tmp_path / "x.npy", np.zeros((1, 3), "i2"))
     before = raw(group)
     assert append(group / "t2m", tmp_path / "x.npy", "--axis", "time") != 0
-    assert "'rain' has this axis, too" in capsys.readouterr().err
+    assert "'rain' also has this axis" in capsys.readouterr().err
     assert raw(group) == before
 
 

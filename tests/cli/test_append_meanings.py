@@ -18,6 +18,7 @@ def append(*words):
     return main(["append", *map(str, words)])
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize(
     ("dtype", "given", "fits"),
     [
@@ -76,16 +77,17 @@ def tile(path, north=900.0, size=10.0, nodata=None, scale=None):
     return path
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize(
     ("side", "other", "words"),
     [
         ("end", {"north": 870.0}, None),
         ("start", {"north": 930.0}, None),
-        ("end", {"north": 900.0}, "is elsewhere"),
-        ("start", {"north": 870.0}, "is elsewhere"),
-        ("end", {"north": 870.0, "size": 20.0}, "is elsewhere"),
-        ("end", {"north": 870.0, "nodata": 5}, "5 stands for missing"),
-        ("end", {"north": 870.0, "nodata": 0}, "0 stands for missing"),
+        ("end", {"north": 900.0}, "do not adjoin"),
+        ("start", {"north": 870.0}, "do not adjoin"),
+        ("end", {"north": 870.0, "size": 20.0}, "do not adjoin"),
+        ("end", {"north": 870.0, "nodata": 5}, "5 marks missing"),
+        ("end", {"north": 870.0, "nodata": 0}, "0 marks missing"),
         ("end", {"north": 870.0, "scale": 2.0}, "'scales' is [2.0]"),
     ],
 )

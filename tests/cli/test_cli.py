@@ -46,7 +46,7 @@ def test_wrong_usage_is_status_2(argv, capsys):
 
 def test_no_command_at_all_is_helped(capsys):
     assert cli.main([]) == 2
-    assert "check that the files of an array are whole" in capsys.readouterr().err
+    assert "check the files of an array for damage" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["", ".xmd", ".xta"])
@@ -125,7 +125,7 @@ def folder_of_arrays(path):
         (lambda path: None, "No such file", ("info", "check")),
         (
             lambda path: path.write_text("x"),
-            "extarray.from_array copies other arrays into one",
+            "use extarray.from_array to copy other arrays",
             ("info", "check"),
         ),
         (folder_of_arrays, "it is a folder, with the arrays 'a', 'b'; open one", ("info",)),

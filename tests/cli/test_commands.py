@@ -134,7 +134,7 @@ class TestSelection:
         ],
     )
     def test_what_is_no_selection(self, text):
-        with pytest.raises(WrongCall, match="is no selection"):
+        with pytest.raises(WrongCall, match="is not a valid selection"):
             parse_selection(text)
 
     @given(st.text(max_size=30))
@@ -365,7 +365,7 @@ class TestLooking:
         assert (found.status, found.out) == (1, "")
         found = run("show", scene, "open('x')")
         assert (found.status, found.out) == (2, "")
-        assert "is no selection" in found.err
+        assert "is not a valid selection" in found.err
 
     def test_dump(self, path, done):
         with xa.create(
@@ -514,7 +514,7 @@ class TestChanging:
         pipe(monkeypatch, npy(np.zeros((100, 5), "i4"))[:-100])
         found = run("append", scene, "-")
         assert (found.status, found.out) == (1, "")
-        assert "too early" in found.err
+        assert "is truncated" in found.err
         np.testing.assert_array_equal(elements(scene), before)
 
     def test_set(self, scene, done, monkeypatch):
@@ -533,7 +533,7 @@ class TestChanging:
         before = elements(scene)
         found = run("set", scene, "[0]", value)
         assert (found.status, found.out) == (2, "")
-        assert "is no value of the data type int32" in found.err
+        assert "is not a value of data type int32" in found.err
         np.testing.assert_array_equal(elements(scene), before)
 
     def test_set_texts_and_dates(self, tmp_path, done):
@@ -955,7 +955,7 @@ def test_what_an_interruption_leaves_of_rechunk_is_gone_on_with(forked, tmp_path
         "Progress.add = lambda self, n: os.kill(os.getpid(), signal.SIGINT)\n"
         "with contextlib.redirect_stderr(io.StringIO()) as err:\n"
         f"    assert cli.main({words!r}) == 130\n"
-        "assert '--resume goes on' in err.getvalue()\n"
+        "assert '--resume continues' in err.getvalue()\n"
     )
     forked(code)
     assert not (tmp_path / "b.xmd").exists()

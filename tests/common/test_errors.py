@@ -63,7 +63,7 @@ WRONG_ARGUMENT = [
     Fails("axis None", lambda a: a.append(np.zeros((1, 3)), axis=None), xa.ArgumentTypeError,
           TypeError, "axis"),
     Fails("axis name", lambda a: a.extend("x", 1), xa.ArgumentTypeError, TypeError,
-          r"axis must be an int, not 'x': the axes have no names; a\.dims"),
+          r"axis must be an int, not 'x': the axes are unnamed; name them with a\.dims"),
     Fails("axis True", lambda a: a.extend(True, 1), xa.ArgumentTypeError, TypeError, "axis"),
     # Shape
     Fails("broadcast", lambda a: a.__setitem__(slice(0, 2), np.zeros((3, 3))), xa.ShapeError,
@@ -77,11 +77,11 @@ WRONG_ARGUMENT = [
     Fails("resize text", lambda a: a.resize("43"), xa.ArgumentTypeError, TypeError, "43"),
     # Growth and shrinking
     Fails("shrink too much", lambda a: a.shrink(0, 5), xa.ArgumentError, ValueError,
-          "cannot cut 5 elements off axis 0: it has 4 of them"),
+          "cannot remove 5 elements from axis 0: it has 4"),
     Fails("shrink by less than nothing", lambda a: a.shrink(0, -1), xa.ArgumentError, ValueError,
           "by must be at least 0, not -1"),
     Fails("side", lambda a: a.extend(0, 1, "left"), xa.ArgumentError, ValueError,
-          "side 'left' is not possible; use 'end' or 'start'"),
+          "side 'left' is not valid; use 'end' or 'start'"),
     Fails("reserve", lambda a: a.reserve((9,)), xa.ShapeError, ValueError,
           r"cannot reserve \(9,\): the array has 2 axes"),
     Fails("by -1", lambda a: a.extend(0, -1), xa.ArgumentError, ValueError, "-1"),
@@ -521,7 +521,7 @@ TOO_LARGE = {
     "concatenate": (lambda a: np.concatenate([a, a]), "out="),
     "take": (lambda a: np.take(a, [0, 1], axis=2), "out="),
     "fft": (lambda a: np.fft.fft(a, axis=2), "out="),
-    "astype": (lambda a: a.astype("f4", copy=True), "reads late"),
+    "astype": (lambda a: a.astype("f4", copy=True), "is lazy"),
     "fall-back": (lambda a: np.rot90(a), "parts of the arrays"),
 }
 

@@ -203,6 +203,7 @@ def histories(draw, max_size=8):
     return grid, extensions
 
 
+@pytest.mark.invariant("I1")
 @given(history=histories())
 def test_random_histories(memory, history):
     with grown(memory, *history) as array:
@@ -230,6 +231,7 @@ def test_neighbours_in_random_histories(history, data):
     assert found.tolist() == sorted(addresses[is_near])
 
 
+@pytest.mark.invariant("I1")
 @pytest.mark.sampled(1)
 @given(history=histories(max_size=4))
 def test_the_mapping_survives_reopening(disk, history):

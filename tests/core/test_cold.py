@@ -80,6 +80,7 @@ def test_the_elements(stored, model, name, engine):
             np.testing.assert_array_equal(array[selection], model[selection])
 
 
+@pytest.mark.invariant("I12")
 @pytest.mark.thread_unsafe  # counts the reads of the process
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts what is read")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
@@ -141,6 +142,7 @@ def cached(path: Path) -> int:
 FRAME = (256, 384)
 
 
+@pytest.mark.invariant("I12")
 @pytest.mark.skipif(sys.platform != "linux", reason="mincore tells of the system's cache on Linux")
 @pytest.mark.parametrize("chunks", [(16, 128, 128), (32, 256, 96), (7, 100, 384), None], ids=str)
 @pytest.mark.parametrize(

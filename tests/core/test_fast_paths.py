@@ -228,6 +228,7 @@ def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
         assert_same(array[...], expected)
 
 
+@pytest.mark.invariant("I12")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("side", [5, 23, 32])

@@ -64,6 +64,7 @@ READS = {
 }
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_read_that_overlaps_close_gives_its_data_or_says_so(factory, read):
@@ -100,6 +101,7 @@ def test_what_another_process_cuts_is_never_seen_as_zeros(disk, read):
         assert seen <= {2.0, 1.0}, seen
 
 
+@pytest.mark.invariant("I10")
 def test_a_refresh_between_a_cut_and_the_end_of_a_read(disk, monkeypatch):
     """The read already knows the cut; it does not matter that the array then forgets it."""
     with make(disk) as writer, disk.open(writer) as reader:
@@ -115,6 +117,7 @@ def test_a_refresh_between_a_cut_and_the_end_of_a_read(disk, monkeypatch):
         assert_same(found[np.arange(700, 900)], held[np.arange(700, 900)])
 
 
+@pytest.mark.invariant("I10")
 def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
     """One thread is about to note doubtful checksums while another one closes."""
     array = xa.create(tmp_path / "a", (100, 100), chunks=(10, 10), checksum=True)
@@ -159,7 +162,7 @@ def test_a_closed_file_is_no_file(tmp_path):
             file.datasync,
             file.stat,
         ):
-            with pytest.raises(xa.ClosedError, match="was closed while it was used"):
+            with pytest.raises(xa.ClosedError, match="was closed during use"):
                 call()
     with pytest.raises(OSError, match=f"/dev/fd/{fd}"), open(f"/dev/fd/{fd}", "rb"):
         pass
@@ -238,6 +241,7 @@ def test_what_a_function_returns_is_of_the_array_itself(factory):
         assert late.shape == (8, 4)
 
 
+@pytest.mark.invariant("I10")
 def test_space_that_a_transfer_uses_is_given_back_when_it_has_ended(disk):
     with disk.create((64, 64), "i4", chunks=(8, 8), fill_value=3) as array:
         array[...] = 1

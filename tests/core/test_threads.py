@@ -230,6 +230,7 @@ def test_growth_from_many_threads(factory):
         assert sorted(addresses) == list(range(len(indices)))
 
 
+@pytest.mark.invariant("I10")
 def test_closing_while_others_read(factory):
     """A reader gets all of its values or `ClosedError`, never freed memory."""
     expected = sample("f8", (128, 128, 32))

@@ -152,11 +152,11 @@ LIES = {
     "outside": ({16: 2**31}, "is not in the file"),
     "at another member": ({16: "second"}, "do not agree"),
     "larger than the file": ({8: 2**31, 9: 2**31}, "do not agree"),
-    "no larger field": ({8: 2**32 - 1, 9: 2**32 - 1}, "are not told"),
+    "no larger field": ({8: 2**32 - 1, 9: 2**32 - 1}, "are not stored as required"),
     "a link": ({1: 3 << 8, 15: 0o120777 << 16}, "is a link"),
     "a device": ({1: 3 << 8, 15: 0o020666 << 16}, "is a link"),
     "another disk": ({13: 1}, "is not in the file"),
-    "a longer name": ({10: 9000}, "is cut off"),
+    "a longer name": ({10: 9000}, "is truncated"),
 }
 
 
@@ -201,7 +201,7 @@ def test_ends_that_do_not_agree_are_refused():
     start = image.index(b"PK\1\2")
     large = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 6, 6, at - start, start + 1)
     locator = struct.pack("<4sIQI", b"PK\6\7", 0, at, 1)
-    with pytest.raises(CorruptError, match="two ends"):
+    with pytest.raises(CorruptError, match="two end records"):
         decoded(image[:at] + large + locator + image[at:])
 
 

@@ -219,7 +219,7 @@ def test_threads_lose_none_of_each_others_attributes():
 
 def test_what_the_files_cannot_count(path, monkeypatch):
     monkeypatch.setattr(limits, "attrs_bytes", 1000)
-    with pytest.raises(xa.errors.LimitError, match="1000 are possible"):
+    with pytest.raises(xa.errors.LimitError, match="the limit is 1000"):
         xa.create(path, 3, attrs={"a": "x" * 1000})
     assert not list(path.parent.iterdir())
     with xa.create(path, 3) as a:

@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_no_dims(value):
         ("yx", xa.ArgumentTypeError, "the text 'yx'"),
         (3, xa.ArgumentTypeError, "not a int"),
         (("y", 1), xa.ArgumentTypeError, "the name 1 in dims"),
-        (("y", "y"), xa.ArgumentError, "a name twice"),
+        (("y", "y"), xa.ArgumentError, "duplicate names"),
         (("y",), xa.ArgumentError, "1 names for 2 axes"),
     ],
 )

@@ -360,7 +360,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_replaced(file):
             stream.seek(0, os.SEEK_END)
             stream.write(b"more")
 
-    with pytest.raises(xa.StorageError, match="changed it meanwhile"):
+    with pytest.raises(xa.StorageError, match="was changed in the meantime"):
         xa.to_hdf5(xa.zeros((3, 4)), file, "new", progress=change)
     assert file.read_bytes().endswith(b"more")
     assert os.listdir(file.parent) == [file.name]

@@ -87,7 +87,7 @@ def test_a_file_that_says_it_is_much_larger(make, tmp_path):
     read, names = make(path)
     with (
         xa.config.set(max_result="15 MiB"),
-        pytest.raises(xa.ResultError, match=r"would become 16.0 MiB.* give max_result=") as caught,
+        pytest.raises(xa.ResultError, match=r"would become 16.0 MiB.* with max_result=") as caught,
     ):
         read(*names, path=target, sparse=False)
     assert str(path) in str(caught.value) or make is hdf5_texts

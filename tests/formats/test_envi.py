@@ -140,7 +140,7 @@ def test_a_description_of_several_lines_is_kept(tmp_path):
         assert xa.from_envi(tmp_path / "new.hdr").attrs["description"] == text
     header, losses = written(tmp_path, {"description": "one\n  two\r\nthree \n"})
     assert header["description"] == "one\ntwo\nthree"
-    assert "'description', but for spaces around its lines" in losses
+    assert "'description', except for spaces around its lines" in losses
 
 
 @pytest.mark.parametrize("name", ["description", "file type", "sensor type", "wavelength units"])
@@ -175,7 +175,7 @@ def test_coordinates_that_a_header_does_not_hold_are_named(tmp_path):
     for words in (
         "coordinate 'wavelength'",
         "coordinate 'band_name'",
-        "coordinate 'bbl', since not all bands have an entry",
+        "coordinate 'bbl', since some bands have no entry",
         "attribute 'comment'",
     ):
         assert words in losses

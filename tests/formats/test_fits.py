@@ -174,7 +174,7 @@ def test_blank_is_an_element_whatever_the_sign_in_the_file(file, tmp_path, dtype
 
 def test_a_blank_that_is_no_element_is_named(file):
     a = xa.from_array(np.array([[1, 2]], "u2"), attrs={"BLANK": -1}, fill_value=9)
-    with pytest.warns(xa.LossyWarning, match=r"fill value.*9.*'BLANK', which is no element"):
+    with pytest.warns(xa.LossyWarning, match=r"fill value.*9.*'BLANK', which is not an element"):
         xa.to_fits(a, file)
     assert "BLANK" not in fits.getheader(file)
     assert xa.from_fits(file)[...].tolist() == [[1, 2]]

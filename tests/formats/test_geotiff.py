@@ -278,7 +278,7 @@ def test_no_data_that_is_no_element(file, tmp_path):
     a = xa.from_geotiff(file)
     assert a.fill_value == 0 and a.attrs["nodata"] == 1e9
     assert not np.isnan(xa.from_geotiff(file, mask_and_scale=True)[...]).any()
-    with pytest.warns(xa.LossyWarning, match="'nodata', which is no element"):
+    with pytest.warns(xa.LossyWarning, match="'nodata', which is not an element"):
         xa.to_geotiff(a, tmp_path / "copy.tif")
     b = xa.from_array(np.ones((1, 2), "u1"), fill_value=3, attrs={"nodata": 4})
     with pytest.warns(xa.LossyWarning, match="attribute 'nodata', as the fill value"):

@@ -94,7 +94,7 @@ def test_a_big_endian_file(file):
     a = xa.from_mat(file)
     assert np.array_equal(a[...], x) and a.dtype == ">i2"
     before = file.read_bytes()
-    with pytest.raises(xa.FormatError, match="the byte order of another machine"):
+    with pytest.raises(xa.FormatError, match="non-native byte order"):
         xa.to_mat(a, file, "copy")
     assert file.read_bytes() == before
     xa.to_mat(a, file.with_name("new.mat"), "copy")
@@ -134,7 +134,7 @@ def test_objects_of_matlab_keep_their_places(file):
         matrix(b"", np.uint8([[0, 1]]), 1, 5, 2, 9),
     ]
     file.write_bytes(HEAD + b"".join(data) + matrix(b"c", [[3.0]]))
-    with pytest.raises(xa.FormatError, match="objects of MATLAB behind 'b'"):
+    with pytest.raises(xa.FormatError, match="MATLAB objects after 'b'"):
         xa.to_mat(xa.from_array([[5.0]]), file, "b", overwrite=True)
     xa.to_mat(xa.from_array([[5.0]]), file, "c", overwrite=True)
     assert file.read_bytes()[: 128 + sum(map(len, data))] == HEAD + b"".join(data)
@@ -224,7 +224,7 @@ def test_what_a_file_cannot_be(file):
         with pytest.raises(xa.DTypeError, match="astype"):
             xa.to_mat(xa.zeros((2, 2), dtype), file, "x")
     for name in ("1x", "a b", "", "ä", "a" * 64):
-        with pytest.raises(xa.ArgumentError, match="no name"):
+        with pytest.raises(xa.ArgumentError, match="not a valid MATLAB variable name"):
             xa.to_mat(xa.zeros((2, 2)), file, name)
     a = xa.create(file.with_name("large"), (1 << 16, 1 << 16), "u1", sparse=True)
     with a, pytest.raises(xa.LimitError, match=r"7\.3"):

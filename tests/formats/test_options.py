@@ -327,7 +327,7 @@ def test_an_axis_of_a_coordinate_that_the_file_has_with_other_elements(file):
     a = xa.from_array([1, 2, 3], dims=("x",), attrs={"coords": coords})
     with netCDF4.Dataset(file, "w") as d:
         d.createDimension("nv", 4)
-    with pytest.warns(xa.LossyWarning, match="'x_bnds', an axis of which has other elements"):
+    with pytest.warns(xa.LossyWarning, match="'x_bnds', one axis of which has other labels"):
         xa.to_netcdf(a, file, "v")
     assert xa.from_netcdf(file, "v")[...].tolist() == [1, 2, 3]
 

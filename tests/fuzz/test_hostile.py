@@ -72,7 +72,7 @@ def test_the_good_pair_opens(pair):
 def test_absurd_chunks(pair, value):
     image, path = pair
     image.put(48, "q", value)
-    refused(image, path, "values are not possible")
+    refused(image, path, "values are invalid")
 
 
 @pytest.mark.parametrize("rank", [33, 64, 255])
@@ -81,7 +81,7 @@ def test_absurd_rank(pair, rank):
     text = b'"<i4"'
     body = b"".join([bytes(image.xmd[:32]), bytes([rank]), bytes(image.xmd[33:48])])
     image.write(0, body + struct.pack("<q", 1) * rank + text + bytes(8))
-    refused(image, path, "header is damaged: its values are not possible")
+    refused(image, path, "header is damaged: its values are invalid")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_absurd_rank(pair, rank):
 def test_absurd_lengths_in_the_header(pair, at, kind, value):
     image, path = pair
     image.put(at, kind, value)
-    refused(image, path, "lengths do not fit|no superblock|no extarray", xa.FormatError)
+    refused(image, path, "lengths are inconsistent|no superblock|not extarray", xa.FormatError)
 
 
 def test_a_header_that_is_longer_than_it_says(pair):
@@ -108,7 +108,7 @@ def test_a_header_that_is_longer_than_it_says(pair):
     image.write(48 + 16, json.dumps(f"|S{item}").encode())
     image.put(40, "I", 7)
     image.put(36, "I", item)
-    refused(image, path, "its lengths do not fit")
+    refused(image, path, "its lengths are inconsistent")
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -117,7 +117,7 @@ def test_a_header_that_is_longer_than_it_says(pair):
 def test_absurd_bounds(pair, axis, where, value):
     image, path = pair
     live(image, where + 8 * axis, "q", value)
-    refused(image, path, "values are not possible|no history of growth")
+    refused(image, path, "values are invalid|not a valid history of growth")
 
 
 def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
@@ -129,8 +129,8 @@ def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
     image.set_history([(0, 0, 0), (1, 0, 2**61)])  # chunks of 4 elements
     for i in (0, 1):
         image.put(image.block(i) + 88 + 8, "q", 2**63 - 1)
-    refused(image, path, "values are not possible|no history of growth")
-    with pytest.raises(xa.LimitError, match="an axis so long"):
+    refused(image, path, "values are invalid|not a valid history of growth")
+    with pytest.raises(xa.LimitError, match="an axis that long"):
         xa.create(None, (0, 2**63 - 1), chunks=(2, 4))
 
 
@@ -171,7 +171,7 @@ def test_a_log_of_holes(pair):
     os.truncate(path.with_suffix(".xmd"), 2**40)
     with pytest.raises(
         xa.CorruptError,
-        match="the growth log is longer than memory|record [0-9]+ of the growth log is damaged",
+        match="the growth log is larger than memory|record [0-9]+ of the growth log is damaged",
     ):
         xa.open(path)
 
@@ -180,7 +180,7 @@ def test_a_log_of_holes(pair):
 def test_no_number_is_left_for_a_commit(pair, sequence):
     image, path = pair
     live(image, 8, "Q", sequence)
-    refused(image, path, "no superblock is whole")
+    refused(image, path, "no superblock is intact")
 
 
 def test_the_last_numbers_are_for_readers(pair):
@@ -191,7 +191,7 @@ def test_the_last_numbers_are_for_readers(pair):
     image.store(path)
     with xa.open(path) as array:
         assert array.shape == (6, 6)
-    with pytest.raises(xa.CorruptError, match="no number for a next one"):
+    with pytest.raises(xa.CorruptError, match="the last possible number"):
         xa.open(path, "r+")
 
 
@@ -205,7 +205,7 @@ def test_a_room_upon_something_else(pair, at, place):
     image, path = pair
     live(image, at, "Q", place)
     live(image, 40 if at == 32 else 56, "I", 2 if at == 32 else 1024)
-    refused(image, path, "values are not possible|attributes")
+    refused(image, path, "values are invalid|attributes")
 
 
 def test_rooms_upon_one_another(pair):
@@ -213,14 +213,14 @@ def test_rooms_upon_one_another(pair):
     block = image.block(image.newest())
     live(image, 48, "Q", image.get(block + 32, "Q") + 8)
     live(image, 56, "I", 1024)
-    refused(image, path, "values are not possible")
+    refused(image, path, "values are invalid")
 
 
 @pytest.mark.parametrize("end", [0, 4096, places.LOG + 16, 2**62 + 1, 2**64 - 1])
 def test_unused_space_that_is_used(pair, end):
     image, path = pair
     live(image, 64, "Q", end)
-    refused(image, path, "values are not possible")
+    refused(image, path, "values are invalid")
 
 
 def long_pair(folder):
@@ -254,7 +254,7 @@ def test_extents_upon_something_else(tmp_path, place):
         for i in (3, 4):
             image.write(image.block(i), bytes(1024))
         image.store(path)
-        with pytest.raises(xa.CorruptError, match="not possible"):
+        with pytest.raises(xa.CorruptError, match="are invalid"):
             xa.open(path)
     else:
         refused(image, path, "growth log")
@@ -273,7 +273,7 @@ def test_records_that_are_no_history(tmp_path, n, at, kind, value):
 def test_a_history_that_overflows(pair):
     image, path = pair
     image.set_history([(0, 0, 2**40), (1, 0, 2**40)])
-    refused(image, path, "no history of growth")
+    refused(image, path, "not a valid history of growth")
 
 
 # -- texts ---------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_types_that_are_none(pair, description):
     """Above all none of objects: their bytes are pointers."""
     image, path = pair
     image.set_description(description.encode(), 8)
-    refused(image, path, "is not known on this machine", xa.FormatError)
+    refused(image, path, "is not supported on this machine", xa.FormatError)
 
 
 @pytest.mark.parametrize("opening, closing", [("[", "]"), ('{"fields":', "}"), ('["<u1",', "]")])
@@ -376,7 +376,7 @@ def test_a_type_that_is_nested_deeply(tmp_path, opening, closing):
     image = Image.of(tuple(files))
     depth = 1500
     image.set_description((opening * depth + "[]" + closing * depth).encode(), 8)
-    refused(image, path, "recursion|not known on this machine", xa.FormatError)
+    refused(image, path, "recursion|not supported on this machine", xa.FormatError)
 
 
 @pytest.mark.parametrize("around", [lambda d: [("a", d)], lambda d: (d, (1,))])
@@ -388,7 +388,7 @@ def test_a_type_that_is_too_deep_is_not_made(tmp_path, around):
     xa.zeros(3, [("a", dtype)], path=tmp_path / "a").close()
     with xa.open(tmp_path / "a") as array:
         assert array.dtype == np.dtype([("a", dtype)])
-    with pytest.raises(xa.DTypeError, match="deeper than 32"):
+    with pytest.raises(xa.DTypeError, match="more than 32 deep"):
         xa.zeros(3, [("a", np.dtype(around(dtype)))])
 
 
@@ -409,9 +409,9 @@ def test_what_is_told_of_an_array_stays_short():
         (lambda image: live(image, 16, "Q", 1), "growth log"),
         (lambda image: live(image, 16, "Q", 2**40), "growth log"),
         (lambda image: image.set_attrs(b"[" * DEEP), "attributes"),
-        (lambda image: live(image, 88, "q", 2**62), "not possible"),
+        (lambda image: live(image, 88, "q", 2**62), "are invalid"),
         (lambda image: image.set_history([(0, 0, 1), (1, 0, 9), (0, 1, 2**50)]), "growth"),
-        (lambda image: live(image, 64, "Q", 0), "not possible"),
+        (lambda image: live(image, 64, "Q", 0), "are invalid"),
     ],
     ids=["fewer segments", "more segments", "attributes", "bounds", "history", "end"],
 )
@@ -678,7 +678,7 @@ LONG = "x" * 100_000
 HOSTILE_LABELS = {
     "bytes": {"data": ["a", "b", "c"], "dtype": "S100000000"},
     "text": {"data": ["a", "b", "c"], "dtype": "<U100000000"},
-    "a sub-array": {"data": [1, 2, 3], "dtype": "(100000000,)f8"},
+    "a subarray": {"data": [1, 2, 3], "dtype": "(100000000,)f8"},
     "a record": {"data": [1, 2, 3], "dtype": "f8,(100000000,)f8"},
     "one is long": {"data": [LONG, "b", *["c"] * 998]},
     "one is long, and a type": {"data": [LONG, "b", *["c"] * 998], "dtype": "U"},

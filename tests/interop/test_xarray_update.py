@@ -229,7 +229,7 @@ def test_a_region_has_coordinates_of_its_own(folder, path):
     want = joined([weather(0), weather(10)])
     same(stored(folder), want)
     ds.wind.extarray.to_extarray(path)  # here they are attributes
-    with pytest.raises(xa.ArgumentError, match="'time' differs from what is stored"):
+    with pytest.raises(xa.ArgumentError, match="'time' differs from the stored one"):
         weather(10).wind.extarray.to_extarray(path, region={"time": slice(2, 4)})
     weather(10).wind.drop_vars("time").extarray.to_extarray(path, region={"time": slice(2, 4)})
     with xa.open(path) as a:
@@ -245,19 +245,19 @@ def test_a_region_beside_a_writer(path):
 
 
 REFUSED = {
-    "both": ({"region": "auto", "append_dim": "time"}, "append_dim adds elements"),
-    "mode": ({"region": "auto", "mode": "w"}, "mode cannot be given together with region"),
-    "chunks": ({"region": "auto", "chunks": 2}, "chunks cannot be given together with region"),
-    "timeout": ({"region": "auto", "timeout": 2}, "needs append_dim"),
-    "side": ({"side": "start"}, "needs append_dim"),
-    "no side": ({"append_dim": "time", "side": "middle"}, "side 'middle' is not possible"),
-    "word": ({"region": "all"}, "region 'all' is not possible"),
+    "both": ({"region": "auto", "append_dim": "time"}, "either append_dim"),
+    "mode": ({"region": "auto", "mode": "w"}, "mode cannot be combined with region"),
+    "chunks": ({"region": "auto", "chunks": 2}, "chunks cannot be combined with region"),
+    "timeout": ({"region": "auto", "timeout": 2}, "requires append_dim"),
+    "side": ({"side": "start"}, "requires append_dim"),
+    "no side": ({"append_dim": "time", "side": "middle"}, "side 'middle' is not valid"),
+    "word": ({"region": "all"}, "region 'all' is not valid"),
     "no dict": ({"region": 3}, "region must be a dict"),
     "nothing": ({"region": {}}, "names no dimension"),
     "index": ({"region": {"time": 3}}, "must be a slice"),
-    "step": ({"region": {"time": slice(0, 4, 2)}}, "has the step 2"),
+    "step": ({"region": {"time": slice(0, 4, 2)}}, "has step 2"),
     "labels": ({"region": {"time": slice("a", "b")}}, "not of labels"),
-    "dimension": ({"region": {"lon": slice(2)}}, "'lon', which is no dimension"),
+    "dimension": ({"region": {"lon": slice(2)}}, "'lon', which is not a dimension"),
     "size": ({"region": {"time": slice(1)}}, "the region has 1 elements along 'time'"),
     "beyond": ({"region": {"time": slice(3, 5)}}, "the region has 1 elements along 'time'"),
     "later": ({"compute": "no"}, "compute"),
@@ -278,8 +278,8 @@ def test_options_that_are_not_possible(kind, options, words, tmp_path):
 CHANGED = {
     "a new variable": (lambda ds: ds.assign(snow=("time", [1, 2])), "cannot write 'snow'"),
     "labels": (lambda ds: ds.assign_coords(time=ds.time + np.timedelta64(1, "ns")), "no label"),
-    "order": (lambda ds: ds.isel(time=[1, 0]), "not one after the other"),
-    "no labels": (lambda ds: ds.drop_vars(["time", "x"]), "finds the region by coordinates"),
+    "order": (lambda ds: ds.isel(time=[1, 0]), "not contiguous"),
+    "no labels": (lambda ds: ds.drop_vars(["time", "x"]), "requires dimension coordinates"),
     "another": (lambda ds: ds.assign(area=ds.area + 1).drop_vars("x"), "'area' differs"),
     "dimensions": (lambda ds: ds.assign(rain=("x", [1, 2, 3])), "'rain'"),
     "values": (lambda ds: ds.assign(wind=ds.wind.astype("f8") + 1e-9), "without loss"),
@@ -449,7 +449,7 @@ def test_a_late_task_of_a_write_that_was_taken_back_writes_nothing(tmp_path, sid
         message = pickle.dumps(xarray_tasks._Target(a))
         a.shrink(0, 3, side=side)
         late = pickle.loads(message)
-        with pytest.raises(xa.errors.BoundsError, match="taken back"):
+        with pytest.raises(xa.errors.BoundsError, match="rolled back"):
             late[key] = 22
         np.testing.assert_array_equal(a[...], np.arange(6))
 
@@ -470,7 +470,7 @@ def test_a_task_on_another_host_brings_what_it_wrote_to_the_disk(tmp_path, monke
 @pytest.mark.filterwarnings("default")  # theirs
 @pytest.mark.parametrize("side", ["start", "end"])
 def test_a_late_task_does_not_write_into_the_next_attempt(cluster, tmp_path, side, monkeypatch):
-    """A task of an append that was taken back finds another one's elements in its place."""
+    """A task of an append that was rolled back finds another one's elements in its place."""
     path = tmp_path / "a"
     first = xr.DataArray(np.zeros((2, 3)), dims=("y", "x"))
     first.extarray.to_extarray(path, 2)
@@ -488,7 +488,7 @@ def test_a_late_task_does_not_write_into_the_next_attempt(cluster, tmp_path, sid
         # Here the second attempt is under way, in the place that the first one had.
         for message, value in zip(messages, (22, 33), strict=True):
             key = (slice(0, 1) if side == "start" else slice(2, 3), slice(0, 3))
-            refused = pytest.raises(xa.errors.ArgumentError, match="taken back")
+            refused = pytest.raises(xa.errors.ArgumentError, match="rolled back")
             with refused if value == 22 else nullcontext():
                 pickle.loads(message)[key] = value
         with xa.open(path) as a:

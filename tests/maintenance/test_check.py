@@ -213,9 +213,7 @@ def test_no_lock_is_taken_and_repair_wants_it(pair):
         report = pair.check(data=True)
         assert report.ok
         assert [p.what for p in report.problems] == ["a writer has it open"]
-        with pytest.raises(
-            xa.LockedError, match=r"close that array first; extarray\.open can wait"
-        ):
+        with pytest.raises(xa.LockedError, match=r"close that array first, or use extarray\.open"):
             pair.check(repair=True)
         a[0, 0] = 1
 
@@ -463,7 +461,7 @@ def test_header_and_its_copy(pair):
     pair.flip(".xmd", places.COPY + 60)
     report = pair.check(repair=True, force=True)
     assert not report.ok
-    assert "nothing tells" in report.refused[0]
+    assert "the layout of the chunks is unknown" in report.refused[0]
 
 
 def test_a_header_of_several_blocks(tmp_path):
@@ -519,12 +517,12 @@ def test_places_that_open_does_not_take(pair, slot, values):
 def test_no_number_is_left_for_a_commit(pair, sequence):
     altered(pair, 0, sequence=sequence)
     equal(pair, pair.opened()[0])
-    with pytest.raises(xa.CorruptError, match="no number for a next one"):
+    with pytest.raises(xa.CorruptError, match="the last possible number"):
         xa.open(pair.path, "r+")
     before = pair.file(".xmd").read_bytes()
     report = pair.check(repair=True, force=True)
     assert kinds(report) == ["superblock"]
-    assert "no number is left" in report.refused[0]
+    assert "the last possible number" in report.refused[0]
     assert pair.file(".xmd").read_bytes() == before
 
 
@@ -579,7 +577,7 @@ def test_damaged_records(pair):
         for record in (0, 1):
             pair.flip(".xmd", places.LOG + 16 + RECORD * record + at)
     report = pair.check(repair=True, force=True)
-    assert report.refused == ["no state can be made of what is left"]
+    assert report.refused == ["no state can be recovered"]
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)], ids=str)
@@ -599,7 +597,7 @@ def test_the_record_of_the_initial_segment_follows_from_the_rest(tmp_path, shape
     assert "log" in kinds(pair.check())
     report = pair.check(repair=True)
     assert report.ok, str(report)
-    assert "made anew, of what follows it" in " ".join(report.repaired)
+    assert "rebuilt from the records after it" in " ".join(report.repaired)
     equal(pair, pair.opened()[0])
 
 
@@ -652,9 +650,9 @@ def test_a_data_file_that_is_too_short(pair, lost):
         # Some chunks of the last row (4:6, ...) remain; larger bounds are whole without them.
         (problem,) = pair.check().problems
         first, kept, given_up = (6, (6, 6), 2) if lost == 33 else (4, (4, 8), 2)
-        assert f"lost are [4:6, {first}:8]" in problem.what
-        box = f"[0:{kept[0]}, 0:{kept[1]}], the largest bounds that are whole"
-        assert f"keeps {box}, and gives up {given_up} chunks" in problem.remedy
+        assert f"elements lost: [4:6, {first}:8]" in problem.what
+        box = f"[0:{kept[0]}, 0:{kept[1]}], the largest intact bounds"
+        assert f"keeps {box}, and discards {given_up} chunks" in problem.remedy
         elements = repaired(pair, lossless=False, shape=kept)
         np.testing.assert_array_equal(elements, pair.model[: kept[0], : kept[1]])
         with xa.open(pair.path, "r+") as a:
@@ -669,8 +667,8 @@ def test_a_data_file_too_short_for_every_state(pair):
     pair.cut(".xta", 50)
     # Chunks 0 to 2 remain, and two bytes of the next.
     (problem,) = pair.check().problems
-    assert "lost are [2:4, 0:6], [0:4, 6:8], [4:6, 0:8]" in problem.what
-    assert "repair keeps [0:2, 0:6], the largest bounds that are whole" in problem.remedy
+    assert "elements lost: [2:4, 0:6], [0:4, 6:8], [4:6, 0:8]" in problem.what
+    assert "repair keeps [0:2, 0:6], the largest intact bounds" in problem.remedy
     elements = repaired(pair, lossless=True, shape=(2, 6))
     np.testing.assert_array_equal(elements, pair.model[:2, :6])
 
@@ -682,7 +680,7 @@ def test_a_data_file_without_any_chunk(pair):
     for force in (False, True):
         report = pair.check(repair=True, force=force)
         assert not report.ok
-        assert "no state can be made" in report.refused[0]
+        assert "no state can be recovered" in report.refused[0]
     assert pair.file(".xmd").read_bytes() == before
 
 
@@ -705,13 +703,15 @@ def test_a_foreign_seal_is_refused(pair, tmp_path):
     before = pair.file(".xmd").read_bytes()
     report = pair.check(repair=True, force=True)
     assert kinds(report) == ["data"]
-    assert "no data file of this array" in report.refused[0]
+    assert "the data file of this array is missing" in report.refused[0]
     assert pair.file(".xmd").read_bytes() == before
     content = bytearray(before)
     content[4096:6144] = bytes(2048)
     content[8192:11264] = bytes(3072)
     pair.file(".xmd").write_bytes(content)
-    assert "no data file of this array" in pair.check(repair=True, force=True).refused[0]
+    assert (
+        "the data file of this array is missing" in pair.check(repair=True, force=True).refused[0]
+    )
 
 
 def test_metadata_that_are_cut_off(pair):
@@ -838,7 +838,7 @@ def test_a_damaged_chunk(pair):
     pair.flip(".xta", 4 * 16 + 5)
     report = pair.check(data=True)
     (problem,) = report.problems
-    assert problem.what.startswith("chunks 3 to 4: the checksum does not fit; their elements are")
+    assert problem.what.startswith("chunks 3 to 4: the checksum does not match; their elements are")
     assert problem.offset == 48
     assert pair.check().ok  # the chunks were not examined
     repaired(pair, lossless=False)
@@ -1025,7 +1025,7 @@ def test_exit_status(pair):
     pair.flip(".xta", 7)
     done = command(f"{pair.path}.xmd", "--data")
     assert done.returncode == 1
-    assert "chunk 0: the checksum does not fit" in done.stdout
+    assert "chunk 0: the checksum does not match" in done.stdout
     done = command(pair.path, "--force")
     assert done.returncode == 2
     assert "Usage: extarray" in done.stderr
@@ -1035,7 +1035,7 @@ def test_exit_status(pair):
 def test_what_names_no_file_is_a_wrong_call(name, capsys):
     for command in ("check", "info"):
         assert cli.main([command, name]) == 2
-        assert "names no file" in capsys.readouterr().err
+        assert "does not name a file" in capsys.readouterr().err
 
 
 def test_a_repair_that_is_refused_has_failed(pair, capsys):
@@ -1162,12 +1162,16 @@ def test_a_damaged_chunk_names_its_elements(path):
             file.seek(24 * chunk)
             file.write(b"?")
     first, second = xa.check(path, data=True).problems
-    assert first.what == ("chunks 4 to 5: the checksum does not fit; their elements are [5:7, 3:5]")
+    assert first.what == (
+        "chunks 4 to 5: the checksum does not match; their elements are [5:7, 3:5]"
+    )
     assert first.boxes == (
         (slice(5, 7), slice(3, 5)),
         (slice(5, 7), slice(5, 5)),
     )
-    assert second.what.startswith("chunks 9 to 12: the checksum does not fit; their elements are [")
+    assert second.what.startswith(
+        "chunks 9 to 12: the checksum does not match; their elements are ["
+    )
     assert second.what.endswith(", ...")
     assert len(second.boxes) == 4
     with xa.open(path, verify="never") as a:
@@ -1184,7 +1188,7 @@ def test_what_was_not_looked_at(pair, path):
     assert report.ok
     (text,) = report.unseen
     assert "--data" in text
-    assert str(report) == f"not looked at: {text}\n{pair.path}: ok, as far as was looked"
+    assert str(report) == f"not checked: {text}\n{pair.path}: ok (not everything was checked)"
     assert pair.check(data=True).unseen == []
     xa.ones(5, path=path).close()
     for data in (False, True):
@@ -1219,4 +1223,4 @@ def test_a_folder(tmp_path, capsys):
     assert capsys.readouterr().out == f"{paths[0]}: ok\n"
     (tmp_path / "empty").mkdir()
     assert cli.main(["check", str(tmp_path / "empty")]) == 1
-    assert "there is no array in this folder" in capsys.readouterr().err
+    assert "no array in this folder" in capsys.readouterr().err

@@ -95,7 +95,7 @@ def test_checksums_fit_what_is_kept(path):
         a[...] = np.arange(1, 33).reshape(8, 4)
     os.truncate(path.with_name(path.name + ".xta"), 3 * 16)
     report = xa.check(path, data=True)
-    assert "lost are [2:4, 2:4], [4:8, 0:4]" in str(report)
+    assert "elements lost: [2:4, 2:4], [4:8, 0:4]" in str(report)
     assert xa.check(path, data=True, repair=True, force=True).ok
     assert not xa.check(path, data=True).problems
     with xa.open(path) as a:
@@ -113,9 +113,9 @@ def test_of_very_many_chunks_whole_rows_are_kept(path, monkeypatch):
         a[...] = np.arange(1, 17).reshape(4, 4)
     os.truncate(path.with_name(path.name + ".xta"), 7)
     (problem,) = xa.check(path).problems
-    assert "lost are [1:2, 3:4], [2:4, 0:4]" in problem.what
+    assert "elements lost: [1:2, 3:4], [2:4, 0:4]" in problem.what
     assert "--force keeps [0:1, 0:4]" in problem.remedy
-    assert "gives up 3 chunks" in problem.remedy
+    assert "discards 3 chunks" in problem.remedy
     assert xa.check(path, repair=True, force=True).ok
     with xa.open(path, "r+") as a:
         assert a[...].tolist() == [[1, 2, 3, 4]]

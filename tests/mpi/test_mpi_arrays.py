@@ -71,6 +71,12 @@ def test_checksums(mpirun, path, ranks, engine, fill):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "engine"), [(2, "mpi-io"), (3, "mmap"), (2, "pread")])
+def test_chunks_that_come_late(mpirun, path, ranks, engine):
+    mpirun(ranks, "late.py", path, engine)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
 def test_ranks_leave_statements(mpirun, path, ranks, engine):
     mpirun(ranks, "leaving.py", path, engine, timeout=250)

@@ -178,7 +178,7 @@ def test_impossible_distributions(arguments, error):
 
 
 def test_the_error_says_how_many_blocks_are_possible():
-    with pytest.raises(xa.ShapeError, match=r"3 x 2 blocks .* 6 ranks, and there are 4; give"):
+    with pytest.raises(xa.ShapeError, match=r"3 x 2 blocks .* 6 ranks, but there are 4; give"):
         Distribution.of("irregular", [[0, 1, 2], [0, 1]], None, 2, 4)
     fitting = Distribution.of("irregular", np.array([[0, 1], [0, 1]]), (2, 2), 2, 4)
     assert fitting.edges == ((1,), (1,))
@@ -250,6 +250,7 @@ def carry_out(jobs, file, stage):
     return touched
 
 
+@pytest.mark.invariant("I9")
 @given(histories(), st.sampled_from([2, 16, 1 << 18]), st.booleans())
 def test_parts_move_what_is_selected_and_write_nothing_else(mmap_disk, history, stage, tiny):
     shape, chunks, order, growths, key = history

@@ -256,6 +256,7 @@ def test_what_else_errstate_asks_for():
         assert set(told) == {"divide by zero"}
 
 
+@pytest.mark.invariant("I9")
 def test_masked_elements_are_not_touched(disk):
     """They are not even rewritten: others may write them meanwhile (I9)."""
     with disk.array((4, 6), chunks=(2, 3)) as a, disk.open(a, mode="r") as reader:

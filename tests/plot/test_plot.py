@@ -155,10 +155,10 @@ class TestGrowthMap:
             ((0, 3), {}, r"grid \(0, 3\): it has no chunk"),
             ((2, 2, 2), {"axis": 3}, r"axis 3 has no panels: choose one of \[0, 1, 2\]"),
             ((2, 2, 2, 2), {"at": {1: 0}, "axis": 1}, r"choose one of \[0, 2, 3\]"),
-            ((2, 2), {"at": {2: 0}}, "at names axis 2, and the array has 2 axes"),
-            ((2, 2), {"at": {1: 2}}, "chunk index 2 of axis 1, which has 2"),
+            ((2, 2), {"at": {2: 0}}, "at names axis 2, but the array has 2 axes"),
+            ((2, 2), {"at": {1: 2}}, "chunk index 2 for axis 1, which has 2"),
             ((2, 2, 99), {}, "axis 2 has 99 chunk indices"),
-            ((2, 2), {"names": ["rows"]}, "names has 1 entries, and the array has 2 axes"),
+            ((2, 2), {"names": ["rows"]}, "names has 1 entries, but the array has 2 axes"),
         ],
     )
     def test_refusals(self, shape, options, message):
@@ -257,7 +257,7 @@ class TestGrowthMap:
         assert plot.growth_map(grown(*DRXMP_3), axes) is figure
         assert [len(ax.texts) for ax in axes] == [24] * 4
         assert figure.legends == []
-        with pytest.raises(ArgumentError, match="ax has 2 axes, and there are 4 panels"):
+        with pytest.raises(ArgumentError, match="ax has 2 axes, but there are 4 panels"):
             plot.growth_map(grown(*DRXMP_3), axes[:2])
         parts = Figure(figsize=(9, 3))
         left, _ = parts.subfigures(1, 2)

@@ -430,7 +430,9 @@ def test_a_big_endian_machine_is_refused():
     code = "import sys; sys.byteorder = 'big'; import extarray"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250)
     assert done.returncode != 0
-    assert done.stderr.splitlines()[-1].startswith("ImportError: extarray runs on little-endian")
+    assert done.stderr.splitlines()[-1].startswith(
+        "ImportError: extarray does not support big-endian"
+    )
 
 
 def test_the_citation_is_of_this_version():

@@ -103,7 +103,7 @@ def test_through_the_brackets_of_lazy(made):
 def test_masked_values_are_refused_as_for_the_array(made):
     a, x = made
     for target in (a, a.lazy):
-        with pytest.raises(xa.ArgumentError, match="masked to a field"):
+        with pytest.raises(xa.ArgumentError, match="masked values in a field"):
             target["v"] = np.ma.array(x["v"], mask=x["v"] == 0)
     same(a, x)
 

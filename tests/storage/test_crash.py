@@ -13,6 +13,7 @@ from model import sample
 import extarray as xa
 
 
+@pytest.mark.invariant("I2")
 @pytest.mark.parametrize("by", [2, 5])
 def test_a_crash_before_the_commit_leaves_the_state_before(disk, by, tmp_path):
     """New elements with old metadata, as a crash during an append leaves them."""
@@ -70,6 +71,7 @@ COMMITS = {
 }
 
 
+@pytest.mark.invariant("I2")
 @pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.slow
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())

@@ -123,7 +123,7 @@ def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypat
             with monkeypatch.context() as patch:
                 patch.setattr(commits.Committer, "sync_state", fail)
                 with pytest.raises(
-                    xa.StorageError, match=f"the {what} of .* count, but may not be"
+                    xa.StorageError, match=f"the {what} of .* are committed, but may not be"
                 ):
                     change(array)
         assert commits.Committer.sync_state is real

@@ -61,6 +61,7 @@ WRITE_COLUMNS = """
 """
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("order", ["C", "Z"])
@@ -196,7 +197,7 @@ def test_the_files_stay_as_they_are_but_for_the_elements(path):
 
 def test_arguments(path):
     xa.zeros((4, 4), path=path).close()
-    with pytest.raises(xa.ArgumentError, match="share='elements' writes by calls"):
+    with pytest.raises(xa.ArgumentError, match="share='elements' cannot use a memory map"):
         elements(path, engine="mmap")
     with pytest.raises(xa.ArgumentError, match="share='elements' is for writers"):
         xa.open(path, share="elements")
@@ -317,7 +318,7 @@ def test_beside_a_writer_that_keeps_checksums(path):
         owner.flush()
         with elements(path) as a:
             assert a[0, 0] == 1
-            with pytest.raises(xa.LockedError, match="keeps checksums"):
+            with pytest.raises(xa.LockedError, match="maintains its checksums"):
                 a[0, 0] = 2
         assert not in_doubt(path)
         with pickle.loads(pickle.dumps(owner)) as a:

@@ -396,6 +396,7 @@ def test_a_renamed_pair_is_a_pair(scene):
         assert_same(array[...], values)
 
 
+@pytest.mark.invariant("I7")
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("keep", [0.0, 0.5, 0.9])
 def test_truncated_principal_array(scene, mode, keep):
@@ -451,7 +452,7 @@ def test_every_damaged_byte_is_detected(scene):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-@pytest.mark.parametrize(("by", "told"), [(1, "newer"), (-1, "fresh one, through NumPy")])
+@pytest.mark.parametrize(("by", "told"), [(1, "newer"), (-1, "copy the array through NumPy")])
 def test_another_version(scene, mode, by, told):
     """The major version follows the eight bytes of the signature."""
     path, _ = scene
@@ -544,7 +545,7 @@ def test_one_writer_in_a_process(disk):
 def test_a_writer_of_this_process_is_told_apart(scene, forked):
     """For example, a cell of a notebook runs again."""
     path, _ = scene
-    mine = rf"this process has it open already \(process {os.getpid()} on .*\); close that array"
+    mine = rf"this process already has it open \(process {os.getpid()} on .*\); close that array"
     with xa.open(path, mode="r+"):
         with pytest.raises(xa.LockedError, match=mine):
             xa.create(path, (2, 3), overwrite=True)
@@ -560,7 +561,7 @@ def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
     monkeypatch.setattr(limits, "has_range_locks", False)
     writer = xa.open(path, mode="r+")
     for timeout in (0, 0.02):
-        with pytest.raises(xa.LockedError, match="this process has it open already"):
+        with pytest.raises(xa.LockedError, match="this process already has it open"):
             xa.open(path, mode="r+", timeout=timeout)
     with pytest.raises(xa.LockedError):
         xa.create(path, (1,), overwrite=True)
@@ -585,6 +586,7 @@ def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
         assert again.shape == (1, len(values) + 1, *values.shape[1:])
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.slow
 def test_one_writer_among_processes(scene, forked):
     path, _ = scene
@@ -648,6 +650,7 @@ def wait(*progress):
 """
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.slow
 @pytest.mark.parametrize("what", HOLDERS)
 def test_whoever_has_the_lock_is_named(path, forked, what):
@@ -716,6 +719,7 @@ def test_who_has_just_taken_the_lock_is_about_to_say_so(scene, monkeypatch, shar
         holder.close()
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.slow
 def test_closing_a_reader_does_not_drop_the_lock(scene, forked):
     path, _ = scene
@@ -728,6 +732,7 @@ def test_closing_a_reader_does_not_drop_the_lock(scene, forked):
         writer.extend(0, 1)
 
 
+@pytest.mark.invariant("I4")
 def test_readers_and_the_writer_do_not_mind_each_other(scene):
     path, _ = scene
     with xa.open(path) as first, xa.open(path, mode="r+") as writer, xa.open(path) as second:

@@ -29,6 +29,7 @@ def failing(monkeypatch, name, times=1):
     return left
 
 
+@pytest.mark.invariant("I5")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 def test_rows_of_a_killed_append_never_show(tmp_path, engine):
     """Kill an append to a sealed array, then open, close, open and grow it."""
@@ -182,7 +183,7 @@ def test_sums_that_cannot_be_put_in_doubt(tmp_path, monkeypatch):
         array.flush()
         with monkeypatch.context() as patch:
             failing(patch, "write")
-            with pytest.raises(xa.StorageError, match="cannot note that checksums of"):
+            with pytest.raises(xa.StorageError, match="cannot mark the checksums of"):
                 array.extend(0, 1 << 20)
         array.extend(0, 1 << 20)
 

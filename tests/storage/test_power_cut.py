@@ -216,7 +216,7 @@ def test_recovery_says_so(tmp_path):
     os.truncate(tmp_path / "a.xta", 64)
     with (
         pytest.warns(
-            xa.errors.RecoveryWarning, match=r"older|newest state that is, of shape \(4, 4\)"
+            xa.errors.RecoveryWarning, match=r"older|newest complete state, of shape \(4, 4\)"
         ),
         xa.open(tmp_path / "a") as array,
     ):

@@ -142,6 +142,7 @@ def test_another_reader_of_the_format(pair, path):
 # The order of appends --------------------------------------------------------------------------
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_appends_are_committed_as_they_began(pair, side):
     one, two = pair
@@ -262,7 +263,7 @@ def test_an_append_whose_data_grow_the_array(pair):
     for change in (lambda: two.extend(0, 1), lambda: two.append(rows(1))):
         gate = Gate(rows(1), change)
         gate.go.set()
-        with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+        with pytest.raises(xa.ArgumentError, match="during an append"):
             one.append(gate)
     two.append(rows(5))
     one.refresh()
@@ -282,7 +283,7 @@ def test_an_append_whose_data_commit(pair, change):
     one, two = pair
     gate = Gate(rows(1), lambda: change(one))
     gate.go.set()
-    with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+    with pytest.raises(xa.ArgumentError, match="during an append"):
         one.append(gate)
     assert not one.refresh() and not one.attrs
     gate.then = one.refresh
@@ -431,18 +432,19 @@ def test_room_that_is_reserved_keeps_its_space(pair):
 # Locks ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.invariant("I6")
 def test_writers_that_share_and_one_that_does_not(path):
     xa.zeros((2, 2), path=path).close()
     with share(path), share(path):
         for timeout in (0, 0.02):
-            with pytest.raises(xa.LockedError, match=r"this process .* already .*, and shares it"):
+            with pytest.raises(xa.LockedError, match=r"this process already .* shared writing"):
                 xa.open(path, "r+", timeout=timeout)
         with pytest.raises(xa.LockedError):
             xa.create(path, (1,), overwrite=True)
         assert xa.open(path).shape == (2, 2)
     with xa.open(path, "r+"):
         for timeout in (0, 0.02):
-            with pytest.raises(xa.LockedError, match="does not share it"):
+            with pytest.raises(xa.LockedError, match="without sharing it"):
                 share(path, timeout=timeout)
     xa.open(path, "r+").close()
 
@@ -472,7 +474,7 @@ def test_who_shares_it_is_told(path, forked):
             first.stdin.close()
             assert first.wait(60) == 0
             # It has noted that it holds the lock, and has gone.
-            with pytest.raises(xa.LockedError, match=r"this process has it open already \(process"):
+            with pytest.raises(xa.LockedError, match=r"this process already has it open \(process"):
                 xa.open(path, "r+")
 
 
@@ -534,7 +536,7 @@ def test_more_writers_than_there_are_slots(path):
     with contextlib.ExitStack() as stack:
         arrays = [stack.enter_context(share(path, "pread")) for _ in range(blocks.WRITER_SLOTS)]
         for timeout in (0, 0.02):
-            with pytest.raises(xa.LockedError, match="63 writers share it"):
+            with pytest.raises(xa.LockedError, match="63 writers already share it"):
                 share(path, timeout=timeout)
         # A waiting writer does not keep others from committing, and so from closing.
         thread = threading.Timer(0.02, arrays[7].close)
@@ -556,7 +558,7 @@ def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
             with monkeypatch.context() as patch:
                 patch.setattr(limits, "commit_patience", 0)
                 for timeout in (0, 0.02):
-                    with pytest.raises(xa.LockedError, match=f"{os.getpid()}.* end of a commit"):
+                    with pytest.raises(xa.LockedError, match=f"{os.getpid()}.* finish a commit"):
                         share(path, timeout=timeout)
             for timeout in (0, 60):
                 thread = threading.Thread(target=lambda t=timeout: share(path, timeout=t).close())
@@ -570,6 +572,7 @@ def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
             one._store.writers.end_commit()
 
 
+@pytest.mark.invariant("I4")
 def test_a_reader_takes_no_lock(pair, monkeypatch):
     one, _ = pair
     one.append(rows(1))
@@ -584,6 +587,7 @@ def test_a_reader_takes_no_lock(pair, monkeypatch):
     monkeypatch.undo()
 
 
+@pytest.mark.invariant("I4")
 def test_what_is_known_is_not_read_again(pair, monkeypatch):
     """Until another writer has changed anything."""
     one, two = pair

@@ -216,6 +216,7 @@ for _ in range(rounds):
 """
 
 
+@pytest.mark.invariant("I5")
 @pytest.mark.parametrize("engine, seed", [("mmap", 1), ("pread", 2)])
 @appends
 def test_killed_appenders(forked, path, engine, seed, at_once):

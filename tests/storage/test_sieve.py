@@ -58,6 +58,7 @@ def path(tmp_path):
     return tmp_path / "a"
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize("order", ["C", "F", "H"])
 @pytest.mark.parametrize("options", [{}, {"sparse": True}, {"checksum": True}], ids=str)
 def test_what_lies_between_stays(tmp_path, order, options):
@@ -124,6 +125,7 @@ def plain(array, name):
         assert nbytes == 8 * np.count_nonzero(wanted), name
 
 
+@pytest.mark.invariant("I9")
 @needs_counts
 def test_writers_that_share_write_elements_alone(path):
     with xa.open(path, "r+", share=True, engine="pread") as array:
@@ -157,6 +159,7 @@ def test_beside_views_of_chunks_a_writer_writes_elements_alone(path):
         reader.chunk((0, 0, 0))
 
 
+@pytest.mark.invariant("I9")
 def test_threads_write_into_the_same_chunks(path):
     """Each writes its own elements, interleaved in several ways."""
     n_threads = 4

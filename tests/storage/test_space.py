@@ -411,10 +411,12 @@ with xa.open(path) as array:
 """
 
 
+@pytest.mark.invariant("I7")
 def test_full_disk_at_growth(private_mount, script, tmp_path, engine):
     script(PREAMBLE + RESERVING, tmp_path, engine, prefix=private_mount)
 
 
+@pytest.mark.invariant("I7")
 @pytest.mark.parametrize(
     "fill",
     ["fill_scalars", "fill_chunks", "fill_boxes", "lambda: array.write(slice(4, None), 7)"],
@@ -473,6 +475,7 @@ def test_full_disk_at_each_call(private_mount, script, tmp_path, engine, file_sy
     script(PREAMBLE + code, folder, engine, prefix=private_mount)
 
 
+@pytest.mark.invariant("I7")
 def test_stores_beside_holes_on_a_full_disk(private_mount, script, tmp_path, engine, file_system):
     folder = tmp_path / "full"
     folder.mkdir()

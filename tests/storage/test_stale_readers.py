@@ -122,6 +122,7 @@ def test_fields_casts_and_views(disk):
             assert reader._peek((slice(0, 2), slice(0, 4))) is None
 
 
+@pytest.mark.invariant("I8")
 def test_a_fill_value_of_zero_costs_nothing(disk):
     with disk.array((8, 4), chunks=(2, 4)) as array, disk.open(array) as reader:
         array.shrink(0, 4)

@@ -38,17 +38,17 @@ def cut(path):
 @pytest.mark.parametrize("key", [(500, 1000), np.s_[400:402], np.s_[...], ([400, 3],)], ids=str)
 def test_reads_by_calls_say_so(cut, mode, key):
     array = cut(mode, "pread")
-    with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+    with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
         array[key]
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_large_transfers_say_so_with_either_engine(cut, mode, engine):
     array = cut(mode, engine)
-    with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+    with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
         array.read()
     if mode == "r+":
-        with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+        with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
             array[...] = 5
     assert array.closed is False
 
@@ -107,10 +107,10 @@ def test_writers_find_out_before_they_grow_and_when_they_close(
     state = array._store.now.state
     length = state.data_bytes + 32 * state.sealed - lost
     os.truncate(f"{path}.xta", length)
-    with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+    with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
         CALLS[call](array)
     if call != "close":
-        with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+        with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
             array.close()
     assert array.closed
     assert os.path.getsize(f"{path}.xta") == length, "nothing covers it up"
@@ -123,7 +123,7 @@ def test_growth_into_what_was_cut_finds_out_before_it_looks_there(path, engine):
     os.truncate(f"{path}.xta", CUT)
     array.shrink(0, 1)
     for end in (lambda: array.extend(0, 1), array.close):
-        with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+        with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
             end()
     assert os.path.getsize(f"{path}.xta") == CUT
 

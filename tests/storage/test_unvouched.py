@@ -62,7 +62,7 @@ def test_the_elements_first(writer, tmp_path, flushed, attrs):
     if attrs:  # commits no elements
         writer.attrs["day"] = 2
     copied(writer, to, ".xmd")
-    words = r"copy: nothing vouches for the elements \[0:15, 0:4\].*extarray copy"
+    words = r"wrote: the elements \[0:15, 0:4\] are not verified.*extarray copy"
     with pytest.warns(RecoveryWarning, match=words), xa.open(to) as a:
         assert a[9].all() and not a[10:].any()
     with warnings.catch_warnings():
@@ -70,7 +70,7 @@ def test_the_elements_first(writer, tmp_path, flushed, attrs):
         xa.open(to).close()  # warned once per process
     (problem,) = findings(to, data=True)
     assert problem.boxes == ((slice(0, 15), slice(0, 4)),) and problem.offset == 0
-    assert "not the files that its writer wrote to" in problem.what
+    assert "a copy of those that its writer wrote" in problem.what
     assert "1 warning" in str(xa.check(to, data=True))
     with xa.open(to, "r+"):
         pass  # a writer accepts the elements
@@ -89,7 +89,7 @@ def test_only_what_the_writer_has_added_is_in_doubt(path, tmp_path):
         copied(a, tmp_path / "b", ".xmd")
         copied(a, tmp_path / "c", ".xmd", ".xta")
     boxes = ((slice(0, 4), slice(0, 4)), (slice(14, 21), slice(0, 4)))
-    with pytest.warns(RecoveryWarning, match=r"\[0:4, 0:4\], \[14:21, 0:4\]; "):
+    with pytest.warns(RecoveryWarning, match=r"\[0:4, 0:4\], \[14:21, 0:4\] are not verified; "):
         xa.open(tmp_path / "b").close()
     xa.open(tmp_path / "c").close()
     for name in "bc":
@@ -189,7 +189,7 @@ def test_a_system_that_went_down(writer):
     left_open(writer)
     xa.open(path).close()  # the same boot
     with_place(path, boot=b"another run of.."[:16])
-    words = r"gone down since: nothing vouches for the elements \[10:15, 0:4\]"
+    words = r"went down since: the elements \[10:15, 0:4\] are not verified"
     with pytest.warns(RecoveryWarning, match=words), xa.open(path) as a:
         assert a[...].all()
     (problem,) = findings(path)
@@ -207,7 +207,7 @@ def test_another_file_with_the_same_number(writer):
     path = writer.path
     left_open(writer)
     with_place(path, generation=12345)
-    assert "not the files" in findings(path)[0].what
+    assert "a copy of those" in findings(path)[0].what
 
 
 def test_a_place_that_is_not_known(writer, tmp_path):
@@ -219,7 +219,7 @@ def test_a_place_that_is_not_known(writer, tmp_path):
         assert any(file.read(64))
         file.seek(-64, 1)
         file.write(bytes(64))
-    with pytest.warns(RecoveryWarning, match=r"a copy: .*\[0:15, 0:4\]"):
+    with pytest.warns(RecoveryWarning, match=r"a copy of .*\[0:15, 0:4\]"):
         xa.open(path).close()
 
 
@@ -271,7 +271,7 @@ def test_an_archive_and_the_command(writer, tmp_path, capsys):
         xa.open(tmp_path / "backup").close()
     pytest.importorskip("click")
     assert cli.main(["check", str(tmp_path / "backup")]) == 0
-    assert "nothing vouches" in capsys.readouterr().out
+    assert "are not verified" in capsys.readouterr().out
     assert cli.main(["copy", str(writer.path), str(tmp_path / "whole")]) == 0
     with xa.open(tmp_path / "whole") as a:
         assert a[...].tolist() == rows(12).tolist()

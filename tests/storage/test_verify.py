@@ -91,6 +91,7 @@ INTO = {
 }
 
 
+@pytest.mark.invariant("I11")
 @pytest.mark.parametrize("way", COPIES.values(), ids=COPIES)
 def test_no_copy_of_a_damaged_chunk(damaged, tmp_path, way):
     before, to = files(damaged), tmp_path / "copy"
@@ -153,6 +154,7 @@ PARTS = {
 }
 
 
+@pytest.mark.invariant("I11")
 @pytest.mark.parametrize("way", PARTS.values(), ids=PARTS)
 def test_no_new_sum_for_a_part_of_a_damaged_chunk(damaged, way):
     before = elements(damaged)
@@ -170,6 +172,7 @@ def test_no_new_sum_for_a_part_of_a_damaged_chunk(damaged, way):
     assert format_reader.wrong_sums(damaged) == ([], False)  # accepted as it is
 
 
+@pytest.mark.invariant("I11")
 def test_nor_by_growth(path, engine):
     create(path)
     spoil(path, 8)
@@ -217,7 +220,7 @@ def test_a_whole_chunk_heals(damaged, key, value):
     assert format_reader.wrong_sums(damaged) == ([], False)
 
 
-@pytest.mark.parametrize("byte", [0, 20], ids=["inside the bounds", "outside of them"])
+@pytest.mark.parametrize("byte", [0, 20], ids=["inside the bounds", "outside them"])
 def test_a_chunk_at_the_end_heals_with_what_lies_outside(path, engine, byte):
     create(path, fill_value=3)
     spoil(path, 8, byte)
@@ -322,7 +325,7 @@ def test_a_group_hands_on_how_reads_are_verified(tmp_path, engine):
         g = xa.open_group(tmp_path / "g")
     with pytest.raises(ChecksumError):
         g["a"][MIDDLE]
-    with pytest.raises(ValueError, match="verify 'always' is not possible"):
+    with pytest.raises(ValueError, match="verify 'always' is not valid"):
         xa.open_group(tmp_path / "g", verify="always")
 
 
@@ -503,9 +506,9 @@ def test_origins_count(path):
 
 def test_wrong_settings(path):
     create(path)
-    with pytest.raises(ValueError, match="verify 'always' is not possible; use one of never"):
+    with pytest.raises(ValueError, match="verify 'always' is not valid; use one of never"):
         xa.open(path, verify="always")
-    with pytest.raises(ValueError, match="verify True is not possible"):
+    with pytest.raises(ValueError, match="verify True is not valid"):
         xa.config.set(verify=True)
 
 

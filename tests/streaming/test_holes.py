@@ -83,6 +83,7 @@ def test_chunks_of_zeros_are_left_out_and_no_others(data, dtype):
     assert a[...].tobytes() == model.tobytes()
 
 
+@pytest.mark.invariant("I8")
 def test_nothing_is_written_for_zeros(monkeypatch):
     a = xa.create(None, (64, 64), "f8", chunks=(16, 16), sparse=True)
     values = np.zeros((64, 64))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import re
 import shutil
 import struct
 import tempfile
@@ -409,6 +410,45 @@ class TestWhatIsServed(Case):
                 mine = history[told["number"]]
                 assert mine.start_address <= address < mine.start_address + mine.size
                 assert (told["axis"], told["by"]) == (mine.axis, mine.by)
+
+    def test_the_growth_map_is_laid_out(self):
+        """Rectangles cover the cells of a segment, lines part cells, and bounds cut them."""
+        head, body = self.numbers(
+            "growth", name="scene", chunk="1,0,0", rows="1,0,4,99", columns="2,0,5,99"
+        )
+        found, at = {}, 0
+        for name, code, length in head["blocks"]:
+            found[name] = np.frombuffer(body, f"<{code}", length, at)
+            at += -(-found[name].nbytes // 8) * 8
+        owners = found["owners"].reshape(4, 5)
+        covered = np.full((4, 5), -1)
+        for top, bottom, left, right in found["rectangles"].reshape(-1, 4):
+            assert (covered[top:bottom, left:right] == -1).all()
+            covered[top:bottom, left:right] = owners[top, left]
+        np.testing.assert_array_equal(covered, owners)
+        breaks = np.zeros((5, 6, 2), int)  # above and to the left of each cell
+        for name, sign in (("thin", 1), ("heavy", 2)):
+            for top, bottom, left, right in found[name].reshape(-1, 4):
+                assert (top == bottom) != (left == right)
+                breaks[
+                    top : max(bottom, top + 1), left : max(right, left + 1), int(left == right)
+                ] += sign
+        for i, j in np.ndindex(4, 5):
+            if i:
+                assert breaks[i, j, 0] == 1 + (owners[i, j] != owners[i - 1, j])
+            if j:
+                assert breaks[i, j, 1] == 1 + (owners[i, j] != owners[i, j - 1])
+        info = self.facts("array", name="scene")
+        height, width = (info["shape"][j] / info["chunks"][j] for j in (1, 2))
+        np.testing.assert_allclose(head["outside"], [[height, 4, 0, 5], [0, height, width, 5]])
+        assert len(found["y"]) == 4 and len(found["x"]) == 5
+        # Of the last row and column of chunks, an eighth and three eighths are inside the bounds.
+        assert found["inside"].reshape(4, 5).tolist() == [[1, 1, 1, 1, 0]] * 3 + [[0] * 5]
+        for told in head["segments"]:
+            assert told["text"] == "first segment" or " by " in told["text"]
+            red, green, blue = map(int, re.findall(r"\d+", told["colour"]))
+            dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+            assert told["ink"] == ("#000000" if dark > 120 else "#FFFFFF")
 
     def test_calls_that_make_no_sense(self):
         plane = {"name": "scene", "at": "0,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}

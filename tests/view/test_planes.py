@@ -116,7 +116,7 @@ def test_an_array_that_has_shrunk_is_noticed(array):
 
     rows, columns = Span(0, 0, 30, 30), Span(1, 0, 41, 41)
     (choice,) = choices_of(VALUES.dtype)
-    with pytest.raises(xa.BoundsError, match="smaller"):
+    with pytest.raises(xa.BoundsError, match="shrunk"):
         read_plane(Short(), [0] * 3, rows, columns, choice)
 
 

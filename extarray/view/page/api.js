@@ -50,16 +50,30 @@ export async function ask(what, query = {}, signal = undefined) {
   return answer && answer.json();
 }
 
-const KINDS = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array };
+const KINDS = {
+  u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array,
+  f4: Float32Array, f8: Float64Array,
+};
 
 /** Ask for elements: facts, `buffer`, and `at`, where the numbers begin.  Null: no news. */
-export async function askBytes(what, query = {}, signal = undefined) {
+async function askBytes(what, query = {}, signal = undefined) {
   const answer = await send(what, query, signal);
   if (!answer) return null;
   const buffer = await answer.arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);
   const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   return { ...facts, buffer, at: 4 + length };
+}
+
+/** Ask for facts, and for the blocks of numbers that `blocks` lists: each a name, type and length. */
+export async function askBlocks(what, query) {
+  const answer = await askBytes(what, query);
+  let at = answer.at;
+  for (const [name, code, length] of answer.blocks) {
+    answer[name] = new KINDS[code](answer.buffer, at, length);
+    at += Math.ceil(answer[name].byteLength / 8) * 8; // each begins at a multiple of 8 bytes
+  }
+  return answer;
 }
 
 /** Ask for elements, as numbers: value = base + scale * data[i]. */

@@ -2,7 +2,7 @@
 
 import { FILL_BITS } from "./api.js";
 import { cssOf } from "./colours.js";
-import { fitted, ink, sharp } from "./canvas.js";
+import { fitted, hatch, ink, sharp } from "./canvas.js";
 import { ticks, valueText, wholeTicks } from "./text.js";
 
 const STRIP = 10;
@@ -199,77 +199,81 @@ export class Profile {
   }
 }
 
-/** Draw chunks, coloured by the growth that added them. */
+/** Draw chunks as the server has laid them out; x and y place chunk indices on the canvas. */
 export function drawChunks(context, map, x, y, { faint, addresses, edges }) {
   const colours = ink();
   const [height, width] = map.shape;
   const [r0, rs] = map.rows ?? [0, 1];
   const [c0, cs] = map.columns;
+  const across = (cell) => x(c0 + cell * cs);
+  const down = (cell) => y(r0 + cell * rs);
   context.save();
   context.globalAlpha = faint ? 0.32 : 1;
-  const across = Array.from({ length: width + 1 }, (_, j) => x(c0 + j * cs));
-  const down = Array.from({ length: height + 1 }, (_, i) => y(r0 + i * rs));
-  for (let i = 0; i < height; i += 1) {
-    for (let j = 0; j < width; j += 1) {
-      const [r, g, b] = map.segments[map.owners[i * width + j]].colour;
-      context.fillStyle = `rgb(${r} ${g} ${b})`;
-      context.fillRect(across[j], down[i], across[j + 1] - across[j] + 0.3, down[i + 1] - down[i] + 0.3);
-    }
+  for (let k = 0; k < map.rectangles.length; k += 4) {
+    const [top, bottom, left, right] = map.rectangles.subarray(k, k + 4);
+    context.fillStyle = map.segments[map.owners[top * width + left]].colour;
+    context.fillRect(across(left), down(top), across(right) - across(left) + 0.3, down(bottom) - down(top) + 0.3);
   }
   context.globalAlpha = 1;
-  const cell = Math.min((across[width] - across[0]) / width, (down[height] - down[0]) / height);
-  if (cell >= 4) {
-    context.strokeStyle = "rgba(255 255 255 / .75)";
-    context.lineWidth = 0.8;
-    context.beginPath();
-    for (const px of across) { context.moveTo(px, down[0]); context.lineTo(px, down[height]); }
-    for (const py of down) { context.moveTo(across[0], py); context.lineTo(across[width], py); }
-    context.stroke();
-  }
-  // Draw heavy lines between segments.
-  context.strokeStyle = edges ?? colours.ink;
-  context.lineWidth = 1.4;
-  context.beginPath();
-  for (let i = 0; i < height; i += 1) {
-    for (let j = 0; j < width; j += 1) {
-      const k = i * width + j;
-      if (j + 1 < width && map.owners[k] !== map.owners[k + 1]) {
-        context.moveTo(across[j + 1], down[i]);
-        context.lineTo(across[j + 1], down[i + 1]);
-      }
-      if (i + 1 < height && map.owners[k] !== map.owners[k + width]) {
-        context.moveTo(across[j], down[i + 1]);
-        context.lineTo(across[j + 1], down[i + 1]);
-      }
+  const cell = Math.min((across(width) - across(0)) / width, (down(height) - down(0)) / height);
+  if (cell >= 4) strokeLines(context, map.thin, across, down, "rgba(255 255 255 / .75)", 0.8);
+  strokeLines(context, map.heavy, across, down, edges ?? colours.ink, 1.4);
+  if (!faint) {
+    context.strokeStyle = colours.line;
+    context.lineWidth = 1;
+    context.strokeRect(across(0), down(0), across(width) - across(0), down(height) - down(0));
+    for (const [top, bottom, left, right] of map.outside) {
+      context.fillStyle = "rgba(255 255 255 / .72)";
+      context.fillRect(across(left), down(top), across(right) - across(left), down(bottom) - down(top));
+      context.fillStyle = hatch(context);
+      context.fillRect(across(left), down(top), across(right) - across(left), down(bottom) - down(top));
     }
+  }
+  if (addresses && rs === 1 && cs === 1) drawAddresses(context, map, cell, across, down, faint);
+  context.restore();
+}
+
+function strokeLines(context, lines, across, down, colour, thick) {
+  context.strokeStyle = colour;
+  context.lineWidth = thick;
+  context.beginPath();
+  for (let k = 0; k < lines.length; k += 4) {
+    const [top, bottom, left, right] = lines.subarray(k, k + 4);
+    context.moveTo(across(left), down(top));
+    context.lineTo(across(right), down(bottom));
   }
   context.stroke();
-  if (addresses && rs === 1 && cs === 1) {
-    const digits = String(Math.max(...map.addresses)).length;
-    const size = Math.min(13, cell * 0.4, (cell * 0.85) / (0.6 * digits));
-    if (size >= 7) {
-      context.font = context.font.replace(/^(\d|\.)+px/, `${size}px`);
-      context.textAlign = "center";
-      context.textBaseline = "middle";
-      for (let i = 0; i < height; i += 1) {
-        for (let j = 0; j < width; j += 1) {
-          const [r, g, b] = map.segments[map.owners[i * width + j]].colour;
-          const text = String(map.addresses[i * width + j]);
-          if (0.62 * size * text.length > across[j + 1] - across[j] || size > down[i + 1] - down[i]) continue;
-          const px = (across[j] + across[j + 1]) / 2;
-          const py = (down[i] + down[i + 1]) / 2;
-          if (faint) {
-            context.lineWidth = 3;
-            context.strokeStyle = colours.halo;
-            context.strokeText(text, px, py);
-            context.fillStyle = colours.ink;
-          } else context.fillStyle = 0.299 * r + 0.587 * g + 0.114 * b > 130 ? "#000" : "#fff";
-          context.fillText(text, px, py);
-        }
+}
+
+/** Write addresses into cells that are large enough. */
+function drawAddresses(context, map, cell, across, down, faint) {
+  const colours = ink();
+  const [height, width] = map.shape;
+  const digits = String(map.addresses.reduce((a, b) => Math.max(a, b))).length;
+  const size = Math.min(13, cell * 0.4, (cell * 0.85) / (0.6 * digits));
+  if (size < 7) return;
+  context.font = context.font.replace(/^(\d|\.)+px/, `${size}px`);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  for (let i = 0; i < height; i += 1) {
+    for (let j = 0; j < width; j += 1) {
+      const text = String(map.addresses[i * width + j]);
+      const [left, right, top, bottom] = [across(j), across(j + 1), down(i), down(i + 1)];
+      if (0.62 * size * text.length > right - left || size > bottom - top) continue;
+      if (faint) {
+        // Over the picture, where the parts of chunks outside the bounds are not seen.
+        context.lineWidth = 3;
+        context.strokeStyle = colours.halo;
+        context.strokeText(text, (left + right) / 2, (top + bottom) / 2);
+        context.fillStyle = colours.ink;
+        context.fillText(text, (left + right) / 2, (top + bottom) / 2);
+      } else {
+        const { ink: readable } = map.segments[map.owners[i * width + j]];
+        context.fillStyle = map.inside[i * width + j] ? readable : "#1a1a1a"; // hatched: almost white
+        context.fillText(text, across(map.x[j]), down(map.y[i]));
       }
     }
   }
-  context.restore();
 }
 
 /** The growth map of the plane, small. */

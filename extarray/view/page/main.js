@@ -1,6 +1,6 @@
 // The page: its state, the controls, the keys, and news of the array.
 
-import { ask, askBytes, askNumbers, Latest, Refusal, takeToken } from "./api.js";
+import { ask, askBlocks, askNumbers, Latest, Refusal, takeToken } from "./api.js";
 import { cssOf, MAPS, summary } from "./colours.js";
 import { forgetInk } from "./canvas.js";
 import { drawChunks, GrowthChart, Histogram, Profile } from "./charts.js";
@@ -117,7 +117,7 @@ const growths = new Latest(async () => {
   } else {
     const rows = state.rows < 0 ? null : [state.rows, 0, info.grid[state.rows], 160].join(",");
     const columns = [state.columns, 0, info.grid[state.columns], 160].join(",");
-    const map = withBlocks(await askBytes("growth", { name, chunk: chunkOf(state.at).join(","), rows, columns }));
+    const map = await askBlocks("growth", { name, chunk: chunkOf(state.at).join(","), rows, columns });
     if (name !== state.name) return;
     chunkMap = map;
   }
@@ -135,23 +135,16 @@ const grids = new Latest(async () => {
       const chunk = (i) => Math.floor((i + info.offset[axis]) / info.chunks[axis]);
       return [axis, chunk(start), Math.min(info.grid[axis], chunk(Math.max(start, stop - 1)) + 1), 240].join(",");
     };
-    gridMap = withBlocks(await askBytes("growth", {
+    gridMap = await askBlocks("growth", {
       name: state.name,
       chunk: chunkOf(state.at).join(","),
       rows: state.rows < 0 ? null : part(state.rows, window.rows),
       columns: part(state.columns, window.columns),
-    }));
+    });
   }
   picture.draw();
 });
 grids.failed = failed;
-
-function withBlocks(answer) {
-  const n = answer.shape[0] * answer.shape[1];
-  answer.addresses = new Float64Array(answer.buffer, answer.at, n);
-  answer.owners = new Uint32Array(answer.buffer, answer.at + 8 * n, n);
-  return answer;
-}
 
 const wantedLabels = new Map();
 let labelTimer = 0;

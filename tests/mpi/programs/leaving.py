@@ -77,13 +77,13 @@ assert a.comm == MPI.COMM_NULL
 assert last or "close" in str(caught.value)
 
 # One rank has reached the end of the statement.
-with pytest.raises(xa.ArgumentError, match="different things"), create() as a:
+with pytest.raises(xa.ArgumentError, match="the ranks disagree"), create() as a:
     last or a.read_zone()
 assert a.comm == MPI.COMM_NULL
 
 # The same with memory: seeing the writes of others is a call like any other.
 with (
-    pytest.raises(xa.ArgumentError, match="different things"),
+    pytest.raises(xa.ArgumentError, match="the ranks disagree"),
     GlobalArray.create(8, "i4", comm) as g,
 ):
     last or g.sync()

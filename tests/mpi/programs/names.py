@@ -48,7 +48,7 @@ with xa.create(path, (4, 6), "i4", chunks=(2, 3), dims=dims, comm=comm, engine=e
         with pytest.raises(xa.AxisError, match="band"):
             change("band", 1)
     if comm.size > 1:
-        with pytest.raises(xa.ArgumentError, match="different things"):
+        with pytest.raises(xa.ArgumentError, match="the ranks disagree"):
             a.extend("time" if comm.rank == 0 else "x", 1)
     same(a, model)
     # A similar array, created together.

@@ -277,7 +277,7 @@ for shape, chunks, ghosts in [((3, 4), None, None), ((5, 2), 2, 1), ((0, 3), Non
     with pytest.raises(xa.ArgumentError):
         g.extend(0, 1, "left")
     if size > 1:
-        with pytest.raises(xa.ArgumentError, match="different things"):
+        with pytest.raises(xa.ArgumentError, match="the ranks disagree"):
             g.extend(0, rank)
     with pytest.MonkeyPatch.context() as patch:
         if rank == size - 1:  # the others learn of it

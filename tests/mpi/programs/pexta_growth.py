@@ -88,12 +88,12 @@ before = sequence(d_a)
 for kind, match, edims, odims in [
     (xa.ShapeError, "3 axes", (1, 1), (0, 1)),
     (xa.ShapeError, "3 axes", (1, 1, 1), (0, 1)),
-    (xa.ArgumentError, "no sequence", (1, 1, 1), (0, 0, 1)),
-    (xa.ArgumentError, "no sequence", (1, 1, 1), (2, 0, -1)),
+    (xa.ArgumentError, "not a valid sequence", (1, 1, 1), (0, 0, 1)),
+    (xa.ArgumentError, "not a valid sequence", (1, 1, 1), (2, 0, -1)),
     (xa.ArgumentError, "negative numbers", (1, -1, 1), (2, 0, 1)),
     (xa.ArgumentError, "at least 0", 1, -1),
-    (xa.ArgumentTypeError, "do not fit", (1, 1, 1), 0),
-    (xa.ArgumentTypeError, "do not fit", 0, (1, 1, 1)),
+    (xa.ArgumentTypeError, "do not match", (1, 1, 1), 0),
+    (xa.ArgumentTypeError, "do not match", 0, (1, 1, 1)),
     (xa.AxisError, "'w'", "w", 1),
     (xa.ArgumentTypeError, "odims must be", (1, 1, 1), (0, 1, 2.5)),
 ]:
@@ -101,7 +101,7 @@ for kind, match, edims, odims in [
         pexta.extend(d_a, edims, odims)
 with raises(xa.StorageError, "max_array_size"):
     pexta.extend(d_a, (100_000, 0, 0), (0, -1, -1))
-with raises(xa.ArgumentError, "different things", size > 1):
+with raises(xa.ArgumentError, "the ranks disagree", size > 1):
     pexta.extend(d_a, (1, 1, 0), (0, 1, -1) if rank else (1, 0, -1))
 if size == 1:
     pexta.delete(d_a)
@@ -109,7 +109,7 @@ else:
     assert sequence(d_a) == before
     # One rank calls another routine during a growth of the others.
     pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
-    with raises(xa.ArgumentError, "different things"):
+    with raises(xa.ArgumentError, "the ranks disagree"):
         pexta.terminate() if rank else pexta.write(g_a, d_a)
     pexta.delete(d_a)
 # A growth in progress counts once a later call completes it.

@@ -151,12 +151,15 @@ same = pexta.create("f8", 3, disk.shape, "S", folder / "same", pexta.W, (5, 3, 2
 ints = pexta.create("i8", 3, disk.shape, "I", folder / "ints", pexta.RW, (5, 3, 2))
 new = ("N", folder / "new", pexta.RW, (-1, -1, -1))
 for kind, match, arguments, transp in [
-    *((xa.ArgumentError, "no order of 3 axes", new, t) for t in [(0, 1), (0, 0, 1), (0, 1, 3), ()]),
+    *(
+        (xa.ArgumentError, "not an order of 3 axes", new, t)
+        for t in [(0, 1), (0, 0, 1), (0, 1, 3), ()]
+    ),
     *((xa.ArgumentTypeError, "transp must be", new, t) for t in [2, None, "210", (0, 1, 2.0)]),
-    (xa.ArgumentError, "no order of 3 axes", (same,), (0, 1)),
+    (xa.ArgumentError, "not an order of 3 axes", (same,), (0, 1)),
     (xa.ArgumentTypeError, "only transp", (same, folder / "new"), False),
     (xa.ArgumentTypeError, "file name", ("N",), False),
-    (xa.DTypeError, "cast nothing", (ints,), False),
+    (xa.DTypeError, "do not cast", (ints,), False),
     (xa.ArgumentError, "same files", (d_a,), False),
 ]:
     with pytest.raises(kind, match=match):
@@ -181,7 +184,7 @@ other = GlobalArray.create((8, 12, 12), "f4", comm)
 ERRORS = [
     (
         xa.ShapeError,
-        "sections of 1 elements in memory and 2",
+        "sections have 1 elements in memory, but 2",
         lambda: pexta.write_section(False, g_a, (0,) * 3, (0,) * 3, d_a, (0,) * 3, (0, 0, 1)),
     ),
     (
@@ -216,7 +219,7 @@ if size > 1:
     ERRORS += [
         (
             xa.ArgumentError,
-            "different things",
+            "the ranks disagree",
             lambda: pexta.write_section(
                 False, g_a, (0,) * 3, (0,) * 3, d_a, (rank, 0, 0), (rank, 0, 0)
             ),

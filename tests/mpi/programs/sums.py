@@ -96,7 +96,7 @@ with opened() as array:
     entries = array._store.now.sums.entries
     if last:
         array._store.now.sums.entries = fails
-    with raises(xa.StorageError, "cannot sum chunks"):
+    with raises(xa.StorageError, "cannot compute checksums"):
         array.flush()
     holds(in_doubt=True)
     array._store.now.sums.entries = entries

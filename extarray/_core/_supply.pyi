@@ -1,0 +1,36 @@
+from typing import Protocol, Self, final, type_check_only
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What brings chunks, as the core sees it.
+@type_check_only
+class Provider(Protocol):
+    def provide(self, addresses: NDArray[np.int64]) -> None: ...
+    def ahead(self, addresses: NDArray[np.int64]) -> None: ...
+    def evict(self, addresses: NDArray[np.int64]) -> None: ...
+
+@final
+class Trust:
+    def __new__(cls, n_stored: int) -> Self: ...
+
+@final
+class Supply:
+    def __new__(
+        cls,
+        provider: Provider,
+        chunk_bytes: int,
+        bound: int | None = None,
+        trust: Trust | None = None,
+    ) -> Self: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def share(self) -> int: ...
+    @property
+    def present(self) -> NDArray[np.int64]: ...
+    def use(self, addresses: NDArray[np.int64]) -> Use: ...
+    def ahead(self, addresses: NDArray[np.int64]) -> None: ...
+
+@final
+class Use: ...

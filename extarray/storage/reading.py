@@ -1,0 +1,213 @@
+"""A pair of files as its readers know it: what the protocol `Reader` asks for.
+
+Whoever has a pair of files open begins with this: the store of a writer adds the making of files
+and the taking of room, that of a rank the updates that rank 0 sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.system import disk_bytes
+from extarray.storage.commits import Committer, SumKeeper
+from extarray.storage.following import Follower
+from extarray.storage.states import StateReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Self
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.format.groups import Pending
+    from extarray.format.superblock import Superblock
+    from extarray.storage.following import Update
+    from extarray.storage.pair import Pair
+    from extarray.storage.states import Unvouched
+
+__all__ = ["PairReader"]
+
+
+class PairReader:
+    """The store of an array in a pair of files, without what makes and grows them.
+
+    Parameters
+    ----------
+    pair : Pair
+
+    Attributes
+    ----------
+    now : Pair
+        What the array and all parts look at.
+    states, following, commits, chunk_sums
+        The parts.
+    unvouched : Unvouched or None
+        Elements that nothing tells to be those that the writer wrote, where it is open for reading.
+    names_as_yet : tuple of str or None
+        The names of the files of a new pair that has not its own.
+    """
+
+    unvouched: Unvouched | None = None
+    names_as_yet: tuple[str, str] | None = None
+
+    def __init__(self, pair: Pair) -> None:
+        self.now = pair
+        self.states = states = StateReader(pair)
+        self.following = Follower(pair, states)
+        self.commits = commits = Committer(pair, states)
+        self.chunk_sums = SumKeeper(pair, commits)
+
+    @property
+    def files(self) -> Self:
+        """The store itself; what only stores with files have is asked of this."""
+        return self
+
+    # -- what is new -----------------------------------------------------------------------------
+
+    @property
+    def sequence(self) -> int:
+        """Number of the commit that is taken up."""
+        return self.now.state.sequence
+
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Take up what was committed since; see `Follower.refresh`."""
+        return self.following.refresh(axial)
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """Take up the newest state, whatever is known; see `Follower.as_committed`."""
+        return self.following.as_committed(axial)
+
+    def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
+        """Return the number of cuts, and the bounds after them; see `Follower.inner_box`."""
+        return self.following.inner_box(axial)
+
+    @property
+    def replaced(self) -> bool:
+        """True if something else has the name, or nothing, and nobody writes to these files."""
+        return self.following.replaced
+
+    def look(self) -> tuple[int, bytes, bytes]:
+        """Read what commits write; see `Follower.look`."""
+        return self.following.look()
+
+    def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
+        """Return the newest state of a look, and the pending ones that are newer."""
+        return self.following.parse(seen)
+
+    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
+        """Read what is new in a superblock's state; see `Follower.read_update`."""
+        return self.following.read_update(state, axial, cuts)
+
+    def replay(self, update: Update, axial: Axial) -> None:
+        """Grow the axial vectors as an update tells; on an error they are as before."""
+        self.following.replay(update, axial)
+
+    def adopt(self, update: Update) -> None:
+        """Go on in a newer state."""
+        self.following.adopt(update)
+
+    def was_superseded(self) -> bool:
+        """Tell whether the metadata are another file by now, as after `add_axis`."""
+        return self.states.was_superseded()
+
+    def coordinator_of(self, pending: Pending) -> str:
+        """Return the path of the array that tells whether a pending state counts."""
+        return self.states.coordinator_of(pending)
+
+    def probe(self, place: str, uuid: bytes) -> AbstractContextManager[StateReader]:
+        """Open the metadata of the array that coordinates a commit; see `StateReader.probe`."""
+        return self.states.probe(place, uuid)
+
+    # -- what is there ---------------------------------------------------------------------------
+
+    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return which chunks do not fit their checksums; see `SumKeeper.unfit_chunks`."""
+        return self.chunk_sums.unfit_chunks(addresses)
+
+    @property
+    def absolute(self) -> str:
+        """Absolute path of the pair of files, without suffix."""
+        return self.now.absolute
+
+    def has_holes(self) -> bool:
+        """Tell whether ``.xta`` has holes, which hold zeros, in the place of chunks."""
+        return self.now.supply is None and self.now.data.has_holes()
+
+    def all_holes(self, starts: list[int], stops: list[int]) -> bool:
+        """Tell whether all of some runs of bytes of chunks are holes."""
+        return self.now.data.all_holes(starts, stops)
+
+    @property
+    def durability(self) -> str:
+        """The durability: "flush" or "commit"."""
+        return "commit" if self.now.is_durable else "flush"
+
+    @property
+    def generation(self) -> tuple[int, int]:
+        """Number of the commit, and time of the last change of the elements, in nanoseconds.
+
+        The system may be late with the time while a writer stores through a mapping.
+        """
+        pair = self.now
+        return pair.state.sequence, pair.data.stat().st_mtime_ns
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of ``.xmd``."""
+        return self.now.metadata.length
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of ``.xta``, holes included."""
+        return self.now.data.length
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that ``.xta`` takes on the disk."""
+        data = self.now.data
+        blocks = disk_bytes(data.stat())
+        return min(blocks, data.length) if self.now.packed_as else blocks
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]:
+        """Return the pickle of the array: a function that opens it again, and its arguments."""
+        pair = self.now
+        writes = pair.mode == "r+"
+        if writes and not pair.elements_only:
+            if pair.sums is not None:
+                pair.sums.hand_out()
+            pair.handed_out = True
+        place = pair.absolute, pair.header.uuid, pair.engine
+        durability = self.durability if writes else None
+        return reopen, (*place, durability, self.names_as_yet, pair.verify)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.now.close()
+
+    def __del__(self) -> None:
+        try:
+            if not self.now.metadata.closed:
+                self.warn_if_writer()
+        finally:
+            self._close_quietly()
+
+    def warn_if_writer(self) -> None:
+        """Warn of a writer that nobody has closed."""
+        if not self.now.follows:
+            warnings.warn(
+                f"'{self.now.path}' was not closed; use close() or a with block",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def _close_quietly(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()

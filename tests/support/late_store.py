@@ -1,0 +1,205 @@
+"""A store of another kind: its metadata are fetched, its chunks come when they are needed.
+
+It has nothing of `FileStore`: what an array asks of it is the protocol `Reader`.  The origin is a
+pair of files somewhere else, of which it copies ``.xmd`` whole, and of ``.xta`` chunk by chunk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from late_chunks import GONE, SEAL_BYTES, FromDict, Local
+
+import extarray as xa
+from extarray._core._supply import Supply, Trust
+from extarray.array import life
+from extarray.array.writers import Alone
+from extarray.common.forks import in_children
+from extarray.format.constants import LIMIT
+from extarray.storage.checksums import Comparison
+from extarray.storage.filesystem import File
+from extarray.storage.following import Follower
+from extarray.storage.pair import Pair
+from extarray.storage.states import StateReader
+
+
+class FromFile(FromDict):
+    """Chunks as they are in the file now."""
+
+    def __init__(self, path, chunk_bytes):
+        self.path, self.chunk_bytes = path, chunk_bytes
+
+    def fetch(self, addresses):
+        with open(f"{self.path}.xta", "rb") as file:
+            found = {}
+            for q in addresses:
+                file.seek(q * self.chunk_bytes)
+                found[q] = file.read(self.chunk_bytes).ljust(self.chunk_bytes, b"\0")
+            return found
+
+
+class LateStore:
+    """The store of an array that is elsewhere, as its readers know it."""
+
+    unvouched = commits = None
+
+    def __init__(self, origin, engine="mmap", chunks_at_once=4, verify="write"):
+        self.origin, self.chunks_at_once = Path(origin), chunks_at_once
+        self._fetch_metadata(tempfile.mkdtemp(prefix="late-", dir=self.origin.parent))
+        self.now = pair = Pair(self.folder / "late")
+        pair.engine, pair.verify = engine, verify
+        pair.open_metadata()
+        pair.data = File.open(pair.names[1], os.O_RDWR)
+        self.states = StateReader(pair)
+        self.follower = Follower(pair, self.states)
+        found = self.states.live_state()
+        pair.state, pair.attrs, pair.extents = found.state, found.attrs, found.extents
+        self.axial = found.axial
+        if pair.header.checksum and verify != "never":
+            pair.trust = Trust(LIMIT - 1)
+        self._begin()
+        in_children(self, LateStore._forked)
+
+    def _fetch_metadata(self, folder):
+        """Copy the metadata; the chunks have places, and bytes that nobody stored."""
+        self.folder = Path(folder)
+        shutil.copyfile(f"{self.origin}.xmd", self.folder / "late.xmd")
+        data = Path(f"{self.origin}.xta").read_bytes()
+        hollow = GONE * max(0, len(data) - SEAL_BYTES) + data[-SEAL_BYTES:]
+        (self.folder / "late.xta").write_bytes(hollow)
+
+    def _begin(self):
+        """Begin with no chunk."""
+        pair, size = self.now, self.now.header.chunk_bytes
+        self.provider = Local(pair.names[1], FromFile(self.origin, size), size)
+        pair.supply = Supply(self.provider, size, self.chunks_at_once * size, pair.trust)
+        pair.map(pair.state.data_bytes)
+
+    def _forked(self):
+        """Have a place for chunks, and a supply, of this process alone."""
+        pair = self.now
+        self._fetch_metadata(tempfile.mkdtemp(prefix="child-", dir=self.origin.parent))
+        pair.data = File.open(str(self.folder / "late.xta"), os.O_RDWR)
+        pair.names = pair.names[0], str(self.folder / "late.xta")
+        self._begin()
+
+    @property
+    def files(self):
+        return self
+
+    @property
+    def absolute(self):
+        return str(self.origin)
+
+    @property
+    def durability(self):
+        return "flush"
+
+    # -- what is new ---------------------------------------------------------------------------
+
+    @property
+    def sequence(self):
+        return self.now.state.sequence
+
+    def _update(self):
+        """Fetch the metadata again, into the file that is open, and make room for more chunks."""
+        data, pair = Path(f"{self.origin}.xmd").read_bytes(), self.now
+        with open(pair.names[0], "r+b") as file:
+            file.write(data)
+        length = os.stat(f"{self.origin}.xta").st_size
+        if length > pair.data.length:
+            os.truncate(pair.names[1], length)
+
+    def refresh(self, axial):
+        self._update()
+        return self.follower.refresh(axial)
+
+    def look(self):
+        self._update()
+        return self.follower.look()
+
+    def as_committed(self, axial):
+        return self.follower.as_committed(axial)
+
+    def inner_box(self, axial):
+        return self.follower.inner_box(axial)
+
+    def parse(self, seen):
+        return self.follower.parse(seen)
+
+    def read_update(self, state, axial, cuts):
+        return self.follower.read_update(state, axial, cuts)
+
+    def replay(self, update, axial):
+        self.follower.replay(update, axial)
+
+    def adopt(self, update):
+        self.follower.adopt(update)
+
+    def was_superseded(self):
+        return False
+
+    def coordinator_of(self, pending):
+        return self.states.coordinator_of(pending)
+
+    def probe(self, place, uuid):
+        return self.states.probe(place, uuid)
+
+    @property
+    def replaced(self):
+        return False
+
+    # -- what is there -------------------------------------------------------------------------
+
+    def unfit_chunks(self, addresses):
+        pair = self.now
+        compared = Comparison(pair.metadata, pair.data, pair.header, supply=pair.supply)
+        return compared.surely_unfit(addresses)
+
+    def has_holes(self):
+        return False
+
+    @property
+    def generation(self):
+        return self.sequence, os.stat(f"{self.origin}.xta").st_mtime_ns
+
+    @property
+    def metadata_bytes(self):
+        return self.now.metadata.length
+
+    @property
+    def file_bytes(self):
+        return os.stat(f"{self.origin}.xta").st_size
+
+    @property
+    def disk_bytes(self):
+        return self.provider.most * self.now.header.chunk_bytes
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def reduced(self, reopen):
+        return open_late, (self.origin, self.now.engine, self.chunks_at_once, self.now.verify)
+
+    def warn_if_writer(self):
+        pass
+
+    def close(self):
+        if not self.now.metadata.closed:
+            self.now.close()
+            self.provider.close()
+            shutil.rmtree(self.folder)
+
+
+def open_late(origin, engine="mmap", chunks_at_once=4, verify="write"):
+    """Open an array that is elsewhere."""
+    store = LateStore(origin, engine, chunks_at_once, verify)
+    array = xa.ExtArray.__new__(xa.ExtArray)
+    life.start(array, store, store.axial, Alone())
+    return array
+
+
+def provider_of(array):
+    return array._store.provider
