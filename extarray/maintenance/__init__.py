@@ -1,29 +1,29 @@
 """Jobs on the files of whole arrays: rechunk, check, repair, pack.
 
 From the top down; a module uses only modules below it:
+
 ``advice``
-    ``advice``
-        Advice on chunk shapes: which one needs the fewest chunks for the expected requests.
-    ``check``
-        ``check``: find damage in the files of an array, and repair it.
-    ``packing``
-        Packed files: pack arrays into one file, check it, and unpack it.
-    The files of groups: where members are, in folders and in packed files; folders in the making.
+    Advice on chunk shapes: which one needs the fewest chunks for the expected requests.
+``check``
+    ``check``: find damage in the files of an array, and repair it.
+``packing``
+    Packed files: pack arrays into one file, check it, and unpack it.
+``group_files``
+    The files of groups: members in a folder or a packed file, and folders in the making.
 ``rechunk_report``
-    ``rechunk_report``
-        A plan as its reader sees it: figures, a table, a picture.
-    ``transform``
-        A whole transformation: run its passes in turn and publish the last.
-    ``journal``
-        The progress of a pass, kept with the array that the pass writes.
-    ``repair``
-        Repair of a pair of files: return to the last whole state.
-    ``rechunk_files``
-        Names of the files that passes write, and their publication and removal.
-    ``workers``
-        A pass by several threads: each takes the next template and has its own buffers.
-    ``execute``
-        Execution of a pass: read whole chunks, write whole chunks.
+    A plan as its reader sees it: figures, a table, a picture.
+``transform``
+    A whole transformation: run its passes in turn and publish the last.
+``journal``
+    The progress of a pass, kept with the array that the pass writes.
+``repair``
+    Repair of a pair of files: return to the last whole state.
+``rechunk_files``
+    Names of the files that passes write, and their publication and removal.
+``workers``
+    A pass by several threads: each takes the next template and has its own buffers.
+``execute``
+    Execution of a pass: read whole chunks, write whole chunks.
 ``inspect``
     Survey of a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
@@ -31,7 +31,7 @@ From the top down; a module uses only modules below it:
 ``rechunk_pass``
     One pass of a layout transformation: its chunks, templates, steps and memory.
 ``inspect_metadata``
-    The part of `inspect` that looks at the metadata: header, states, growth log.
+    The part of `inspect` that examines the metadata: header, states, growth log.
 ``salvage``
     The readable parts of damaged files: states, the growth log, the chunks of a truncated file.
 

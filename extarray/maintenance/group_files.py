@@ -335,7 +335,7 @@ def link_rest(name: str, fresh: str, gone: Collection[str] = ()) -> None:
     Raises
     ------
     OSError
-        The file system cannot link these files.
+        The file system has no usable hard links.
     """
     with os.scandir(name) as found:
         entries = list(found)

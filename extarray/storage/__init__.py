@@ -34,8 +34,8 @@ From the top down; a module uses only modules below it:
 ``pair``
     An open pair of files and its present state, which the parts of a store share.
 ``store``
-    The store as the array knows it: the protocols `Reader` and `Store`, and its present; the
-    protocol `Provider`, where chunks come from elsewhere.
+    The store as the array knows it: the protocols `Reader` and `Store`, its present, and the
+    protocol `Provider` of chunks from elsewhere.
 ``checksums``
     Checksums of chunks: their table in ``.xmd``, when to trust it, and comparisons.
 ``filesystem``

@@ -232,13 +232,13 @@ class Pair(Present):
     # -- data ------------------------------------------------------------------------------------
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the runs of the first `stop` bytes of chunks beside which there are zeros alone."""
+        """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         self.check_length()
-        # Holes of a file that others fill tell nothing.
+        # With a supply, a hole may just be a chunk that is not there yet.
         return super().written(stop) if self.supply is not None else self.data.written(stop)
 
     def read_into(self, target: memoryview, offset: int) -> int:
-        """Read bytes of chunks from an offset on; return how many there were."""
+        """Read bytes of chunks at an offset; return their number."""
         if self.supply is None:
             return self.data.read_into(target, offset)
         size, step, n_read = self.header.chunk_bytes, self.supply.share, 0
@@ -246,7 +246,7 @@ class Pair(Present):
             start, stop = max(offset, low * size), min(offset + len(target), (low + step) * size)
             used = self.supply.use(np.arange(low, -(-stop // size)))
             n_read += self.data.read_into(target[start - offset : stop - offset], start)
-            del used  # from here on they may leave
+            del used  # from here on, chunks may be evicted
         return n_read
 
     def map(self, length: int) -> None:

@@ -73,7 +73,7 @@ class Allocator:
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start and not self._has_room(stop):
                     self._extend(start, stop, ahead=old > 0 and runs is None)
-                if not is_zero:  # I8
+                if not is_zero:  # I8: zeros need no write
                     pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     pair.data.fill(bytes(BLOCK), start, stop)

@@ -261,7 +261,7 @@ class StateReader:
         return WholeState(slot, state, axial, self.read_attrs(state), extents)
 
     def recovered(self, instead: Superblock) -> WholeState | None:
-        """Return the newest whole state that commits do not touch and ``.xta`` fits.
+        """Return the newest whole state out of the reach of commits that ``.xta`` fits.
 
         None if there is none, or if `instead` is sealed and ``.xta`` belongs to another array.
         """
@@ -299,7 +299,7 @@ class StateReader:
         return check_attrs(blob)
 
     def check_data(self, state: Superblock) -> Exception | None:
-        """Return what is wrong with ``.xta`` in a state, if anything: too short, say (I7)."""
+        """Return what is wrong with ``.xta`` in a state, such as a truncation (I7), if anything."""
         pair = self.pair
         metadata, name = file_names(pair.path)
         size = pair.data.length
