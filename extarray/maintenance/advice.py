@@ -226,7 +226,6 @@ def _requests(
 
 
 def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> list[int]:
-    """Return the extents of a request along each axis."""
     # An empty axis counts as one index.
     whole = [max(n, 1) for n in shape]
     if isinstance(request, (tuple, list)) and request[:1] in (("plane",), ["plane"]):

@@ -165,6 +165,5 @@ class Mover:
 
 
 def _part(values: NDArray[Any], j: int, start: int, stop: int) -> NDArray[Any]:
-    """Return a slice of an array along one axis."""
     part: NDArray[Any] = values[(slice(None),) * j + (slice(start, stop),)]
     return part

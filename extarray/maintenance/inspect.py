@@ -64,7 +64,7 @@ class Survey(MetadataSurvey):
     seal: str | None = None  # at the end of ``.xta``: "ours", "damaged" or "foreign"
     # Remains of the present state, if ``.xta`` lost its end and no older state is better.
     rest: Salvage | None = None
-    # Chunks that fail their checksums; whether all chunks were compared, and whether to be.
+    # Chunks with wrong checksums; whether all were compared; whether anyone asked for that.
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
     looked: bool = False
@@ -231,7 +231,7 @@ class Survey(MetadataSurvey):
             for slot in self.slots
         )
         if state.sealed or not older or not rest.lost:
-            # A closed array has no older state with more of it; or a repair has begun.
+            # No older state has more: the array was closed, or a repair has begun.
             self.rest = rest
             remedy = f"{RESTORE}, or {rest.remedy(REPAIR)}"
         else:
@@ -259,7 +259,6 @@ class Survey(MetadataSurvey):
         return None if uuid is None else "foreign"
 
     def _look_at_table(self, header: Header) -> None:
-        """Examine the table of checksums."""
         if not header.checksum:
             return
         at = header.sums_offset

@@ -184,8 +184,6 @@ def _unlink_quietly(name: str) -> None:
 
 
 class _Packing:
-    """A packed file in the making."""
-
     def __init__(self, file: File, progress: Progress) -> None:
         self._file = file
         self._members: list[Member] = []

@@ -511,7 +511,6 @@ class Repair:
     # -- checksums ---------------------------------------------------------------------------
 
     def _mend_sums(self) -> None:
-        """Make checksums match the chunks."""
         survey, header = self.survey, self.header
         assert survey.present is not None
         assert survey.present.block is not None

@@ -358,7 +358,6 @@ class Transformation:
     def _move(
         self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
     ) -> None:
-        """Move the templates of a pass that are not done yet."""
         itemsize = new.dtype.itemsize
         crew = Crew(p, hold(source, verified=True), new, self.memory)
         templates = p.templates()

@@ -83,7 +83,6 @@ class Crew:
         self._is_stopped = True
 
     def _work(self, mover: Mover, left: Iterator[tuple[int, Template]]) -> Iterator[None]:
-        """Move one template after the other until none is left."""
         while True:
             with self._lock:
                 taken = list(itertools.islice(left, 0 if self._is_stopped else 1))

@@ -367,7 +367,6 @@ class Comparison:
 
     @property
     def _step(self) -> int:
-        """Number of chunks to compare at a time."""
         most = max(1, limits.compared_bytes // self._header.chunk_bytes)
         return most if self._supply is None else min(most, self._supply.share)
 

@@ -436,7 +436,6 @@ class Committer:
         pair.sync_names()
 
     def _sync_commit(self, what: str) -> None:
-        """Bring a commit to the disk."""
         with family(
             f"the {what} of '{{}}' are committed, but may not be on the disk", self.pair.path
         ):

@@ -310,7 +310,6 @@ class FileStore(PairReader):
             making.withdraw(pair.metadata, pair.data)
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
-        """Write the header and the first commit."""
         pair = self.now
         data_bytes = axial.size * pair.header.chunk_bytes
         first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
@@ -360,7 +359,7 @@ class FileStore(PairReader):
                     raise
                 replaced = not self.now.has_name
                 self.now.close()
-                # While an overwritten pair is renamed, its two files fit for no reader.
+                # Between the namings of its two files, an overwritten pair fits no reader.
                 if attempt == ATTEMPTS - 1 or (recover and not replaced):
                     raise
                 recover = attempt >= 5 and not replaced

@@ -406,7 +406,6 @@ def _own_note() -> bytes:
 
 
 def _refusal(file: FileCore, kind: int) -> str:
-    """Say why a lock could not be taken, and what to do."""
     note = _note(file)
     mine = note == _own_note()
     if _is_shared(file):
@@ -449,12 +448,10 @@ def _is_noted(file: FileCore) -> bool:
 
 
 def _is_shared(file: FileCore) -> bool:
-    """Tell whether its writers share it."""
     return limits.has_range_locks and _obstacle(file, EXCLUSIVE, _MEMBER) == SHARED
 
 
 def _note(file: FileCore) -> bytes:
-    """Read the note that `note_holder` left."""
     return file.read(HOLDER_BYTES, header_bytes_of(file.read(16, 0)) + HOLDER_AT).rstrip(b"\0")
 
 

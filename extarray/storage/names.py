@@ -520,7 +520,6 @@ def _beside(names: tuple[str, str], ending: str) -> list[str]:
 
 
 def _is_file(name: str, other: str) -> bool:
-    """Tell whether two names lead to one file."""
     with contextlib.suppress(OSError):
         return os.path.samefile(name, other)
     return False

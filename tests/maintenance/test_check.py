@@ -82,7 +82,6 @@ class Pair:
         return xa.check(self.path, **options)
 
     def block(self, slot):
-        """Return a superblock."""
         raw = self.content[0][places.superblock(slot) :][: superblock_bytes(2)]
         return decode_superblock(raw, 2)
 

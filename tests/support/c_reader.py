@@ -18,7 +18,6 @@ SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 
 def compiler() -> str | None:
-    """Return the C compiler, or None."""
     return shutil.which(os.environ.get("CC", "cc"))
 
 

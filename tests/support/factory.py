@@ -27,7 +27,6 @@ class Factory:
         return xa.create(path, shape=shape, dtype=dtype, engine=self.engine, **options)
 
     def open(self, array, mode="r", **options):
-        """Open the files of an array once more."""
         return xa.open(array.path, mode=mode, engine=self.engine, **options)
 
     @contextlib.contextmanager

@@ -168,6 +168,5 @@ class Nursery:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the process."""
         self._process.communicate(timeout=250)
         self._folder.cleanup()

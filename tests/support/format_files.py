@@ -102,7 +102,6 @@ UNSEALED = np.arange(10, dtype="<i4").reshape(5, 2)
 
 
 def make(folder: Path) -> None:
-    """Write all examples to a folder."""
     for name, example in EXAMPLES.items():
         if name == "grown":
             _grow(folder / name, example)

@@ -210,7 +210,6 @@ def json_of_attrs(text):
 
 
 def parse_attrs(text):
-    """Parse the attributes from their JSON text."""
     return {name: value_of(value) for name, value in json_of_attrs(text).items()}
 
 
@@ -351,7 +350,6 @@ def extents_of(data, pairs):
 
 
 def superblock_place(header, i):
-    """Return the offset of superblock `i`."""
     return header.size + (1024 * i if i < 2 else 4096 + 1024 * (i - 2))
 
 
@@ -667,7 +665,6 @@ def read_element(path, index):
 
 
 def struct_at(layout, data, at):
-    """Unpack numbers at a place of a packed file."""
     return struct.unpack(layout, cut(data, at, struct.calcsize(layout), "packed file"))
 
 
@@ -835,7 +832,6 @@ def members_in(folder):
 
 
 def read_group_attrs(folder):
-    """Return the attributes of a folder."""
     try:
         with open(os.path.join(folder, "dataset.json"), "rb") as file:
             return parse_group_attrs(file.read())

@@ -127,7 +127,6 @@ class Writer:
         return at
 
     def add_record(self, axis, side):
-        """Write the record of the segment about to begin."""
         number, width, uuid = len(self.records), 8 + 8 * self.k, self.header.uuid
         e = (number // 8 + 1).bit_length() - 1
         if e == len(self.extents):
@@ -182,7 +181,6 @@ class Writer:
     # -- elements and attributes -----------------------------------------------------------------
 
     def put(self, index, element):
-        """Write the bytes of an element."""
         records, added = format_reader.with_starts(self.records, self.grid)
         numbers, places = [], []
         for x, b, c, a in zip(index, self.offset, self.chunk, added, strict=True):

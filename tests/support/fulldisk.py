@@ -14,7 +14,6 @@ IMAGES = {
 
 
 def mount(folder, size) -> None:
-    """Mount a file system of a size in memory."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
 
 

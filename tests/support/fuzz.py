@@ -42,7 +42,6 @@ def corpus_file(name: str) -> Path:
 
 
 def read_corpus(name: str) -> list[bytes]:
-    """Return the inputs of a target."""
     file = corpus_file(name)
     return [bytes.fromhex(line) for line in file.read_text().splitlines()] if file.exists() else []
 

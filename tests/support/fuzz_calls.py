@@ -99,7 +99,6 @@ def index_array(dice: Dice, n: int):
 
 
 def item(dice: Dice, n: int):
-    """Return one entry of an index expression."""
     kind = dice.below(10)
     if kind < 3:
         return integer(dice, n)
@@ -118,7 +117,6 @@ def item(dice: Dice, n: int):
 
 
 def selection(dice: Dice, shape: tuple[int, ...]):
-    """Return an index expression."""
     items = [item(dice, n) for n in shape[: dice.below(len(shape) + 1)]]
     for _ in range(dice.pick([0, 0, 0, 1, 2])):
         items.insert(dice.below(len(items) + 1), item(dice, 3))
@@ -128,7 +126,6 @@ def selection(dice: Dice, shape: tuple[int, ...]):
 
 
 def value(dice: Dice):
-    """Return a value to assign."""
     kind = dice.below(6)
     if kind == 0:
         return dice.number()
@@ -143,7 +140,6 @@ def value(dice: Dice):
 
 
 def anything(dice: Dice, depth: int = 0):
-    """Return an argument of any kind."""
     kind = dice.below(9)
     if kind < 3:
         return dice.number()
@@ -310,7 +306,6 @@ def limited(folder: Path):
 
 
 def create_one(dice: Dice, pairs, folder: Path) -> str:
-    """Create an array, and open it again."""
     options = {}
     for name in ("chunks", "fill_value", "order", "sparse", "attrs", "dims", "engine", "overwrite"):
         if dice.below(4) == 1:
@@ -332,7 +327,6 @@ def create_one(dice: Dice, pairs, folder: Path) -> str:
 
 
 def grow_one(dice: Dice, pairs, folder: Path) -> str:
-    """Move the bounds of an array."""
     shape = tuple(dice.below(5) for _ in range(dice.below(4)))
     path = None if dice.flag() else folder / "grown"
     model = sample(np.dtype("<i4"), shape, 3)

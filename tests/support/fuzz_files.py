@@ -51,8 +51,6 @@ BEGUN, DONE = "begun", "done"
 
 
 class Format(NamedTuple):
-    """A format of files."""
-
     needs: str  # the library's module; "" for none
     make: Callable[[Path], None]  # makes good files, or folders, in a folder
     jobs: tuple[Callable[[Path, Path], None], ...]  # use a file; the folder is for arrays
@@ -213,7 +211,6 @@ def pack(folder: Path) -> None:
 
 
 def look(a: Any) -> None:
-    """Look at an array, and close it."""
     try:
         if a.nbytes <= LARGEST:
             assert a[...].shape == a.shape
@@ -543,7 +540,6 @@ class Children:
 
 
 def bytes_of(seed: int, number: int) -> bytes:
-    """Return the bytes of a case."""
     return random.Random(f"{seed}/{number}").randbytes(64)
 
 

@@ -70,7 +70,6 @@ def pair_of(path: Path) -> tuple[bytes, bytes]:
 
 
 def seeds(folder: Path) -> Seeds:
-    """Return pairs of all kinds."""
     return Seeds(seeds_alone(folder), seeds_together(folder))
 
 
@@ -237,7 +236,6 @@ class Image:
         return found
 
     def record(self, n: int) -> int:
-        """Return the offset of a record."""
         e = (n // 8 + 1).bit_length() - 1
         extents = self.extents()
         e = min(e, len(extents) - 1)
@@ -371,7 +369,6 @@ class Image:
 
 
 def nested(dice: Dice) -> str:
-    """Return deeply nested JSON."""
     depth = dice.pick([2, 40, 300, 990, 1100, 5000, 100_000])
     opening, inner, closing = dice.pick(
         [
@@ -466,7 +463,6 @@ def itemsize_of(description: bytes) -> int | None:
 
 
 def change(image: Image, dice: Dice) -> None:
-    """Make one change."""
     k = min(image.k, 32)
     kind = dice.below(14)
     newest = image.newest()

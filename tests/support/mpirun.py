@@ -118,7 +118,6 @@ class Teams(Launcher):
         return Team(Path(folder), ranks, lambda args: launcher.start(ranks, *args))
 
     def close(self) -> None:
-        """End all ranks."""
         while self._teams:
             self._teams.popitem()[1].close()
         self._folder.cleanup()

@@ -64,7 +64,6 @@ class Team:
         return well and not left, text
 
     def close(self) -> None:
-        """End the ranks."""
         for descriptor in (self._reports, *self._orders):
             os.close(descriptor)
         self.process.communicate(timeout=250)

@@ -172,7 +172,6 @@ MOST_AXES = 4
 
 
 def draw(rng: random.Random, twin: Twin, kinds=tuple(KINDS)) -> Call:
-    """Draw the next call."""
     if twin.data.size > LARGEST and "shrink" in kinds:
         return _shrink(rng, twin)
     if min(twin.shape) == 0 and "resize" in kinds:
@@ -182,7 +181,6 @@ def draw(rng: random.Random, twin: Twin, kinds=tuple(KINDS)) -> Call:
 
 
 def create(path, rng: random.Random, **options):
-    """Create a small array of any kind."""
     options = {
         "shape": (rng.randint(1, 6), rng.randint(1, 6)),
         "dtype": "i4",
