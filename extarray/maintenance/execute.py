@@ -150,7 +150,7 @@ class Mover:
     def _held_part(
         self, j: int, steps: list[Step], start: Index, low: Index, shape: Index
     ) -> NDArray[Any]:
-        """Return the view of a piece in the elements that an axis holds."""
+        """Return the part of the elements that an axis holds into which a piece goes."""
         zero = [s.read for s in steps]
         zero[j] = steps[j].complete
         for i in self._faster(j):

@@ -20,7 +20,7 @@ From the top down; a module uses only modules below it:
 ``space``
     Disk space of the chunks: growth takes it, cuts give it back, `release` undoes failed growth.
 ``reading``
-    A pair of files as its readers know it: its contents, its news, and how to open it again.
+    A pair of files as its readers know it: its contents, its updates, and how to open it again.
 ``commits``
     The commits of a writer: their writes in order, and which of them are on disk; updates of
     checksums.

@@ -124,7 +124,7 @@ class Follower:
         return found.axial
 
     def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
-        """Read the news in a superblock's state; raise FormatError if it is not whole.
+        """Read the new parts of a superblock's state; raise FormatError if it is not whole.
 
         `cuts` is the number of cuts before the superblock was read.
         """

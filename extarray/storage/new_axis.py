@@ -108,7 +108,7 @@ def add_axis(
 def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
     """Give a pair of files another uuid, in a fresh ``.xmd`` that takes the name when it is whole.
 
-    Those who have the array open keep the old ``.xmd``, which gets no more news.
+    Those who have the array open keep the old ``.xmd``, which gets no more commits.
     """
     commits.begin_growth()  # removes the seal, which has the old uuid
     with family("cannot replace '{}'", pair.path):

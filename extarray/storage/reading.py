@@ -100,7 +100,7 @@ class PairReader:
         return self.following.parse(seen)
 
     def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
-        """Read the news in a superblock's state; see `Follower.read_update`."""
+        """Read the new parts of a superblock's state; see `Follower.read_update`."""
         return self.following.read_update(state, axial, cuts)
 
     def replay(self, update: Update, axial: Axial) -> None:

@@ -168,7 +168,7 @@ def test_what_writers_leave_behind_is_whole(
         for name in "ab":
             report = xa.check(folder / name, data=True)
             assert report.ok, str(report)
-            # Nothing vouches for the writer's additions in a copy.
+            # In a copy, the writer's additions are unvouched.
             expected = {"chunk"} if name == "a" else {"chunk", "data"}
             assert {*kinds(report, "warning")} <= expected, str(report)
     a.close()
@@ -657,7 +657,7 @@ def test_a_data_file_that_is_too_short(pair, lost):
         with xa.open(pair.path, "r+") as a:
             a.extend(0, 2)
             a.extend(1, 2)
-            # Nothing given up comes back.
+            # Discarded elements do not come back.
             assert not a[kept[0] :].any()
             assert not a[:, kept[1] :].any()
 

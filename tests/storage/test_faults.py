@@ -165,7 +165,7 @@ if sparse:
 
 
 def test_a_view_of_a_hole_where_the_file_system_gives_no_space_ahead(script, watched, engine):
-    """Nothing is written to the chunk, which could undo concurrent writes by others."""
+    """Making the view writes nothing to the chunk: that could undo writes by others."""
     script(
         """
 import errno, os, preload, sys, tempfile

@@ -467,7 +467,7 @@ def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):
     fleet.close()
 
 
-# -- loss of power -------------------------------------------------------------------------------
+# -- power cuts ----------------------------------------------------------------------------------
 
 
 class Disks:

@@ -80,7 +80,7 @@ def rows(*values):
     return np.repeat(np.array(values, "i4")[:, None], 3, axis=1)
 
 
-# What others see -------------------------------------------------------------------------------
+# Visibility ------------------------------------------------------------------------------------
 
 
 def test_growth_sees_the_growth_of_others(pair):

@@ -61,7 +61,7 @@ for cut in CUTS:
         for key in (np.s_[:], np.s_[3:10:2, 1:7], np.s_[-4, ::-3]):
             for r, part in g.locate_region(key):
                 assert (owners[part] == r).all()
-        # The zones side by side.
+        # The zones of a rank, joined.
         rows, columns = (np.flatnonzero((owners == rank).any(axis)) for axis in (1, 0))
         expected = model[np.ix_(rows, columns)]
         assert np.array_equal(g.access().reshape(expected.shape), expected)
