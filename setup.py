@@ -22,36 +22,36 @@ SANITIZE = os.environ.get("EXTARRAY_SANITIZE", "")
 PACKAGE = Path("extarray")
 COMPILED = ["_core", "format"]
 
-# One set for all modules: no module and no function of the core sets a directive of its own.
+# One set for all modules: no module or function of the core sets a directive of its own.
 directives = {
     "language_level": 3,
-    # Functions that inspect, Sphinx and doctest see as such, with a signature in Python's words.
+    # Gives functions that inspect, Sphinx and doctest recognise, with Python signatures.
     "binding": True,
     "embedsignature": True,
     "embedsignature.format": "python",
-    # Classes of the core hold pointers and mappings, which the generated pickling would copy.
+    # Classes of the core hold pointers and mappings, which generated pickling would copy.
     "auto_pickle": False,
-    # Importing leaves the GIL off: what threads share has a lock or an atomic (docs/design.md).
+    # Importing leaves the GIL off: a lock or an atomic guards shared state (docs/design.md).
     "freethreading_compatible": True,
-    # Docstrings are found by doctest itself; a second table of them is dead weight.
+    # doctest finds docstrings by itself; a second table of them is dead weight.
     "autotestdict": False,
-    # Every index that reaches a kernel lies in a range that the caller has proved once, outside the
-    # loop: selections are clipped to the bounds, addresses come from the records of the array.
+    # The caller proves once, outside the loop, that each index of a kernel is in range: selections
+    # are clipped to the bounds, addresses come from the records of the array.
     "boundscheck": False,
     # No index of the core counts from the end.  Off in the debug build too, where a negative index
     # is then an error instead of a wrong element.
     "wraparound": False,
-    # A memoryview is assigned before its first use; none is deleted or left to a branch.
+    # Each memoryview is assigned before its first use; none is deleted or left to a branch.
     "initializedcheck": False,
-    # No divisor is zero: chunks have at least one element along each axis, and a product of
-    # extents is tested first.  Where a dividend can be negative, ceil_div divides.
+    # No divisor is zero: chunks have at least one element along each axis, and products of extents
+    # are tested first.  ceil_div divides where a dividend can be negative.
     "cdivision": True,
 }
 macros = [
     ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),  # one wheel for every NumPy from 2.0 on
 ]
-# The whole optimisation of one wheel for every machine: no -march, no -ffast-math.
+# These are all optimisations: one wheel serves every machine, so no -march, no -ffast-math.
 compile_args = ["-O3", "-g0"]
 link_args = []
 
@@ -67,7 +67,7 @@ if DEBUG:
 if DEBUG or SANITIZE:
     compile_args = ["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer"]
 if SANITIZE:
-    # CPython's own flags may define signed overflow (-fwrapv); here it has to be reported.
+    # CPython's own flags may define signed overflow (-fwrapv); here it must be reported.
     flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"]
     compile_args += [*flags, "-fno-wrapv"]
     link_args += flags
@@ -87,10 +87,9 @@ extensions = [
     for source in sorted((PACKAGE / room).glob("*.pyx"))
 ]
 
-# What is built anew depends on the age of files alone.  So after a change of the directives or
-# flags (a debug build in a used checkout, and the next build after it), or with another Cython or
-# NumPy, whose declarations are in the C, all modules are translated anew, and the younger C is
-# compiled.
+# cythonize and build_ext compare only the age of files.  So after a change of the directives or
+# flags (a debug build in a used checkout, and the next build after it), or of Cython or NumPy,
+# whose declarations are in the C, translate all modules anew; the younger C is then compiled.
 build = Path("build")
 stamp = build / "recipe"
 recipe = repr((directives, macros, compile_args, link_args, Cython.__version__, np.__version__))

@@ -1,8 +1,8 @@
 """Dense N-d arrays, on disk and in memory, that grow along any axis without moving data.
 
-`create`, `open`, `zeros`, `ones`, `full`, `empty` and `from_array` give an `ExtArray`, which is
-used as a NumPy array is, and grows by `extend`, `append` and `resize`.  `config` has the settings,
-`check` looks after files, `rechunk` makes arrays in other chunks.  Errors are of the family
+`create`, `open`, `zeros`, `ones`, `full`, `empty` and `from_array` give an `ExtArray`, which works
+like a NumPy array, and grows by `extend`, `append` and `resize`.  `config` has the settings,
+`check` checks files, `rechunk` makes arrays with other chunks.  All errors belong to the family
 `ExtArrayError`.
 
 >>> import extarray as xa
@@ -160,5 +160,5 @@ __all__ += _error_names
 
 
 def __dir__() -> list[str]:
-    # What is imported from, and no more: the modules below are nobody's but the package's.
+    # Only names to import: the modules below belong to the package.
     return [*__all__, "__version__"]

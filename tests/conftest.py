@@ -27,11 +27,11 @@ from peaks import FREED_AT_ONCE
 from scratch import MEMORY, new_folder
 from surroundings import Folder, one_at_a_time, shares_little, shares_memory, shed
 
-# Before anything is started, also by pytest-xdist.
+# Before anything starts, even processes of pytest-xdist.
 shed(os.environ)
 
-# The same examples in every run, everywhere, but where others are asked for.  No time is measured:
-# a busy machine makes no difference.
+# The same examples in every run, unless others are asked for.  No test measures time, so a busy
+# machine makes no difference.
 settings.register_profile(
     "fixed",
     max_examples=30,
@@ -55,10 +55,10 @@ PROCESSES = {"mpiexec", "script", "forked", "freeing", "shim", "private_mount", 
 FOLDER = pytest.StashKey[Folder]()
 NO_FURTHER_USE = pytest.StashKey[bool]()
 
-#: Cases of a test in the fast half.
+#: Cases that the fast half keeps of a test.
 FEW_CASES = 4
 
-# A shell's background jobs ignore it, and what they start does: tests send it to what they start.
+# A shell's background jobs ignore SIGINT, and so do their children: tests send it to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -76,9 +76,9 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Chooses the examples and the run's folder."""
+    """Choose the examples and the run's folder."""
     choose_examples(config)
-    # Processes of pytest-xdist have parts of the folder.  One that is asked for is the run's own.
+    # Processes of pytest-xdist have parts of this folder.  A folder given by option is used as is.
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
         folder = config.stash[FOLDER] = Folder()
         config.option.basetemp = str(folder.base)
@@ -88,7 +88,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
-    """Notes whether files are of further use."""
+    """Note whether anybody may need the files again."""
     session.config.stash[NO_FURTHER_USE] = exitstatus in {
         pytest.ExitCode.OK,
         pytest.ExitCode.NO_TESTS_COLLECTED,
@@ -96,21 +96,21 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """Says where the files of failed tests are."""
+    """Print the folder with the files of failed tests."""
     folder = config.stash.get(FOLDER, None)
     if folder is not None and exitstatus == pytest.ExitCode.TESTS_FAILED:
         terminalreporter.line(f"files of tests that failed: {folder.base}")
 
 
 def pytest_unconfigure(config):
-    """Gives up the run's folder."""
+    """Give up the run's folder."""
     folder = config.stash.get(FOLDER, None)
     if folder is not None:
         folder.end(remove=config.stash.get(NO_FURTHER_USE, False))
 
 
 def choose_examples(config) -> None:
-    """Few examples in the fast half; and random ones go with a seed."""
+    """Choose few examples for the fast half, and random ones for a seed."""
     if "not slow" in config.option.markexpr and settings.get_current_profile_name() == "fixed":
         settings.load_profile("few")
     if config.option.hypothesis_seed is None:
@@ -121,7 +121,7 @@ def choose_examples(config) -> None:
 
 
 def pytest_report_header(config):
-    """Prints what a run is repeated with."""
+    """Print how to repeat the run."""
     seed = config.option.hypothesis_seed
     if seed is None:
         return f"hypothesis: fixed examples, {settings.default.max_examples} of a property"
@@ -130,7 +130,7 @@ def pytest_report_header(config):
 
 
 def fast_cases(item) -> int:
-    """How many cases of a test the fast half has: a few, or one of a property's."""
+    """Return how many cases of a test the fast half keeps: a few, or one of a property."""
     marker = item.get_closest_marker("sampled")
     if marker is not None:
         (count,) = marker.args
@@ -150,7 +150,7 @@ def keep_those_of(config, items) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks tests by their fixtures and cases; each process begins with what takes long."""
+    """Mark tests by their fixtures and cases; let each process begin with long ones."""
     keep_those_of(config, items)
     cases = defaultdict(list)
     in_threads = int(config.getoption("parallel_threads", 1)) > 1
@@ -164,7 +164,7 @@ def pytest_collection_modifyitems(config, items):
             item.obj = with_own_folder(item)
         cases[item.nodeid.partition("[")[0], fast_cases(item)].append(item)
     for (_, count), found in cases.items():
-        # As good as random, and the same everywhere: tests differ in the engine that they keep.
+        # A fixed pseudo-random order: tests differ in the engine that they keep.
         found.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
         for item in found[count:]:
             item.add_marker("slow")
@@ -174,9 +174,9 @@ def pytest_collection_modifyitems(config, items):
     return result
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of a test's time
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # so that waiting does not count as a test's time
 def pytest_runtest_protocol(item, nextitem):
-    """Runs one test of MPI at a time where their ranks would not find room together."""
+    """Run one test of MPI at a time if their ranks would not fit side by side."""
     if shares_little() and item.get_closest_marker("mpi"):
         with one_at_a_time():
             return (yield)
@@ -185,7 +185,7 @@ def pytest_runtest_protocol(item, nextitem):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Leaves what tests are made of out of garbage collections, which else go through all of it."""
+    """Keep collected tests out of garbage collections, which would go through all of them."""
     gc.disable()
     try:
         return (yield)
@@ -196,7 +196,7 @@ def pytest_collection():
 
 
 def long_ones_first(items, parts: int) -> list:
-    """Tests in an order of which so many equal parts each begin with what takes long."""
+    """Return the tests in an order of `parts` equal parts that each begin with long ones."""
     kinds = ([], [])
     for item in items:
         long = any(item.get_closest_marker(name) for name in ("slow", "process", "hypothesis"))
@@ -211,7 +211,7 @@ def long_ones_first(items, parts: int) -> list:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Lets a process that has run its part take short tests of another's: they end together."""
+    """Let processes that have finished take short tests of others, so that all end together."""
     if config.option.dist == "load":
         from xdist.scheduler import WorkStealingScheduling
 
@@ -221,7 +221,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session", autouse=True)
 def outside_the_checkout(tmp_path_factory):
-    """Runs the suite in an empty folder: -c and -m would put the unbuilt checkout first."""
+    """Run the suite in an empty folder: -c and -m would put the unbuilt checkout first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("cwd"))
         yield
@@ -229,19 +229,19 @@ def outside_the_checkout(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=[*ENGINES, "memory"])
 def factory(request, tmp_path_factory):
-    """Arrays on each I/O engine and in memory."""
+    """Make arrays on each I/O engine and in memory."""
     return Factory(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="session", params=ENGINES)
 def disk(request, tmp_path_factory):
-    """Arrays in files, on each I/O engine."""
+    """Make arrays in files, on each I/O engine."""
     return Factory(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="session")
 def memory(tmp_path_factory):
-    """Arrays in memory, where the engine makes no difference."""
+    """Make arrays in memory, for tests in which the engine makes no difference."""
     return Factory("memory", tmp_path_factory.mktemp("memory"))
 
 
@@ -252,7 +252,7 @@ def engine(request):
 
 @pytest.fixture
 def path(tmp_path):
-    """A path for a new array."""
+    """Return a path for a new array."""
     return tmp_path / "scene"
 
 
@@ -276,7 +276,7 @@ class Script:
         )
 
     def __call__(self, code: str, *args, prefix=(), env=(), text=None, timeout=250) -> str:
-        """What the code prints, given a text to read; it has to end well."""
+        """Return the output of code that gets a text as input; it must succeed."""
         done = subprocess.run(
             self.command(code, *args, prefix=prefix),
             input=text,
@@ -297,21 +297,21 @@ def script():
 
 @pytest.fixture(scope="session")
 def forked(script):
-    """Runs code as `script` does, in a process that is forked and not started."""
+    """Run code as `script` does, in a forked process instead of a started one."""
     with Nursery(script.environment) as nursery:
         yield nursery
 
 
 @pytest.fixture(scope="session")
 def freeing(script):
-    """The same where freed memory goes back to the system at once."""
+    """Run code as `forked` does, with freed memory going back to the system at once."""
     with Nursery({**script.environment, **FREED_AT_ONCE}) as nursery:
         yield nursery
 
 
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory):
-    """The library that stands between a process and the system."""
+    """Build the library that stands between a process and the system."""
     library = preload.build(tmp_path_factory.mktemp("preload"))
     if library is None:
         pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
@@ -319,7 +319,7 @@ def shim(tmp_path_factory):
 
 
 def namespace(options, command, right) -> list[str]:
-    """Prefix of a command in a namespace of its own, where a first one ends well."""
+    """Return the prefix of a command in its own namespace, where `command` succeeds; or skip."""
     for user in ([], ["--user", "--map-root-user"]):
         prefix = ["unshare", *user, *options]
         try:
@@ -335,7 +335,7 @@ def namespace(options, command, right) -> list[str]:
 
 @pytest.fixture(scope="session")
 def private_mount(tmp_path_factory):
-    """Prefix of a command that may mount file systems which nobody else sees."""
+    """Return the prefix of a command whose mounts nobody else sees."""
     folder = tmp_path_factory.mktemp("mount")
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]
     return namespace(["--mount", "--propagation", "private"], mount, "mount a file system")
@@ -343,14 +343,14 @@ def private_mount(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def private_network():
-    """Prefix of a command that may make network devices which nobody else sees."""
+    """Return the prefix of a command whose network devices nobody else sees."""
     add = ["ip", "link", "add", "left", "type", "veth", "peer", "name", "right"]
     return namespace(["--net"], add, "make network devices")
 
 
 @pytest.fixture(params=["folder", "tmpfs"])
 def place(request, tmp_path):
-    """A folder on the usual file system, and one in memory."""
+    """Yield a folder on the usual file system, or one in memory."""
     if request.param == "folder":
         yield tmp_path
         return
@@ -364,7 +364,7 @@ def place(request, tmp_path):
 
 @pytest.fixture
 def scratch():
-    """A folder in memory, where there is room: where a disk has no part in a test."""
+    """Yield a folder in memory if there is room, for tests in which a disk has no part."""
     folder = new_folder()
     yield folder
     shutil.rmtree(folder)
@@ -372,14 +372,14 @@ def scratch():
 
 @pytest.fixture(scope="session")
 def shared_memory():
-    """Skips a test where processes cannot share memory, as MPI and `multiprocessing` do."""
+    """Skip a test where processes cannot share memory, as MPI and `multiprocessing` do."""
     if not shares_memory():
         pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
 
 
 @pytest.fixture(scope="session")
 def mpiexec(shared_memory):
-    """The environment's own launcher: another one belongs to another MPI library."""
+    """Return the environment's own launcher: another one may belong to another MPI library."""
     launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
     if importlib.util.find_spec("mpi4py") is None or not launcher.exists():
         pytest.skip("mpi4py and mpich are not installed (extra 'mpi')")
@@ -388,14 +388,14 @@ def mpiexec(shared_memory):
 
 @pytest.fixture(scope="session")
 def patience(tmp_path_factory):
-    """Libraries with which ranks that wait leave the processor to others: one, or none."""
+    """Return the libraries with which waiting ranks leave the processor to others: one or none."""
     library = preload.build(tmp_path_factory.mktemp("patience"), "patience")
     return [] if library is None else [library]
 
 
 @pytest.fixture(scope="session")
 def mpirun(mpiexec, script, patience):
-    """Runs scripts of tests/mpi on several ranks, one after the other on the same."""
+    """Run scripts of tests/mpi on several ranks, which stay for the next script."""
     teams = Teams(mpiexec, {**script.environment, **preload.preloaded(*patience)})
     yield teams
     teams.close()

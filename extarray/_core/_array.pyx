@@ -18,7 +18,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from ._vectors cimport address_of, as_chunk_index
-from ._copy cimport layout_t
+from ._copy cimport layout_t, place_of
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
 )
@@ -26,7 +26,7 @@ from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
 from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
-from ._supply cimport Use
+from ._supply cimport used_by
 from ._transfers cimport Transfers, block_limit, middle_of
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
@@ -159,7 +159,7 @@ cdef class ArrayCore(Transfers):
             at = (i - c * layout.chunk[0]) * layout.stride[0]
         else:
             return NULL
-        return layout.pages + address_of(now.axial, chunk) * layout.chunk_bytes + at
+        return layout.pages + place_of(layout, address_of(now.axial, chunk)) + at
 
     def __getitem__(self, key):
         cdef Frame frame
@@ -551,13 +551,12 @@ cdef class ArrayCore(Transfers):
         cdef cnp.npy_intp strides[MAX_NDIM]
         cdef Frame frame = self._opened()
         cdef const layout_t *layout = &frame.now.layout
-        cdef index_t address, extent, start, first, size = layout.chunk_bytes, at = 0
+        cdef index_t address, place, extent, start, first, size = layout.chunk_bytes, at = 0
         cdef int j, nd = layout.ndim
         cdef bint whole = True, writable = frame.now.is_writable, is_hole, may_be_hole, lends = True
         cdef char *data
         cdef Region region = frame.region
         cdef Lease owner
-        cdef Use used
         if not isinstance(index, (tuple, list)):
             try:
                 index = tuple(index)
@@ -579,6 +578,7 @@ cdef class ArrayCore(Transfers):
             at += first * strides[j]
             chunk[j] += layout.low[j]
         address = address_of(frame.now.axial, chunk)
+        place = place_of(layout, address)
         if layout.place != NULL:
             # What is written outside the bounds would show when they grow.
             writable &= whole
@@ -590,9 +590,7 @@ cdef class ArrayCore(Transfers):
         base = owner
         if frame.now.asks or frame.sums is not None:
             if frame.supply is not None:
-                used = frame.supply.use(np.array([address]))
-                used.lease = owner
-                base = used
+                base = used_by(frame.supply.use(np.array([address])), owner)
             if (frame.trust is not None and (frame.now.verifies or frame.sums is not None)
                     and frame.trust.lacks(address)):
                 self._verify(frame, np.array([address]))
@@ -602,7 +600,7 @@ cdef class ArrayCore(Transfers):
         may_be_hole = not (frame.now.is_writable and layout.sparse) and (
             layout.hollow or (layout.place != NULL and not whole))
         if not region.mapped:
-            owner.region = region = self._mapped(frame, (address + 1) * size)
+            owner.region = region = self._mapped(frame, place_of(layout, address + 1))
             lends = self.host.lends(self)
             writable &= lends
             if writable and frame.sieve is not None:
@@ -611,12 +609,12 @@ cdef class ArrayCore(Transfers):
             self.writes.shown.add(address)
             note_written(self, np.array([address]))
         if is_hole:
-            self._fill_hole(region, address * size, size)
+            self._fill_hole(region, place, size)
             touched_set(frame.touched.root, address)
-        elif may_be_hole and region.populate(address * size, size):
+        elif may_be_hole and region.populate(place, size):
             raise self._failed(
                 errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
-        data = region.base + address * size + at
+        data = region.base + place + at
         view = new_array(frame.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, base)
@@ -675,7 +673,7 @@ cdef class ArrayCore(Transfers):
             chunk[j] = c + layout.low[j]
             at += start * layout.stride[j]
             strides[j] = layout.stride[j]
-        at += address_of(frame.now.axial, chunk) * layout.chunk_bytes
+        at += place_of(layout, address_of(frame.now.axial, chunk))
         view = new_array(frame.kind, n, dims, strides, layout.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, lease(frame.region, frame.epoch))

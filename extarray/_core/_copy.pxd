@@ -43,6 +43,24 @@ cdef struct layout_t:
     bint hollow                         # a load from a hole may find no space, too
 
 
+# Where chunks are.  No other line of the core makes a place of an address, or knows that chunks whose
+# addresses follow each other do so in the file.
+
+cdef inline index_t place_of(const layout_t *L, index_t address) noexcept nogil:
+    """Return where a chunk begins, in bytes from the first one; of n chunks, place_of(n) is the end."""
+    return address * L.chunk_bytes
+
+
+cdef inline index_t place_in_file(const layout_t *L, index_t address) noexcept nogil:
+    """Return where in the file a chunk begins."""
+    return L.start + place_of(L, address)
+
+
+cdef inline index_t chunks_before(const layout_t *L, index_t place) noexcept nogil:
+    """Return the number of chunks that end at or before a place, as `place_of` counts."""
+    return place // L.chunk_bytes
+
+
 cdef struct job_t:
     layout_t layout
     const axial_t *axial

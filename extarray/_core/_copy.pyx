@@ -449,13 +449,12 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
     if write:
         if L.sparse and not touched_get(L.touched, address):
             # I7: no store may meet a hole, which may have no space behind it.
-            failure = reserve_pages(L.fd, address * L.chunk_bytes, L.chunk_bytes)
+            failure = reserve_pages(L.fd, place_of(L, address), L.chunk_bytes)
             if failure == EOPNOTSUPP:
                 return THROUGH_FILE
             if failure:
                 return failure
-            if populate_alone(
-                    L.base, address * L.chunk_bytes, (address + 1) * L.chunk_bytes):
+            if populate_alone(L.base, place_of(L, address), place_of(L, address + 1)):
                 return THROUGH_FILE
             touched_set(L.touched, address)
     elif L.hollow and (L.touched == NULL or not touched_get(L.touched, address)):
@@ -466,8 +465,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
 cdef bint note_touched(const layout_t *L, index_t address, index_t n) noexcept nogil:
     """Let stores go through the mapping to n chunks that have their disk space, if they can."""
     cdef index_t i
-    if L.sparse and populate_ends(
-            L.base, address * L.chunk_bytes, (address + n) * L.chunk_bytes):
+    if L.sparse and populate_ends(L.base, place_of(L, address), place_of(L, address + n)):
         return False
     for i in range(n):
         touched_set(L.touched, address + i)
@@ -497,7 +495,7 @@ cdef int write_fresh(
     the pieces of a job.
     """
     cdef const layout_t *L = &job.layout
-    cdef index_t offset = address * L.chunk_bytes, end = offset + L.chunk_bytes
+    cdef index_t offset = place_of(L, address), end = offset + L.chunk_bytes
     cdef index_t room = L.chunk_bytes
     cdef int failure, j
     if L.chunk_bytes > job.piece // 2:
@@ -528,8 +526,8 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
     """Write what waits in the stage and lies before an offset of the file."""
     cdef const layout_t *L = &job.layout
     cdef index_t start = w.stage_offset, size = end - start, i
-    cdef index_t address = w.first_fresh, n = end // L.chunk_bytes - address    # what is complete
-    cdef index_t rest = (address + w.n_fresh) * L.chunk_bytes - end
+    cdef index_t address = w.first_fresh, n = chunks_before(L, end) - address   # what is complete
+    cdef index_t rest = place_of(L, address + w.n_fresh) - end
     cdef int failure
     w.first_fresh += n
     w.stage_offset = end
@@ -559,7 +557,7 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
 
 cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
     """Write the chunks that wait in the stage."""
-    return write_staged(job, w, (w.first_fresh + w.n_fresh) * job.layout.chunk_bytes)
+    return write_staged(job, w, place_of(&job.layout, w.first_fresh + w.n_fresh))
 
 
 cdef bint goes_direct(const job_t *job) noexcept nogil:
@@ -591,15 +589,16 @@ cdef bint goes_direct(const job_t *job) noexcept nogil:
 
 
 cdef void ask_for_part(
-    const job_t *job, index_t offset, index_t at, const index_t *stride, const index_t *count
+    const job_t *job, index_t address, index_t at, const index_t *stride, const index_t *count
 ) noexcept nogil:
-    """Ask the system for the part of the selection that lies in the chunk at an offset."""
+    """Ask the system for the part of the selection that lies in the chunk at an address."""
     cdef const layout_t *L = &job.layout
+    cdef index_t offset = place_in_file(L, address)
     if L.place != NULL:
-        ask_for(job.ahead, L.start + offset, L.start + offset + L.chunk_bytes)
+        ask_for(job.ahead, offset, offset + L.chunk_bytes)
     else:
         ask_for_block(
-            job.ahead, L.start + offset + at, L.fast_to_slow, stride, count, L.ndim, L.itemsize)
+            job.ahead, offset + at, L.fast_to_slow, stride, count, L.ndim, L.itemsize)
 
 
 cdef int locked_part(
@@ -608,7 +607,7 @@ cdef int locked_part(
 ) noexcept nogil:
     """Write a part of a chunk while no other thread writes to the chunk."""
     cdef const layout_t *L = &job.layout
-    cdef index_t offset = address * L.chunk_bytes
+    cdef index_t offset = place_of(L, address)
     cdef job_t own
     cdef int failure
     lock_chunk(L.sieve, address)
@@ -630,12 +629,12 @@ cdef int transfer_part(
 ) noexcept nogil:
     """Move the part of the selection that lies in the chunk at `address`."""
     cdef const layout_t *L = &job.layout
-    cdef index_t offset = address * L.chunk_bytes, span
+    cdef index_t offset = place_of(L, address), span
     cdef char *base = L.base
     cdef char *chunk
     cdef int failure
     if job.ahead != NULL:
-        ask_for_part(job, offset, at, stride, count)
+        ask_for_part(job, address, at, stride, count)
         return 0
     if (w.is_direct and size_of(count, L.ndim, L.itemsize) == L.chunk_bytes
             and not touched_get(L.touched, address)):
@@ -743,7 +742,7 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
                         q += 1
                         continue
                     break
-                chunk[n] = L.base + address * L.chunk_bytes + at + piece.first * L.itemsize
+                chunk[n] = L.base + place_of(L, address) + at + piece.first * L.itemsize
                 length[n] = piece.count
                 n += 1
             if n:
@@ -850,7 +849,7 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
                 following = <index_t> (
                     address[ndim - 1] + <uint64_t> coefficient[ndim - 1] * <uint64_t> piece.chunk)
                 xa_ask_lines(
-                    L.base + following * L.chunk_bytes + at[ndim - 1]
+                    L.base + place_of(L, following) + at[ndim - 1]
                     + piece.first * L.stride[ndim - 1])
             failure = transfer_part(
                 job, &w, <index_t> address[ndim], at[ndim], job.user + user[ndim], stride, start, count)

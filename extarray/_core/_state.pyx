@@ -14,6 +14,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdlib cimport free, malloc
 
 from ._axial cimport Axial
+from ._copy cimport place_of
 from ._file cimport Sieve
 from ._history cimport look
 from ._vectors cimport START, axial_t, extent_of, product
@@ -144,7 +145,7 @@ cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
         layout.low[j] = -axial.sides[START][j].extent
         frame.now.origins[j] = -layout.low[j] * layout.chunk[j] - layout.offset[j]
     frame.now.is_cut = False        # these are later than the inner box
-    frame.now.file_bytes = product(axial) * layout.chunk_bytes
+    frame.now.file_bytes = place_of(layout, product(axial))
     return 0
 
 
@@ -310,7 +311,7 @@ cdef class ArrayState:
         cdef Region _view
         cdef Frame frame, past
         if supply is not None and writable:
-            raise ReadOnlyError("chunks that come from elsewhere can be read, and not written to")
+            raise ReadOnlyError("chunks that come from elsewhere are read-only")
         acquire(&self.changing)
         try:
             # What is replaced goes when it is let go of, below.

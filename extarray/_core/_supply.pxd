@@ -42,3 +42,4 @@ cdef class Use:
 
 
 cdef Use use_of(Supply supply, list addresses)
+cdef Use used_by(Use use, Lease lease)

@@ -13,7 +13,7 @@ cimport cython
 
 import numpy as np
 
-from ._mapping cimport Touched, touched_drop
+from ._mapping cimport Lease, Touched, touched_drop
 
 
 @cython.final
@@ -183,3 +183,9 @@ cdef Use use_of(Supply supply, list addresses):
     self.supply = supply
     self.addresses = addresses
     return self
+
+
+cdef Use used_by(Use use, Lease lease):
+    """Let a use of a chunk be that of a view of it, which has the lease."""
+    use.lease = lease
+    return use

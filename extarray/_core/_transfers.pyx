@@ -17,7 +17,8 @@ from libc.string cimport memcpy, memset
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
-    GAP_BYTES, STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run, saves_calls,
+    GAP_BYTES, STAGE, chunks_before, count_pieces, job_t, layout_t, piece_t, place_in_file, prepare, run,
+    saves_calls,
 )
 from ._gather cimport QueryTables
 from ._mapping cimport Region, touched_missed, touched_set, touched_take
@@ -794,7 +795,7 @@ cdef class Transfers(ArrayState):
         cdef Frame frame = self._writable()
         if frame.trust is not None and frame.sums is not None:
             self._verify(frame, np.array(
-                unverified(frame, range(frame.now.file_bytes // frame.now.layout.chunk_bytes)), np.int64))
+                unverified(frame, range(chunks_before(&frame.now.layout, frame.now.file_bytes))), np.int64))
 
     def _begin_noted(self, const index_t[::1] addresses not None):
         """Begin to write to chunks by others than the transfers here; they are known then."""
@@ -1011,13 +1012,13 @@ cdef bint is_cold(const job_t *job, index_t size) noexcept:
         if size >= whole // 2:
             return False
     for k in range(3 if size >= FAR_BYTES else 1):
-        offset = L.start
+        offset = 0
         for j in range(L.ndim):
             piece = &job.pieces[j][(job.n_pieces[j] - 1) * ((k + 1) % 3) // 2]
             chunk[j] = piece.chunk
             if L.place == NULL:
                 offset += piece.first * L.stride[j]
-        offset += address_of(job.axial, chunk) * L.chunk_bytes
+        offset += place_in_file(L, address_of(job.axial, chunk))
         if not is_cached(L.fd, offset):
             return True
     return False

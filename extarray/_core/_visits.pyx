@@ -14,7 +14,7 @@ from ._file cimport ask_for
 from ._vectors cimport address_of
 from ._copy cimport (
     GAP_FACTOR, SIEVE_BYTES, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, move_marked,
-    reach, stage_of, worker_t,
+    place_in_file, place_of, reach, stage_of, worker_t,
 )
 from ._system cimport lock_chunk, sieving_is_over, unlock_chunk
 from ._types cimport MAX_NDIM, index_t
@@ -86,7 +86,7 @@ cdef struct visit_t:
     item_t kind
     index_t size                # bytes that are moved at once
     char *chunk                 # memory of the chunk, or of the part of it that is staged
-    index_t place_in_file       # of the chunk
+    index_t offset              # place of the chunk, or of what is staged of it
     uint8_t *marks
     const uint64_t *entries     # LIST, PLACED
     const list_t *list
@@ -120,13 +120,13 @@ cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
         return 0
     place = at if L.place == NULL else L.place[at] * L.itemsize
     if v.kind == ASK:
-        place += L.start + v.place_in_file + q.offset
+        place += L.start + v.offset + q.offset
         ask_for(q.ahead, place, place + v.size)
         return 0
     if v.kind == MARK:
         memset(v.marks + place // L.itemsize, 1, max(v.size // L.itemsize, <index_t> 1))
         return 0
-    return move_bytes(L, user, v.size, v.place_in_file + q.offset + place, q.write)
+    return move_bytes(L, user, v.size, v.offset + q.offset + place, q.write)
 
 
 cdef int do_loops(const visit_t *v, int level, index_t at, char *user) noexcept nogil:
@@ -161,7 +161,7 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
     v.query = q
     v.depth = 0
     v.size = q.size
-    v.place_in_file = address * L.chunk_bytes
+    v.offset = place_of(L, address)
     decode(q, number, chosen)
     for k in range(q.n_factors):
         f = &q.factor[k]
@@ -186,7 +186,7 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
         return do_loops(&v, 0, at, user)
     failure = reach(L, address, q.write)
     if failure == 0:
-        v.chunk = L.base + v.place_in_file + q.offset
+        v.chunk = L.base + v.offset + q.offset
         return through_memory(&v, at, user)
     if failure == THROUGH_FILE:
         if not q.write or L.sieve == NULL:
@@ -215,7 +215,7 @@ cdef index_t place_of_visit(const query_t *q, index_t i) noexcept nogil:
             at += part.first
     if L.place != NULL:
         at = L.place[at] * L.itemsize
-    return L.start + q.address[i] * L.chunk_bytes + at
+    return place_in_file(L, q.address[i]) + at
 
 
 cdef void drop_loop(visit_t *v, int k) noexcept nogil:
@@ -351,10 +351,10 @@ cdef int through_file(
         return ENOMEM
     if L.place == NULL:
         at -= low
-    v.place_in_file += low
+    v.offset += low
     dense = span <= q.gap or span <= GAP_FACTOR * items * v.size
     if dense and not q.write:
-        failure = move_bytes(L, v.chunk, span, v.place_in_file, False)
+        failure = move_bytes(L, v.chunk, span, v.offset, False)
         if failure:
             return failure
         v.chunk += q.offset
@@ -371,12 +371,12 @@ cdef int through_file(
     if not q.write or sieves:
         # What a field leaves of an element is a gap, too.
         failure = move_marked(
-            L, stage, v.marks, n, v.place_in_file, gap, False, q.write and q.size == L.itemsize)
+            L, stage, v.marks, n, v.offset, gap, False, q.write and q.size == L.itemsize)
     if failure == 0:
         v.chunk += q.offset
         failure = through_memory(v, at, user)
     if failure == 0 and q.write:
-        failure = move_marked(L, stage, v.marks, n, v.place_in_file, gap, True, False)
+        failure = move_marked(L, stage, v.marks, n, v.offset, gap, True, False)
     free(v.marks)
     return failure
 

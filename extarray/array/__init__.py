@@ -1,45 +1,42 @@
 """`ExtArray`: how it is made, grows, is viewed, shown, copied and closed.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``folders``
     Groups: folders of arrays and groups; and packed files.
 ``group_session``
-    A group while it is open: the arrays that it has open, and what is done to its members.
+    An open group: the arrays that it has open, and operations on its members.
 ``group``
-    Several arrays together: one commit for all, one look at all, and the end of all.
+    Several arrays together: commit, refresh and close.
 ``rechunk``
-    Other chunks, permuted axes, another order or dtype: of a whole array, in bounded
-    memory.
+    Copies with other chunks, axes, order or dtype, in bounded memory.
 ``creation``
     Making and opening arrays.
 ``together``
-    Arrays that the ranks of a communicator make, open and relay together.
+    Arrays that the ranks of a communicator make, open and rechunk together.
 ``array``
-    `ExtArray`: every public method with its docstring, and the function that does the work.
+    `ExtArray`: each public method with its docstring calls the function that does the work.
 ``writers``
-    The policies of an array's writers: one, several, and those who write nothing but elements.
-    They have the locks that make a change one step, for threads and for writers.
+    How the writers of an array share it: one writer, several, or writers of elements alone.
+    They hold the locks that make a change one step, for threads and for writers.
 ``growth``
-    Growth and shrinking: arguments to a plan, which a transaction carries out; new axes; and
-    following: blocks that arrive in an array while it is read.
+    Growth and shrinking: from arguments to a plan that a transaction carries out; new axes;
+    and `follow`, which yields blocks as they arrive.
 ``h5py_compat``
-    Methods that h5py's datasets have and NumPy's arrays lack; what arrays say of
-    themselves.
+    Methods that h5py's datasets have and NumPy's arrays lack; arrays as options of `create`.
 ``view_functions``
-    NumPy's functions that give views: with the axes in another order, with more or fewer of
-    them.
+    NumPy's functions that return views: axes permuted, added or removed.
 ``life``
-    The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
+    The life of an array on its store: made, attached, refreshed, flushed, closed.
 ``lazy``
-    Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
+    Views that read late and write through: ``a.lazy[...]`` and ``a.T``.
 ``copies``
-    The elements elsewhere: in copies, pickles and other dtypes, and in dask's graphs.
+    The elements elsewhere: in copies, pickles, other dtypes and dask's graphs.
 ``resizing``
     A change of bounds: a transaction, carried out step by step or taken back whole.
 ``facts``
-    Facts of an array by its store: mode, path, attributes, whether it may be used; `info`; what
-    a policy of writers answers.
+    Facts that the store of an array tells: mode, path, attributes, whether it may be used;
+    `info`; and the protocol of a policy of writers.
 
 May use: maintenance, selection, numpy_api, and the rooms below them.
 """

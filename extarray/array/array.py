@@ -1,8 +1,8 @@
-"""The array: all that users can do with one, and where it is done.
+"""The array: everything that users can do with it, and the functions that do it.
 
-This is the array's face.  A method has its docstring here, and one line that calls the function of
-this room, or of one below, that does it; what an ndarray has comes from `NumpyMixin`, brackets and
-transfers from `ArrayCore`.
+Each public method has its docstring here, and one line that calls the function of this room, or of
+one below, that does the work.  `NumpyMixin` adds the methods of an ndarray, `ArrayCore` brackets
+and transfers.
 """
 
 from __future__ import annotations
@@ -77,13 +77,14 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     Notes
     -----
-    Indexing returns copies.  Threads may share an array for all that it can do; a call sees the
-    bounds of the moment at which it begins.  After a fork the child has it open for reading only.
+    Indexing returns copies.  Threads may share an array for all of its operations; a call sees the
+    bounds of the moment at which it begins.  After a fork the child has the array open for reading
+    only.
 
-    An array in files is pickled as its absolute path.  Where it is open for writing, it may be
-    written to when it is unpickled, too, as with ``open(..., share="elements")``; otherwise it is
-    open for reading.  An array in memory is pickled with its elements, and unpickled it is as
-    `copy` makes it.  ``copy.copy`` and ``copy.deepcopy`` are `copy`, as for NumPy's arrays.
+    An array in files is pickled as its absolute path.  If it is open for writing, the unpickled
+    array can be written to, too, as with ``open(..., share="elements")``; otherwise it is open for
+    reading.  An array in memory is pickled with its elements, and unpickled like a `copy`.
+    ``copy.copy`` and ``copy.deepcopy`` are `copy`, as for NumPy's arrays.
 
     Examples
     --------
@@ -100,8 +101,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     _store: FileStore | MemoryStore
     _writers: Writers
-    _handle: str  # no other array has it, not even one on the same files
-    _filling: bool  # by an append, which may run any code
+    _handle: str  # unique: another array on the same files has another one
+    _filling: bool  # an append is running, which may run any code
 
     # -- making --------------------------------------------------------------------------------
 
@@ -127,8 +128,8 @@ class ExtArray(ArrayCore, NumpyMixin):
     ) -> Self:
         """Make a fresh array, in the files of `path` or (None) in memory.
 
-        Its files have the permissions of those that are `like` them, or of those that they replace.
-        Where it is `hidden`, the files have their names when `life.publish` is called.
+        Its files have the permissions of the files `like`, or of those that they replace.  If
+        `hidden`, the files get their names when `life.publish` is called.
         """
         store, axial = life.fresh_store(
             path, shape, header, attrs, engine, overwrite, durability, growth, hidden, like
@@ -146,7 +147,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         verify: str | None = None,
         writers: Writers | None = None,
     ) -> Self:
-        """Open a pair of files, whose writers get along by a policy; None: there is one."""
+        """Open a pair of files, shared by a policy of writers; None: this is the sole writer."""
         writers = writers or Alone()
         store, axial = writers.open(path, mode, timeout, engine, durability, verify)
         self = cls._from_store(store, axial, writers)
@@ -157,7 +158,6 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @classmethod
     def _from_store(cls, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> Self:
-        """Make an array on an open store."""
         self = cls.__new__(cls)
         life.start(self, store, axial, writers)
         return self
@@ -165,7 +165,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     # -- life ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Bring everything to the disk: what returned before survives a power cut.
+        """Bring everything to the disk: all calls that returned before survive a power cut.
 
         Raises
         ------
@@ -175,8 +175,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        Checksums of chunks, where the array has them, are brought up to date: what was written
-        since the last time is read once.
+        If the array keeps checksums of chunks, this brings them up to date, and reads once all
+        chunks written since the last time.
 
         Examples
         --------
@@ -193,13 +193,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         ArgumentError
             Inside a block of `extarray.commit`.
         TruncatedError
-            A ValueError: another program has cut the file of a writer off.  It is closed.
+            A ValueError: another program has truncated the writer's file.  The array is closed.
 
         Notes
         -----
-        Closing twice is allowed.  Data that were written are seen by every other process at once;
-        `flush` first where they have to survive a power cut.  An array with checksums is flushed,
-        where anything was written; what is written through views from then on fits no checksum.
+        Closing twice is allowed.  Every other process sees written data at once; `flush` first if
+        they have to survive a power cut.  An array with checksums is flushed if anything was
+        written; writes through views from then on make checksums wrong.
 
         Examples
         --------
@@ -237,7 +237,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def durability(self) -> str | None:
-        """The step that brings data to the disk: "flush" or "commit", see `create`; None in memory.
+        """The call that brings data to the disk: "flush" or "commit", see `create`; None in memory.
 
         Examples
         --------
@@ -293,11 +293,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Attributes: a mutable mapping of names to small values, kept with the array.
 
         Values are None, numbers, texts, bytes, dates and times, NumPy's scalars and arrays, and
-        lists, tuples and dicts of these, and come back with their types; see `Attributes`.
+        lists, tuples and dicts of these; they come back with their types; see `Attributes`.
 
-        Attributes that place elements on the earth or in the sky, such as a ``transform`` and the
-        world coordinate system of FITS, are about the indices of now: read after growth or
-        shrinking at the start, they say where index 0 is then, and so they do when they are set.
+        Attributes that place elements on the earth or in the sky, such as a ``transform`` or the
+        world coordinate system of FITS, refer to present indices: after growth or shrinking at the
+        start, they give the place of the new index 0.  Set them with the same meaning.
 
         Examples
         --------
@@ -317,9 +317,9 @@ class ExtArray(ArrayCore, NumpyMixin):
     def dims(self) -> tuple[str, ...] | None:
         """Names of the axes, or None where they have none.
 
-        Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
-        attribute ``"dims"``.  They stand for the axes wherever an axis is an argument, and are no
-        part of indexing.
+        Assign a sequence of texts, one for each axis, or None.  The names are kept as the attribute
+        ``"dims"``.  They may stand for the axes wherever an axis is an argument, but not in
+        indices.
 
         Examples
         --------
@@ -347,9 +347,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         Returns
         -------
         Info
-            A dict; ``print`` of it is a table, with attributes cut short.  ``offset`` is what the
-            grid has before the bounds, in elements, ``records`` is the number of records of each
-            axis, ``utilisation`` the share of the allocated elements that lie inside the bounds.
+            A dict; ``print`` shows it as a table, with long attributes cut.  ``offset`` is the
+            number of elements that the grid has before the bounds, ``records`` the number of
+            records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
 
         Examples
         --------
@@ -363,7 +363,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def maxshape(self) -> tuple[None, ...]:
-        """None for each axis, as h5py calls an axis that grows without limit.
+        """None for each axis: h5py's mark of an axis that grows without limit.
 
         Examples
         --------
@@ -453,9 +453,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         selection : index expression
             Integers, slices, Ellipsis, newaxis.
         out : ndarray, optional
-            Where to read to.
+            Array to read into.
         fields : str or list of str, optional
-            What to read of each record.
+            Fields of each record to read.
 
         Returns
         -------
@@ -483,7 +483,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         value : array_like
             Broadcast to the selection.
         fields : str or list of str, optional
-            What to write of each record.
+            Fields of each record to write.
 
         Examples
         --------
@@ -498,16 +498,16 @@ class ExtArray(ArrayCore, NumpyMixin):
     def get_orthogonal_selection(
         self, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
     ) -> Any:
-        """Read by an index for each axis, that acts on this axis alone: ``oindex``.
+        """Read by an index for each axis that acts on this axis alone: ``oindex``.
 
         Parameters
         ----------
         selection : index expression
             Integers, slices, Ellipsis; arrays of integers, and masks, of one axis.
         out : ndarray, optional
-            Where to read to.
+            Array to read into.
         fields : str or list of str, optional
-            What to read of each record.
+            Fields of each record to read.
 
         Returns
         -------
@@ -529,7 +529,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields = None
     ) -> None:
-        """Write by an index for each axis, that acts on this axis alone: ``oindex``.
+        """Write by an index for each axis that acts on this axis alone: ``oindex``.
 
         Parameters
         ----------
@@ -538,7 +538,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         value : array_like
             Broadcast to the selection.
         fields : str or list of str, optional
-            What to write of each record.
+            Fields of each record to write.
 
         Examples
         --------
@@ -559,11 +559,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         selection : tuple of array_like of int
-            For each axis, broadcast together.
+            An index for each axis, broadcast together.
         out : ndarray, optional
-            Where to read to.
+            Array to read into.
         fields : str or list of str, optional
-            What to read of each record.
+            Fields of each record to read.
 
         Returns
         -------
@@ -591,9 +591,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         selection : tuple of array_like of int
             As for `get_coordinate_selection`.
         value : array_like
-            Broadcast to the points; the last of those for one element stays.
+            Broadcast to the points; if a point occurs twice, its last value stays.
         fields : str or list of str, optional
-            What to write of each record.
+            Fields of each record to write.
 
         Examples
         --------
@@ -614,16 +614,16 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         mask : array_like of bool
-            Of the array's shape; may be an extarray.
+            With the array's shape; may be an extarray.
         out : ndarray, optional
-            Where to read to.
+            Array to read into.
         fields : str or list of str, optional
-            What to read of each record.
+            Fields of each record to read.
 
         Returns
         -------
         ndarray
-            Of one axis, in C order.
+            1-d, in C order.
 
         Raises
         ------
@@ -644,11 +644,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         mask : array_like of bool
-            Of the array's shape; may be an extarray.
+            With the array's shape; may be an extarray.
         value : array_like
             One value, or as many as there are true elements.
         fields : str or list of str, optional
-            What to write of each record.
+            Fields of each record to write.
 
         Examples
         --------
@@ -671,9 +671,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         selection : index expression
             Integers, slices of step 1, Ellipsis, in chunks.  An integer keeps its axis.
         out : ndarray, optional
-            Where to read to.
+            Array to read into.
         fields : str or list of str, optional
-            What to read of each record.
+            Fields of each record to read.
 
         Returns
         -------
@@ -704,7 +704,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         value : array_like
             Broadcast to the selection.
         fields : str or list of str, optional
-            What to write of each record.
+            Fields of each record to write.
 
         Examples
         --------
@@ -722,11 +722,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         dest : ndarray
-            Written to; of any dtype and strides.
+            Array to write to, of any dtype and strides.
         source_sel : index expression, optional
-            What is read; None: everything.
+            Selection to read; None: everything.
         dest_sel : index expression, optional
-            Where in `dest` it goes, broadcast as in an assignment; None: everywhere.
+            Selection of `dest`, broadcast as in an assignment; None: everything.
 
         Raises
         ------
@@ -736,8 +736,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        Where `dest_sel` is basic, shapes agree, and the cast is of the ``same_kind``, no copy is
-        made in between.
+        No copy is made in between if `dest_sel` is basic, shapes agree, and the cast is of the
+        ``same_kind``.
 
         Examples
         --------
@@ -759,9 +759,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         ----------
         source : array_like
         source_sel : index expression, optional
-            What is written, broadcast as in an assignment; None: everything.
+            Selection of `source`, broadcast as in an assignment; None: everything.
         dest_sel : index expression, optional
-            Where it goes; None: everywhere.
+            Selection to write to; None: everything.
 
         Raises
         ------
@@ -783,24 +783,24 @@ class ExtArray(ArrayCore, NumpyMixin):
     def iter_chunks(
         self, sel: Any = None, order: Literal["address", "grid"] = "address"
     ) -> Iterator[tuple[slice, ...]]:
-        """Iterate over the chunks that meet a selection, as h5py does: over their elements.
+        """Iterate over the chunks that meet a selection, as h5py does: yield their slices.
 
         Parameters
         ----------
         sel : int, slice, Ellipsis, or tuple of them, optional
             A box of elements: slices have a step of 1.  None: all of them.
         order : {"address", "grid"}
-            Order of the addresses (of the file), or row-major order of the indices.
+            By address (place in the file), or by index in row-major order.
 
         Yields
         ------
         selection : tuple of slice
-            The part of the selection that lies in a chunk; an entry for each axis.
+            The part of the selection that lies in a chunk; a slice for each axis.
 
         Raises
         ------
         BoundsError, SelectionError
-            IndexErrors: the selection is not possible, or no box.
+            IndexErrors: the selection is impossible, or no box.
         ShapeError
             A ValueError: the array has gained an axis meanwhile.
         ClosedError
@@ -811,8 +811,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        The grid is that of the beginning of the iteration.  The array must not grow or shrink at a
-        start meanwhile, which shifts the indices.
+        The grid is that at the beginning of the iteration.  Meanwhile the array must not grow or
+        shrink at a start, which shifts the indices.
 
         Examples
         --------
@@ -839,14 +839,14 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         order : {"address", "grid"}
-            Order of the addresses (of the file), or row-major order of the indices.
+            By address (place in the file), or by index in row-major order.
 
         Yields
         ------
         index : tuple of int
             A chunk index.
         view : ndarray
-            What `chunk` returns for it.
+            The view that `chunk` returns for it.
 
         Raises
         ------
@@ -871,18 +871,18 @@ class ExtArray(ArrayCore, NumpyMixin):
         return h5py_compat.chunk_views(self, order)
 
     def record_access(self) -> AbstractContextManager[access_log.AccessLog]:
-        """Sample what is read of the array, for `extarray.advise_chunks`.
+        """Sample the reads of the array, for `extarray.advise_chunks`.
 
         Yields
         ------
         AccessLog
-            Of what any thread reads in the block, by brackets, `read` and views.
+            A log of the reads of all threads in the block, by brackets, `read` and views.
 
         Notes
         -----
-        At most 4096 selections are kept, each of all with the same probability.  Of operations that
-        go through the whole array the parts are noted which they read.  Outside such blocks
-        nothing is noted, and reading costs nothing more.
+        At most 4096 selections are kept, chosen at random from all reads.  An operation that goes
+        through the whole array adds the parts that it reads.  Outside such blocks nothing is
+        logged, and reading costs nothing more.
 
         Examples
         --------
@@ -908,8 +908,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         by : int
             Elements, at least 0.
         side : {"end", "start"}
-            Where the new elements come: behind the last index, or before index 0, which shifts the
-            indices of all that there are.
+            Place of the new elements: after the last index, or before index 0, which shifts the
+            indices of all others.
 
         Raises
         ------
@@ -921,10 +921,10 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        The cost does not depend on the size of the array: nothing moves, at either side.  A growth
-        inside the last (or first) chunk of the axis only changes the bounds.  A growth into what
-        was cut off before gives that part the fill value again.  One commit; readers see it at
-        their next `refresh`.
+        The cost does not depend on the size of the array: nothing moves, at either side.  Growth
+        inside the last (or first) chunk of the axis only changes the bounds.  Growth into a part
+        cut off before restores the fill value there.  This is one commit; readers see it at their
+        next `refresh`.
 
         Examples
         --------
@@ -947,13 +947,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         ----------
         data : array_like
             With as many axes as the array, and its extents on all but `axis`; cast by the rule
-            ``same_kind``; what is masked gets the fill value.  Objects with ``shape``, ``dtype``
+            ``same_kind``; masked elements get the fill value.  Objects with ``shape``, ``dtype``
             and slicing (h5py, zarr, dask, ...) are read in blocks of at most ``config.max_memory``
             bytes.
         axis : int or str
             In [-ndim, ndim), or its name in `dims`.
         side : {"end", "start"}
-            Where the data come: behind the last index, or before index 0.
+            Place of the data: after the last index, or before index 0.
 
         Raises
         ------
@@ -994,7 +994,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         shape : int or sequence of int
             New extent of each axis.
         axis : int or str, optional
-            The axis, in [-ndim, ndim) or its name, that `shape` is the new extent of; as in h5py.
+            The only axis to resize, in [-ndim, ndim) or its name; `shape` is its extent, as in
+            h5py.
 
         Raises
         ------
@@ -1005,7 +1006,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        Axes grow in the order 0 ... k - 1.  What is cut off is lost, see `shrink`.
+        Axes grow in the order 0 ... k - 1.  Elements cut off are lost, see `shrink`.
 
         Examples
         --------
@@ -1028,21 +1029,21 @@ class ExtArray(ArrayCore, NumpyMixin):
         by : int
             Elements, in [0, extent].
         side : {"end", "start"}
-            Which are cut off: the last, or the first, which shifts the indices of the others.
+            End to cut: the last elements, or the first, which shifts the indices of the others.
 
         Raises
         ------
         AxisError, ArgumentError, ArgumentTypeError
-            No such axis, more than there are, no int.
+            No such axis, more elements than the axis has, no int.
         ReadOnlyError, ClosedError, StorageError
 
         Notes
         -----
-        What is cut off is lost: after a growth its place holds the fill value.  Chunks that lie
-        outside the new bounds give their disk space back, where the file system can punch holes;
-        the file keeps its length, and the chunks keep their addresses.  A reader that has not
-        refreshed finds old elements or the fill value there.  (Where that is not zero, each of its
-        reads looks whether something was cut off meanwhile; views of `chunk` cannot.)
+        Elements cut off are lost: after a growth their place holds the fill value.  Chunks outside
+        the new bounds give their disk space back if the file system can punch holes; the file keeps
+        its length, and the chunks keep their addresses.  A reader that has not refreshed finds old
+        elements or the fill value there.  (If that is not zero, each of its reads checks whether
+        something was cut off meanwhile; views of `chunk` cannot.)
 
         Examples
         --------
@@ -1056,13 +1057,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         growth.shrink(self, axis, by, side)
 
     def reserve(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
-        """Make room for growth: the grid then holds a shape, and the bounds stay.
+        """Make room for growth: enlarge the grid to hold a shape, and leave the bounds.
 
         Parameters
         ----------
         shape : int or sequence of int
-            Extent of each axis up to which later growth at the ends adds no segment.  Less than the
-            present one: the axis stays as it is.
+            Extent of each axis up to which later growth at the ends adds no segment.  An extent
+            below the present one leaves the axis as it is.
 
         Raises
         ------
@@ -1074,8 +1075,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Notes
         -----
         An array that grows by small steps along several axes in turn has a segment for each step.
-        Room for many steps at once saves segments, and takes disk space (in a sparse array only
-        where the fill value is not zero).
+        Room for many steps at once saves segments, and takes disk space (in a sparse array only if
+        the fill value is not zero).
 
         Examples
         --------
@@ -1093,45 +1094,44 @@ class ExtArray(ArrayCore, NumpyMixin):
     def add_axis(
         self, position: SupportsIndex = 0, name: str | None = None, chunk: SupportsIndex = 1
     ) -> None:
-        """Add an axis of extent 1, which can grow as any other; nothing moves.
+        """Add an axis of extent 1, which can grow like any other; nothing moves.
 
         Parameters
         ----------
         position : int
-            Where the new axis comes, in [-(ndim + 1), ndim], as for `numpy.expand_dims`.
+            Position of the new axis, in [-(ndim + 1), ndim], as for `numpy.expand_dims`.
         name : str, optional
-            Name of the new axis, where the axes have names (`dims`); None: the first of ``dim_0``,
-            ``dim_1``, ... that no other axis has, from its position on.
+            Name of the new axis, if the axes have names (`dims`); None: the first of ``dim_0``,
+            ``dim_1``, ... that no other axis has, counted from its position.
         chunk : int
-            Elements of a chunk along the new axis.  More than 1 is possible where at most one chunk
-            is allocated and the new axis varies slowest in it.
+            Elements of a chunk along the new axis.  More than 1 is possible if at most one chunk is
+            allocated and the new axis varies slowly in it.
 
         Raises
         ------
         AxisError
             No such position.
         ShapeError, ChunksError, ArgumentError, ArgumentTypeError, LimitError
-            32 axes already, `chunk` not possible, a name that is another axis's, no int, 2**63
-            bytes.
+            32 axes already, an impossible `chunk`, another axis's name, no int, 2**63 bytes.
         ReadOnlyError, ClosedError
         StorageError, ReserveError
-            No room, a failure of the disk, or a hard link to ``.xmd``, under whose name the old
-            metadata would stay.  The array is as before.
+            No room, a failure of the disk, or a hard link to ``.xmd``, whose name would keep the
+            old metadata.  The array is as before.
 
         Warns
         -----
         LossyWarning
-            Axes without names: attributes about the last two of them, such as a ``transform``,
-            cannot say where elements are any more, and are removed.
+            Axes without names: attributes about the last two of them, such as a ``transform``, can
+            no longer locate elements, and are removed.
 
         Notes
         -----
-        One commit, and the metadata are written anew: O(segments), and a wait for the disk
-        (`flush`).  Readers have the new axis from their next `refresh` on, all else as before.
+        One commit, which writes the metadata anew: O(segments), and a wait for the disk (`flush`).
+        Readers have the new axis from their next `refresh` on, and all else as before.
 
-        What was made for the array of fewer axes is of no use any more, and says so in a
-        `ShapeError`: views (`lazy`, `T`), iterators, `follow`, and what other threads were about to
-        read or write.  Take `axial` anew.
+        Views (`lazy`, `T`), iterators and `follow` made for fewer axes cannot be used any more, and
+        raise `ShapeError`, as do transfers that other threads were about to begin.  Get `axial`
+        anew.
 
         Examples
         --------
@@ -1155,27 +1155,27 @@ class ExtArray(ArrayCore, NumpyMixin):
         Assignment is one commit, and moves nothing.  One of:
 
         ``"exact"``
-            Nothing: growth allocates the chunks that it needs.  The default.
+            Nothing ahead: growth allocates the chunks that it needs.  The default.
         ``("linear", theta)``
             An axis that needs chunks gains at least `theta` of them.
         ``("exponential", factor)``
-            An axis that needs chunks has at least `factor` times as many then, rounded up; if that
-            is not enough, what it needs.  The factor is above 1, and has three decimals at most.
+            An axis that needs chunks gets at least `factor` times as many, rounded up, or as many
+            as it needs.  The factor is above 1, and has at most three decimals.
         ``"doubling"``
-            The axes take turns: until there is room, the one with the fewest chunks is doubled (of
-            equal ones the first), to a power of two.  So the grid stays a cube, but for a factor of
+            The axes take turns: until there is room, the axis with the fewest chunks (the first of
+            equal ones) is doubled, to a power of two.  So the grid stays a cube, up to a factor of
             two.  For arrays that grow about equally along all axes.
         ``"cubical"``
             The other axes follow, in their order, until the grid is a cube again: all axes get as
             many chunks as the bounds need along the longest.  An axis without elements does not
-            follow, and rows of chunks that the bounds have left do not count.  For arrays that are
-            to be cubes at any time: a long and thin one takes the room of a cube of its length.
+            follow, and rows of chunks that the bounds have left do not count.  For arrays that must
+            be cubes at any time: a long and thin one takes the room of a cube of its length.
 
         Notes
         -----
-        What is allocated ahead is at the side that grows, and takes disk space (none in a sparse
-        array).  Where there is no room for it, growth allocates what it needs and no more: a policy
-        makes no growth fail.  `reserve` allocates what it is asked for.
+        Growth allocates ahead at the side that grows; this takes disk space (none in a sparse
+        array).  Without enough room growth allocates only what it needs: a policy never makes
+        growth fail.  `reserve` allocates exactly its shape.
 
         Examples
         --------
@@ -1233,11 +1233,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         path : str or PathLike, optional
-            Of the new pair of files; None: in memory.
+            Path of the new pair of files; None: in memory.
         chunks : int or sequence of int, optional
             Chunk shape; None: the present one.
         order : {"C", "F", "A", "K", "Z", "H"}
-            Of the elements in a chunk, as for `create`; "K" and "A": the present one.
+            Order of the elements in a chunk, as for `create`; "K" and "A": the present one.
         checksum : bool, optional
             Keep checksums, as for `create`; None: as this array does, in files.
         sparse : bool, optional
@@ -1249,23 +1249,22 @@ class ExtArray(ArrayCore, NumpyMixin):
         Returns
         -------
         ExtArray
-            Open in mode "r+", with the same dtype, fill value, attributes and growth
-            policy.
+            Open in mode "r+", with the same dtype, fill value, attributes and growth policy.
 
         Raises
         ------
         ArgumentError
-            A ValueError: no such order; or `path` is an order, which `numpy.ndarray.copy` takes
-            first; or checksums of an array in memory.
+            A ValueError: no such order; `path` is an order, as `numpy.ndarray.copy` takes first; or
+            checksums of an array in memory.
         ExistsError, ChunksError, StorageError, ReserveError
 
         Notes
         -----
-        At most ``config.max_memory`` bytes are in memory at a time, where a chunk of each array is
-        not larger; see `extarray.rechunk`, which can do more.
+        At most ``config.max_memory`` bytes are in memory at a time, unless a chunk of each array is
+        larger; see `extarray.rechunk`, which can do more.
 
-        Called by `dask.array.from_array` it gives a view of the whole: tasks read it late, by
-        indices that mean what they mean now.
+        For `dask.array.from_array` this returns a view of the whole: tasks read it late, by indices
+        with their present meaning.
 
         Examples
         --------
@@ -1274,7 +1273,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.copy(chunks=(4, 1)).chunks
         (4, 1)
         """
-        if path is None and chunks is None and builds_graph():  # it looks who calls this method
+        if path is None and chunks is None and builds_graph():  # inspects the caller
             return self.lazy[...]  # type: ignore[no-any-return]
         return copies.copy(  # type: ignore[no-any-return]
             self, path, chunks, order=order, checksum=checksum, sparse=sparse, progress=progress
@@ -1303,12 +1302,12 @@ class ExtArray(ArrayCore, NumpyMixin):
         chunks : int or sequence of int, optional
             Chunk shape, by axes of the new array; None: the present one.
         path : str or PathLike, optional
-            Of the new pair of files; None: in memory, unless `in_place`.
+            Path of the new pair of files; None: in memory, unless `in_place`.
         axes, order, dtype, sparse, max_memory, workers, resume, verify, progress
             As for `extarray.rechunk`.
         in_place : bool
-            Replace the pair of files of this array, when all is done, and close this array: what is
-            returned has the path.
+            Replace the pair of files of this array at the end, and close this array; the returned
+            array has the path.
 
         Returns
         -------
@@ -1322,7 +1321,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        Reads and writes at once, and not late as dask's method of this name.
+        This reads and writes at once, unlike dask's method of this name.
 
         Examples
         --------
@@ -1362,7 +1361,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         path : str or PathLike
-            Of the new pair of files.
+            Path of the new pair of files.
         checksum, sparse : bool, optional
         progress : bool or callable
             As for `copy`.
@@ -1370,8 +1369,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Returns
         -------
         ExtArray
-            Open in mode "r+": one segment, the file as long as it has to be, no holes but where a
-            sparse array has only zeros.  Indices count from its own start: `origin` is zeros.
+            Open in mode "r+": one segment, a file no longer than needed, and no holes except for
+            zeros of a sparse array.  Indices count from its own start: `origin` is zeros.
 
         Raises
         ------
@@ -1410,19 +1409,18 @@ class ExtArray(ArrayCore, NumpyMixin):
         names: tuple[str, str] | None = None,
         verify: str | None = None,
     ) -> Self:
-        """Open an array in files that was pickled."""
         return copies.reopened(  # type: ignore[no-any-return]
             cls, path, uuid, engine, durability, names, verify, Elements
         )
 
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
-        """Make an array in memory that was pickled: one segment, no history."""
+        """Make a pickled array in memory: one segment, no history."""
         return copies.restored(cls, header, attrs, elements, growth)  # type: ignore[no-any-return]
 
     @classmethod
     def _plain_kind(cls) -> type[Self]:
-        """Return the class of copies, which nobody shares."""
+        """Return the class of copies, which one process has alone."""
         return cls
 
     def astype(
@@ -1442,28 +1440,28 @@ class ExtArray(ArrayCore, NumpyMixin):
             Memory order of an ndarray.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         subok : bool
-            As NumPy's; there is no subclass that could be passed on.
+            As NumPy's; there is no subclass to pass on.
         copy : bool, optional
             True and False give the same: an ndarray is always a copy.
 
         Returns
         -------
         AsType or ndarray
-            Without `order` and `copy`, which speak of memory: an object with brackets, operators,
-            and all of NumPy's functions, which reads and casts what these need at the moment that
-            they need it, box by box.  With one of them: an ndarray.
+            Without `order` and `copy`, which concern memory: an object with brackets, operators and
+            all of NumPy's functions, which reads and casts elements box by box when these need
+            them.  With one of them: an ndarray.
 
         Raises
         ------
         CastingError
-            A TypeError: the rule does not allow it.
+            A TypeError: the casting rule forbids it.
         ResultError
             A MemoryError: an ndarray larger than ``config.max_result``.
 
         Notes
         -----
-        What reads late shows the array as it is then, not as it was when `astype` was called.  It
-        cannot be written to: ``x = a.astype(float); x += 1`` makes `x` an ndarray, and
+        The late object shows the array as it is when it is read, not as it was when `astype` was
+        called.  It cannot be written to: ``x = a.astype(float); x += 1`` makes `x` an ndarray, and
         ``a.astype(float, copy=True)`` is one.
 
         Examples
@@ -1488,26 +1486,26 @@ class ExtArray(ArrayCore, NumpyMixin):
         ----------
         on_replaced : {"raise", "reopen"}
             For a reader whose files were replaced, as by ``create(..., overwrite=True)``: raise
-            `ReplacedError`; or become the array that has the path now, of whatever shape and dtype.
+            `ReplacedError`, or become the array that has the path now, with its shape and dtype.
 
         Returns
         -------
         bool
             Whether anything was new.  In mode "r+" nothing can be, unless other writers share the
-            array, or this one writes nothing but elements.
+            array, or this one writes only elements.
 
         Raises
         ------
         ReplacedError
-            A FileNotFoundError: other files have the path by now, or none, and nobody writes to
-            those that are open here, which can still be read.
+            A FileNotFoundError: other files, or none, have the path by now, and nobody writes to
+            the open ones, which can still be read.
         ClosedError, CorruptError, TruncatedError, ArgumentError
 
         Notes
         -----
-        Reads only what is new, takes no lock, and never blocks a writer.  (One of several writers
-        takes the lock of commits for the time.)  The array may have gained an axis since
-        (`add_axis`): then it has one more here, too.
+        This reads only what is new, takes no lock, and never blocks a writer.  (One of several
+        writers takes the lock of commits meanwhile.)  If the array has gained an axis since
+        (`add_axis`), it has one more here, too.
 
         Examples
         --------
@@ -1521,7 +1519,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def replaced(self) -> bool:
         """True if the files were replaced, removed or moved, so that nothing new can come.
 
-        As long as a writer has them open, something can, whatever name they have.
+        While a writer has the files open, something new can come, whatever their name.
 
         Examples
         --------
@@ -1546,42 +1544,41 @@ class ExtArray(ArrayCore, NumpyMixin):
         timeout: float | None = None,
         on_replaced: Literal["raise", "reopen"] = "raise",
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
-        """Iterate over what arrives at an axis, as it arrives.
+        """Iterate over elements that arrive at an axis, as they arrive.
 
         Parameters
         ----------
         axis : int or str
             In [-ndim, ndim), or its name in `dims`.
         timeout : float, optional
-            Seconds without news after which the iteration ends; None: it goes on for ever.
+            Seconds without news after which the iteration ends; None: it never ends.
         on_replaced : {"raise", "reopen"}
             As for `refresh`: raise `ReplacedError`, or go on with the array that has the path now,
-            from its first element; where none has it, wait for one.
+            from its first element; if none has it, wait for one.
 
         Yields
         ------
         selection : tuple of slice
-            Of the elements that are new, in the array as it is then.
+            Indices of the new elements, in the array as it is then.
         data : ndarray
-            ``a[selection]``; of much that arrives at once, at most ``config.max_memory`` bytes at a
-            time.
+            ``a[selection]``; at most ``config.max_memory`` bytes at a time.
 
         Raises
         ------
         AxisError, ArgumentError, ArgumentTypeError, ClosedError, CorruptError
         ShapeError
-            The array has gained an axis, or its successor has another number of them: begin anew.
+            The array has gained an axis, or its successor has a different number: begin anew.
         ReplacedError
-            A FileNotFoundError: its files were replaced, removed or moved, so that nothing can
-            arrive any more.
+            A FileNotFoundError: its files were replaced, removed or moved, so that nothing more can
+            arrive.
 
         Notes
         -----
-        What was there when `follow` was called is not given: read it first, and nothing is missed.
-        An array open for reading refreshes itself before each look; a writer sees what its other
-        threads append.  Growth at the start of the axis is given too.  Each append is seen whole;
-        of several at once, the selection has all.  What is cut off before it was seen is not given,
-        nor is what takes the place of elements that were seen and cut off between two looks.
+        Elements that exist when `follow` is called are not yielded: read them first, and nothing is
+        missed.  An array open for reading refreshes itself before each look; a writer sees appends
+        by its other threads.  Growth at the start of the axis is yielded, too.  Each append is seen
+        whole; a selection may join several.  Elements cut off before they were seen are not
+        yielded, nor are those that replace seen elements cut off between two looks.
 
         Examples
         --------
@@ -1603,8 +1600,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         chunks : int, tuple, str or dict, optional
-            As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
-            dask's setting ``array.chunk-size`` says, by default 128 MiB.
+            As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes in
+            dask's setting ``array.chunk-size``, by default 128 MiB.
 
         Returns
         -------
@@ -1618,7 +1615,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        Nothing is read before the tasks run.  Tasks in other processes open the files there.
+        Only the tasks read.  Tasks in other processes open the files there.
 
         Examples
         --------
@@ -1631,7 +1628,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return to_dask(self.lazy[...], chunks)
 
-    # The name by which ``dask.array.asarray`` finds it.
+    # ``dask.array.asarray`` looks for this name.
     to_dask_array = to_dask
 
     def as_zarr_store(self, name: str | None = None, *, follow: bool = True) -> Any:
@@ -1640,24 +1637,24 @@ class ExtArray(ArrayCore, NumpyMixin):
         Parameters
         ----------
         name : str, optional
-            Place of the array in a group that the store has then, as xarray wants it.  None: the
+            Name of the array in a group that the store then has, as xarray needs it.  None: the
             store is the array.
         follow : bool
-            Refresh the array whenever its metadata are asked for, as they are when it is opened
-            through the store.  False: the store shows what the array here has taken up.
+            Refresh the array whenever its metadata are read, as they are when it is opened through
+            the store.  False: the store shows the state that this array has taken up.
 
         Returns
         -------
         extarray.interop.zarr_store.ZarrStore
             A ``zarr.abc.store.Store`` of format 3, for ``zarr.open_array``, ``xarray.open_zarr``,
-            ``dask.array.from_zarr`` and whatever else reads Zarr.
+            ``dask.array.from_zarr`` and other readers of Zarr.
 
         Raises
         ------
         ArgumentError
-            A ValueError: chunks in the order "Z" or "H"; bounds whose start lies within a chunk.
+            A ValueError: chunks in the order "Z" or "H"; bounds that start within a chunk.
         DTypeError
-            A TypeError: Zarr has no such elements.
+            A TypeError: Zarr has no such dtype.
         MissingExtraError
             zarr is not installed.
         ClosedError
@@ -1665,13 +1662,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         Warns
         -----
         LossyWarning
-            Attributes that JSON does not have are left out.
+            Attributes without a JSON form are left out.
 
         Notes
         -----
         A key becomes an address, in O(k), and the chunk is read there.  A key never changes its
-        meaning: after growth at an end, it suffices to open the store again; after growth or cuts
-        at a start, the metadata are refused, as indices have shifted: make a store anew.
+        meaning: after growth at an end, open the array through the store again; after growth or
+        cuts at a start, which shift indices, the metadata are refused: make a new store.
 
         Examples
         --------
@@ -1687,19 +1684,19 @@ class ExtArray(ArrayCore, NumpyMixin):
         return facts.zarr_store(self, name, follow)
 
     def to_kerchunk(self, name: str | None = None, *, zarr_format: Literal[2, 3] = 2) -> Any:
-        """Return where the chunks are, for those that read Zarr through kerchunk's references.
+        """Return the places of the chunks, for readers of Zarr through kerchunk's references.
 
         Parameters
         ----------
         name : str, optional
-            Place of the array in a group, as for `as_zarr_store`.
+            Name of the array in a group, as for `as_zarr_store`.
         zarr_format : {2, 3}
-            Of the keys and of the metadata.
+            Version of the keys and the metadata.
 
         Returns
         -------
         dict
-            Version 1 of the references, which JSON has: ``{"version": 1, "refs": {...}}``.  Each
+            Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
             chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
             packed file.
 
@@ -1711,7 +1708,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Notes
         -----
-        O(chunks).  What grows later is in none of the references, but these stay right.
+        O(chunks).  The references stay right, but lack chunks of later growth.
 
         Examples
         --------
@@ -1725,23 +1722,24 @@ class ExtArray(ArrayCore, NumpyMixin):
         return facts.zarr_references(self, name, zarr_format)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """Return a name of the elements in dask's graphs; it changes when they may have changed."""
+        """Return a name for dask's graphs that changes whenever the elements may have changed."""
         return copies.token(self)
 
     __array_namespace__ = dlpack.namespace
     device = property(dlpack.device)
     to_device = dlpack.to_device
 
-    # -- what goes through the array part by part asks of it -----------------------------------
+    # -- for operations that go through the array part by part ---------------------------------
 
-    # What streaming calls is of this process alone, also where `read` and `write` are of several.
+    # Streaming calls these.  They act for this process only, even where `read` and `write` are
+    # collective.
     _fetch = ArrayCore.read  # type: ignore[assignment]
     _put = ArrayCore.write
 
     def _held(self) -> Self:
-        """Return the array as it is now, whatever becomes of its bounds; see `life.held`.
+        """Return the array as it is now, whatever happens to its bounds; see `life.held`.
 
-        `_released` gives what may outlive the call.
+        `_released` returns the array that may outlive the call.
         """
         return life.held(self)  # type: ignore[no-any-return]
 
@@ -1765,7 +1763,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """Return, as JSON values, which of the elements that were ever stored it has."""
+        """Return, as JSON values, which of all elements ever stored the array has."""
         return [-n for n in self.origin]
 
     def _read_selected(
@@ -1776,14 +1774,14 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
 
-    # -- what the parts of this room ask of it -------------------------------------------------
+    # -- for the modules of this room ----------------------------------------------------------
 
     @property
     def _identity(self) -> bytes:
         """The uuid, which tells the elements from those of other arrays."""
         return self._store.now.header.uuid
 
-    # Methods as they stand: growth by a few chunks is so quick that a call more would count.
+    # Assigned as methods: growth by a few chunks is so quick that one more call would show.
     _check = facts.check
     _check_sole = facts.check_sole
 
@@ -1793,7 +1791,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def _load_attrs(self) -> str:
         self._check()
-        # Attributes say for which origin they hold: together with any, they are right for that.
+        # Needs no lock: attributes tell the origin for which they hold, and adapt to any other.
         return attrs_now(self._store.now.attrs, self.origin)
 
     _save_attrs = facts.save_attrs

@@ -1,4 +1,4 @@
-"""The elements elsewhere: in copies, pickles and other dtypes, and in dask's graphs."""
+"""The elements elsewhere: in copies, pickles, other dtypes and dask's graphs."""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -76,7 +76,7 @@ _later = LazyImports(
 
 
 class Copied(Stored, Protocol):
-    """An array whose elements are read, and whose class makes others."""
+    """An array whose elements are read, and whose class makes other arrays."""
 
     @property
     def _changes(self) -> int | None: ...
@@ -106,7 +106,7 @@ class Copied(Stored, Protocol):
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any: ...
 
 
-# What `numpy.ndarray.copy` takes where `copy` takes a path.
+# Orders of `numpy.ndarray.copy`, in the place where `copy` takes a path.
 _NUMPY_ORDERS = ("C", "F", "A", "K")
 
 
@@ -133,7 +133,7 @@ def copy(
     header = array._store.now.header
     if checksum is None:
         checksum = header.checksum and path is not None
-    source = array._verified()  # other threads may move the bounds
+    source = array._verified()  # held, as other threads may move the bounds
     shape = source.shape
     header = replace(
         header,
@@ -155,9 +155,9 @@ def copy(
 
 
 def is_sparse(source: bool, asked: bool | None, path: Any) -> bool:
-    """Tell whether growth of a copy is to leave holes: as asked, or as of the source.
+    """Tell whether growth of a copy leaves holes: as asked, or as for the source.
 
-    Unless asked, also where to reserve space gives nothing (`leaves_holes`).
+    Unless asked, it also does where reserving space is pointless (`leaves_holes`).
     """
     if asked is not None:
         return check_flag(asked, "sparse")
@@ -194,7 +194,7 @@ class Made:
         return self._kind._create(path, shape, header, attrs, growth=growth, like=like)
 
     def open(self, path: Path, mode: str) -> Any:
-        """Open an array, without waiting for whoever writes to it."""
+        """Open an array without waiting for its writer."""
         return self._kind._open(path, mode, 0, "auto")
 
     def store(self, array: Any) -> Any:
@@ -203,7 +203,7 @@ class Made:
 
 
 def elements_of(source: Any) -> list[Any]:
-    """Return, as JSON values, which elements an array or a view shows, in which order of axes."""
+    """Return, as JSON values, the identity, elements and order of axes of an array or view."""
     return [source._identity.hex(), *source._extract]
 
 
@@ -232,7 +232,7 @@ def reduced(array: Copied) -> tuple[Any, ...]:
 
 
 def _attrs_of_copy(array: Copied) -> str:
-    """Return the attributes, as they are right for an array that never moved at the start."""
+    """Return the attributes, adapted to an array that never moved at the start."""
     with array._writers.steady:
         return attrs_of_whole(array._store.now.attrs, array.dims, array.origin)
 
@@ -247,11 +247,11 @@ def reopened(
     verify: str | None,
     beside: Callable[..., Any],
 ) -> Any:
-    """Open an array in files that was pickled; by the policy `beside` where it may be written to.
+    """Open a pickled array in files; for writing, by the policy `beside`, if a durability is given.
 
-    There a durability was pickled with it.  Where these files can only be read, they are.  One that
-    was pickled while it was being made has other `names` until it is whole.  Chunks are verified as
-    in the array that was pickled; None, in older pickles: as ``config.verify`` says.
+    If its files can only be read, open it for reading.  An array pickled while it was being made
+    has other `names` until it is whole.  Verify chunks as the pickled array did; None, in older
+    pickles: as ``config.verify`` says.
     """
     place, array = _later.Path(path), None
     if names is not None:
@@ -277,7 +277,7 @@ def reopened(
 
 
 def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any:
-    """Make an array in memory that was pickled: one segment, no history."""
+    """Make a pickled array in memory: one segment, no history."""
     header = replace(header, uuid=new_uuid(), work=b"")
     array = kind._create(None, elements.shape, header, attrs, growth=growth)
     array[...] = elements
@@ -285,7 +285,7 @@ def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], grow
 
 
 def token(array: Copied) -> tuple[Any, ...]:
-    """Return a name of the elements in dask's graphs; it changes when they may have changed."""
+    """Return a name for dask's graphs that changes whenever the elements may have changed."""
     array._check()
     files: Reader | None = array._store.files
     if files is not None and files.now.mode == "r":
@@ -303,7 +303,7 @@ def token(array: Copied) -> tuple[Any, ...]:
 def astype(
     source: Source, dtype: DTypeLike, order: Any, casting: Any, copy: bool | None
 ) -> AsType | NDArray[Any]:
-    """Return the elements in another dtype, read late unless something is said about memory."""
+    """Return the elements in another dtype: read late, unless an argument concerns memory."""
     late = AsType(source, dtype, casting)
     if order is None and copy is None:
         return late
@@ -314,7 +314,7 @@ def astype(
 
 
 def _is_box(key: Any, shape: tuple[int, ...]) -> TypeGuard[Box]:
-    """Tell whether a key is a box of elements, as functions that stream ask for."""
+    """Tell whether a key is a box of elements, as streaming functions ask for."""
     return (
         isinstance(key, tuple)
         and len(key) == len(shape)
@@ -371,7 +371,7 @@ class Late(NumpyMixin):
         return astype(self, dtype, order, casting, copy)
 
     def _check(self, what: str | None = None) -> None:
-        """Raise where nothing can be read, or `what` would change what cannot be changed."""
+        """Raise if nothing can be read, or if `what` would change what is read-only."""
 
     def __len__(self) -> int:
         if not self.shape:
@@ -389,7 +389,7 @@ class Late(NumpyMixin):
 
 
 def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an in-place operator of the elements as they are read, which gives an ndarray."""
+    """Make an in-place operator on the elements as they are read; it returns an ndarray."""
 
     def method(self: AsType, other: Any) -> Any:
         return operate(self.copy(), other)
@@ -400,8 +400,8 @@ def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
 class AsType(Late):
     """An array that is read in another dtype; it has no elements of its own.
 
-    Brackets, NumPy's functions and operators read and cast what they need, when they need it:
-    a change of the array is seen.  It cannot be written to.  ``x += 1`` makes `x` a NumPy array.
+    Brackets, NumPy's functions and operators read and cast elements when they need them, so changes
+    of the array show.  It cannot be written to.  ``x += 1`` makes `x` a NumPy array.
 
     Parameters
     ----------
@@ -417,7 +417,7 @@ class AsType(Late):
     Raises
     ------
     CastingError
-        A TypeError: the rule does not allow it.
+        A TypeError: the casting rule forbids it.
 
     Examples
     --------
@@ -432,7 +432,7 @@ class AsType(Late):
     __slots__ = ("_dtype", "_source")
 
     def __init__(self, source: Source, dtype: DTypeLike, casting: Any = "unsafe") -> None:
-        # NumPy finds the length of a text, or the unit of a date, where none is given.
+        # NumPy finds the length of texts, or the unit of dates, where none is given.
         to = np.empty(0, source.dtype).astype(dtype).dtype
         if not np.can_cast(source.dtype, to, casting):
             raise CastingError(
@@ -444,7 +444,7 @@ class AsType(Late):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Data type of what is read."""
+        """Data type of the elements as they are read."""
         return self._dtype
 
     @property
@@ -521,7 +521,7 @@ class AsType(Late):
                 slice(first.start + part.start, first.start + part.stop)
                 for first, part in zip(whole, box, strict=True)
             )
-            # No assignment, which would put an array without axes into an object as it is.
+            # An assignment would store a 0-d array in an object as it is.
             place: tuple[Any, ...] = (*box, ...)
             np.copyto(result[place], load(source, part), casting="unsafe")
 
@@ -535,7 +535,7 @@ class AsType(Late):
         return result
 
     def write(self, selection: Any, values: Any) -> NoReturn:
-        """Refuse to write: a `ReadOnlyError`."""
+        """Refuse to write: raise `ReadOnlyError`."""
         raise ReadOnlyError(
             "the lazy result of astype is read-only; write to the array itself, or use "
             "astype(..., copy=True), which gives a NumPy array"

@@ -66,7 +66,7 @@ __all__ = [
 
 
 class _NotGiven:
-    """The default of an option that `like` may say, and that has a value of its own otherwise."""
+    """Marks an option as not given: `like` sets it then, or else its own default."""
 
     def __repr__(self) -> str:
         return "<default>"
@@ -108,26 +108,27 @@ def create(
     Parameters
     ----------
     path : str, PathLike, or None
-        Of the pair of files: ``path.xmd`` and ``path.xta``.  None: in memory.
+        Path of the pair of files ``path.xmd`` and ``path.xta``.  None: in memory.
     shape : int or sequence of int
         Elements along each axis; 0 is the normal start of an axis that grows.
     dtype : dtype_like
         Any NumPy type of fixed size, either byte order; default float64.
     chunks : int or sequence of int, optional
         Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes, or, where
-        one axis has length 0, good for appends along it; at most four times what a small array has.
+        one axis has length 0, good for appends along it; at most four times the size of a small
+        array.
     fill_value : scalar
-        Of elements that were never written.  Default 0, which costs nothing at growth; for texts
-        and records it means zero bytes, as in ``np.zeros``.
+        Value of elements that were never written.  Default 0, which costs nothing at growth; for
+        texts and records it means zero bytes, as in ``np.zeros``.
     order : {"C", "F", "Z", "H"}
         Order of the elements in a chunk: row-major (the default), column-major, Morton, Hilbert.
     sparse : bool
-        False: growth reserves disk space, so a full disk shows there.  True: growth leaves holes,
-        and a full disk shows at a write; only a fill value of zero leaves any, another one is
-        written.  Default False; True on Btrfs, ZFS and bcachefs, where space that is reserved is
-        not compressed, and does not keep a write from finding the disk full.
+        False: growth reserves disk space, so that a full disk shows there.  True: growth leaves
+        holes, and a full disk shows at a write; only a fill value of zero leaves holes, any other
+        is written.  Default False; True on Btrfs, ZFS and bcachefs, where reserved space is not
+        compressed, and does not keep a write from finding the disk full.
     overwrite : bool
-        Replace an existing pair.  Who has it open keeps the old one.
+        Replace an existing pair.  Arrays that have it open keep the old one.
     attrs : mapping, optional
         Attributes, see `ExtArray.attrs`.
     dims : sequence of str, optional
@@ -137,18 +138,18 @@ def create(
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
         there are hints (`info`).
     durability : {"flush", "commit"}
-        What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
-        all that returned, this call included.  Then each call that changes anything waits for the
-        disk; what is written through a view of a chunk needs a `flush` all the same.
+        The state that survives a loss of power: at least that of the last `ExtArray.flush`; or,
+        with "commit", all calls that returned, this one included.  Each call that changes anything
+        then waits for the disk; writes through a view of a chunk still need a `flush`.
     growth : {"exact", ("linear", theta), ("exponential", factor), "doubling", "cubical"}
-        What growth allocates ahead, see `ExtArray.growth`; default "exact", nothing.
+        How much growth allocates ahead, see `ExtArray.growth`; default "exact": nothing.
     checksum : bool
-        Keep a checksum of each chunk (default False): `check` tells damaged elements by them, and
-        nothing copies these (see `open`, ``verify``).  `flush` and `close` then read once more what
-        was written, and writing single elements takes longer.
+        Keep a checksum of each chunk (default False): `check` finds damaged elements by them, and
+        copies refuse damaged chunks (see `open`, ``verify``).  `flush` and `close` then read again
+        the chunks that were written, and writing single elements takes longer.
     like : array, optional
-        Says what is not given: an array of extarray, a view of one, a dataset of h5py or zarr, or
-        any other array; see Notes.
+        Sets the options that are not given: an array of extarray, a view of one, a dataset of h5py
+        or zarr, or any other array; see Notes.
     comm : mpi4py.MPI.Intracomm, optional
         Processes that make the array together; all call, with the same arguments.
     info : mapping, optional
@@ -174,11 +175,11 @@ def create(
 
     Notes
     -----
-    From `like` come `shape`, `dtype`, `chunks`, `fill_value`, `order`, `sparse`, `attrs`, `dims`,
-    `growth` and (in files) `checksum`, where it has them and they are not given here; no elements.
-    Left out is what does not fit: chunks and names where there are more or fewer axes, coordinates
-    where the shape is another, a fill value that is not the same in the dtype.  This is not the
-    ``like=`` of NumPy's functions, which chooses the library.
+    `like` sets `shape`, `dtype`, `chunks`, `fill_value`, `order`, `sparse`, `attrs`, `dims`,
+    `growth` and (in files) `checksum`, where it has them and they are not given here; it gives no
+    elements.  Properties that do not fit are left out: chunks and names where the number of axes
+    differs, coordinates where the shape differs, a fill value that the dtype cannot hold exactly.
+    This is not the ``like=`` of NumPy's functions, which chooses the library.
 
     Examples
     --------
@@ -217,7 +218,7 @@ def create(
 
 
 def _options(like: Any, shape: Any, dtype: Any, path: Any, **given: Any) -> dict[str, Any]:
-    """Return options of `create`: those that are given, of the others those of another array."""
+    """Return the options of `create`: those that are given, and else those of `like`."""
     if shape is None and like is None:
         raise ArgumentTypeError("give a shape, or a model array with like=")
     found: dict[str, Any] = {"shape": shape, "dtype": float if dtype is None else dtype}
@@ -230,7 +231,7 @@ def _options(like: Any, shape: Any, dtype: Any, path: Any, **given: Any) -> dict
 
 
 def _given(chunks: Any, attrs: Any, dims: Any, **others: Any) -> dict[str, Any]:
-    """Return the options that are given: None says nothing of some."""
+    """Return the options that are given; for some, None means not given."""
     some = {"chunks": chunks, "attrs": attrs, "dims": dims}
     return {
         **{name: value for name, value in some.items() if value is not None},
@@ -254,7 +255,6 @@ def _checked(
     growth: Any = "exact",
     checksum: bool = False,
 ) -> _Checked:
-    """Check what `create` is given."""
     kind = check_dtype(dtype)
     extents = check_shape(shape)
     chunk = check_chunks(chunks, extents, kind.itemsize)
@@ -287,10 +287,10 @@ def _checked(
 def filled(
     path: Any, shape: Any, dtype: Any, kind: type[ExtArray] = ExtArray, **options: Any
 ) -> Iterator[ExtArray]:
-    """Make a fresh array for a block that fills it; it has its name at the end of the block.
+    """Make an array for a block that fills it; the array gets its name when the block ends.
 
-    Where the block fails, or the process is killed in it, whatever had the name has it still.  The
-    array stays open behind the block.
+    If the block fails, or the process is killed in it, the files that had the name keep it.  The
+    array stays open after the block.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def filled(
 
 
 def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
-    """Refuse what is for arrays of several processes."""
+    """Refuse options that only arrays of several processes have."""
     if info is not None or engine == "mpi-io":
         raise ArgumentError(
             "info= and engine='mpi-io' are for MPI-IO; give a communicator with comm="
@@ -324,7 +324,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     """
     item = np.zeros((), dtype)
     if isinstance(value, int) and value == 0:
-        return item.tobytes()  # also for texts and records: what a fresh file holds
+        return item.tobytes()  # zero bytes, also for texts and records: a fresh file holds them
     try:
         item[()] = value
     except (TypeError, ValueError, OverflowError) as error:
@@ -353,24 +353,24 @@ def open(
     mode : {"r", "r+"}
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
-        Seconds to wait for the writer's lock, with `share` also for one of its 63 places; None: for
-        ever.  The end of a commit of another writer is waited for 5 seconds at least.
+        Seconds to wait for the writer's lock, and with `share` for one of its 63 places; None:
+        forever.  Another writer's commit under way gets at least 5 seconds to end.
     engine : {"auto", "mmap", "pread", "mpi-io"}
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
         there are hints (`info`).
     durability : {"flush", "commit"}
-        As for `create`; of no effect in mode "r".
+        As for `create`; without effect in mode "r".
     share : bool or "elements"
-        In mode "r+", True: as one of several writers, which all share the array, on this host.
-        "elements": as one of any number of processes, on any number of hosts, that write elements
+        In mode "r+", True: be one of several writers on this host, which all share the array.
+        "elements": be one of any number of processes, on any number of hosts, that write elements
         inside the bounds and nothing else, without a lock, also beside a writer; see Notes.
     verify : {"never", "write", "read"}, optional
-        Where chunks have checksums, which of them are compared with these, each once: none;
-        "write": those that are copied to another array, or written to in part; "read": also those
-        that are read.  A `ChecksumError` tells which one is damaged.  In a packed file the metadata
-        are compared with their sum, too, unless "never"; and with "read", `open` reads all chunks
-        of an array without checksums of its own, once a process, to compare them.  None:
+        Chunks to compare with their checksums, if they have any, each once: "never" none; "write"
+        those that are copied to another array, or written in part; "read" also those that are
+        read.  A `ChecksumError` names the damaged chunk.  In a packed file the metadata are
+        compared with their sum, too, unless "never"; and with "read", `open` reads all chunks of an
+        array without checksums of its own, once a process, to compare them.  None:
         ``config.verify``, which is "write".
     comm : mpi4py.MPI.Intracomm, optional
         Processes that open the array together, as one writer; all call, with the same arguments.
@@ -392,9 +392,9 @@ def open(
         A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
         off), PartnerError (two files that do not belong together).
     ArgumentError
-        A ValueError: another mode, engine or durability, or readers that are asked to share.
+        A ValueError: another mode, engine or durability, or a reader that asks to share.
     AccessError, StorageError
-        OSErrors; also where the system has no locks by which writers can share.
+        OSErrors; also where the system has no locks with which writers can share.
 
     Notes
     -----
@@ -403,11 +403,11 @@ def open(
     called before; between them each writer has its own view of the bounds.  Appends at one side of
     one axis go on at the same time, and are committed in the order in which they began.
 
-    With ``share="elements"`` nothing is asked of others, and nothing told.  Elements that are
-    assigned are seen at once by whoever has the array open; `refresh` takes up growth, `flush`
-    brings elements to the disk, and growth, cuts and attributes are a `ReadOnlyError`.  The engine
-    is "pread", and views of chunks are read-only.  Checksums of chunks are in doubt from the first
-    write on; beside a writer that keeps them it is a `LockedError`.
+    With ``share="elements"`` a process asks nothing of others and tells them nothing.  Elements
+    that it assigns are seen at once by all that have the array open; `refresh` takes up growth,
+    `flush` brings elements to the disk, and growth, cuts and attributes raise `ReadOnlyError`.  The
+    engine is "pread", and views of chunks are read-only.  The first write puts the checksums of
+    chunks in doubt; beside a writer that keeps checksums, `open` raises `LockedError`.
 
     Examples
     --------
@@ -478,7 +478,7 @@ def zeros(
     shape, dtype, chunks, order, checksum, like
         As for `create`.
     path : str, PathLike, or None
-        Of the pair of files; None: in memory.
+        Path of the pair of files; None: in memory.
 
     Returns
     -------
@@ -506,7 +506,7 @@ def empty(
     checksum: bool = NOT_GIVEN,
     like: Any = None,
 ) -> ExtArray:
-    """Make an array whose elements the user will set; until then zero, or the fill value of `like`.
+    """Make an array whose elements the user will set: until then zero, or `like`'s fill value.
 
     Parameters
     ----------
@@ -631,28 +631,28 @@ def from_array(
     ----------
     x : array_like
         Also any object with ``shape``, ``dtype`` and slicing (h5py, zarr, netCDF4, dask, ...),
-        which is read in blocks of at most ``config.max_memory`` bytes.  What is masked gets the
+        which is read in blocks of at most ``config.max_memory`` bytes.  Masked elements get the
         fill value.
     path : str, PathLike, or None
-        Of the pair of files; None: in memory.
+        Path of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
     fill_value : scalar, optional
     attrs : mapping, optional
     dims : sequence of str, optional
-        As for `create`; None: of a dataset of h5py or zarr those that it has, as far as they have a
-        form here: chunks of at most ``config.max_memory`` bytes, attributes that are no references,
-        the labels or scales of all axes.
+        As for `create`; None: those of a dataset of h5py or zarr, as far as extarray can hold them:
+        chunks of at most ``config.max_memory`` bytes, attributes that are no references, the labels
+        or scales of all axes.
     overwrite, checksum
         As for `create`.
     sparse : bool, optional
-        Leave holes where there are only zeros, as for `create`; None: as `like` does, or as `x`: an
-        array of extarray, or a dataset of h5py or zarr of which chunks were never written.
+        Leave holes where there are only zeros, as for `create`; None: as `like` does, or as `x`, if
+        `x` is an array of extarray, or a dataset of h5py or zarr with chunks never written.
     like : array, optional
-        As for `create`, but for the shape, which is that of `x`.  Values are cast to its dtype by
-        the rule ``same_kind``.
+        As for `create`, except for the shape, which is that of `x`.  Values are cast to its dtype
+        by the rule ``same_kind``.
     progress : bool or callable
         Show how far the work has come, on a terminal or in a notebook; or a function, which is
-        called with the bytes that are done, and with those in all.  What is in memory is written
+        called with the bytes that are done, and with those in all.  An array in memory is written
         at once, without a bar; for a function in steps of 64 MiB.
 
     Returns
@@ -661,8 +661,8 @@ def from_array(
 
     Notes
     -----
-    The files have their names when they hold all elements: if reading `x` fails, or the process is
-    killed meanwhile, an array that was to be overwritten is there as before.
+    The files get their names once they hold all elements: if reading `x` fails, or the process is
+    killed meanwhile, an array that was to be overwritten is still there.
 
     Examples
     --------
@@ -712,7 +712,7 @@ def from_array(
     is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:
         if is_assigned and not callable(progress) and not leaves_holes(new):
-            new[...] = source  # in steps it would take longer
+            new[...] = source  # faster than in steps
             return new
         with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
             if is_ours:

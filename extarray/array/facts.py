@@ -21,6 +21,7 @@ from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports, Upward
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.labels import attrs_at, check_dims
+from extarray.grid.chunking import place_of
 from extarray.grid.policy import GrowthPolicy, encode_policy
 from extarray.streaming.warnings import warn
 
@@ -74,18 +75,18 @@ _later = LazyImports(
 
 
 class Writers(Protocol):
-    """A policy: how the writers of an array get along.
+    """A policy: how the writers of an array share it.
 
-    An array is handed one when it is opened.  Its three locks are one, where a writer is alone.
+    An array gets its policy when it is opened.  For a sole writer the three locks are one.
 
     Attributes
     ----------
     resizing : context manager
-        For changes of the bounds.
+        Held by changes of the bounds.
     committing : context manager
-        For commits that leave the bounds.
+        Held by commits that leave the bounds.
     steady : RLock
-        To see bounds that stay.
+        Held by those who need bounds that stay.
     """
 
     @property
@@ -103,7 +104,7 @@ class Writers(Protocol):
         durability: str,
         verify: str | None,
     ) -> tuple[FileStore, Axial]:
-        """Open a pair of files, as a store whose writers get along in this way."""
+        """Open a pair of files, as a store that its writers share by this policy."""
 
     def serve(self, array: Any) -> None:
         """Serve as the policy of an open array."""
@@ -112,7 +113,7 @@ class Writers(Protocol):
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""
 
     def is_still(self) -> bool:
-        """Tell whether no other thread holds a lock of the array, and take them."""
+        """Take the locks of the array if no other thread holds one; tell whether it did."""
 
     def append(self, array: Any, data: ArrayLike, axis: SupportsIndex | str, side: Any) -> None:
         """Grow an axis by data."""
@@ -130,12 +131,12 @@ class Writers(Protocol):
 class Stored(Protocol):
     """An array with a store, as the functions of this room see it.
 
-    What a module needs beside this, it says in a protocol of its own.
+    A module that needs more states it in a protocol of its own.
     """
 
     _writers: Writers
-    _handle: str  # no other array has it, not even one on the same files
-    _filling: bool  # by an append, which may run any code
+    _handle: str  # unique: another array on the same files has another one
+    _filling: bool  # an append is running, which may run any code
 
     @property
     def _store(self) -> FileStore | MemoryStore: ...
@@ -193,7 +194,7 @@ def leaves_holes(array: Stored) -> bool:
 
 
 class Framed(Stored, Protocol):
-    """An array with a frame, which is of one moment."""
+    """An array with a frame, which shows one moment."""
 
     @property
     def _frame(self) -> Frame: ...
@@ -201,10 +202,10 @@ class Framed(Stored, Protocol):
 
 
 def holes(array: Framed) -> Callable[[Box], bool] | None:
-    """Return what tells whether a box of elements has no byte in the files but zeros of holes.
+    """Return a function that tells whether a box of elements lies in holes alone.
 
-    None where there are no holes, or chunks come from elsewhere, or are to be compared with their
-    checksums: a hole in the place of elements is damage.
+    None where there are no holes, where chunks come from elsewhere, or where they are compared with
+    their checksums: a hole in place of elements is damage.
     """
     files: Reader | None = array._store.files
     if files is None:
@@ -214,31 +215,31 @@ def holes(array: Framed) -> Callable[[Box], bool] | None:
         return None
     if not files.has_holes():
         return None
-    axial, offset, chunks, size = array.axial, array._frame.offset, array.chunks, array.chunk_bytes
+    axial, offset, chunks = array.axial, array._frame.offset, array.chunks
 
     def is_hole(box: Box) -> bool:
         places = list(zip(box, offset, chunks, strict=True))
         first = tuple((s.start + b) // c for s, b, c in places)
         stop = tuple(-(-(s.stop + b) // c) for s, b, c in places)
         return all(
-            files.all_holes((starts * size).tolist(), (stops * size).tolist())
+            files.all_holes(starts, stops)
             for starts, stops in _later.runs_together(axial, first, stop)
         )
 
     return is_hole
 
 
-# Paths of arrays of which this process was told that elements may not be theirs.
+# Paths of arrays for which this process has warned of unvouched elements.
 _told: set[str] = set()
-# So many chunks are looked at, and of each so many bytes.
+# At most this many chunks are looked at, and this many bytes of each.
 _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 20
 
 
 def warn_if_unvouched(array: Framed) -> None:
-    """Warn, once a process and path, of elements that nothing tells to be those of the writer.
+    """Warn, once a process and path, of elements that nothing vouches for.
 
-    In a copy, only where the newest of them look as if nobody had written them: files that were
-    copied in the right order, ``.xmd`` first, have them.
+    In a copy, warn only where the newest of them look unwritten: files that were copied in the
+    right order, ``.xmd`` first, have them.
     """
     files: Reader | None = array._store.files
     unvouched = None if files is None else files.unvouched
@@ -263,9 +264,9 @@ def warn_if_unvouched(array: Framed) -> None:
 
 
 def _are_empty(array: Framed, boxes: Sequence[Box]) -> bool:
-    """Tell whether a chunk has only zero bytes, or the fill value, of some boxes of elements.
+    """Tell whether, in some boxes, a chunk has only zero bytes or the fill value.
 
-    Of many chunks some are looked at, and of large ones the end.
+    Only some chunks are looked at if there are many, and only the end of large ones.
     """
     fill = np.frombuffer(array._store.now.header.fill, np.uint8)
     for box in boxes:
@@ -293,7 +294,7 @@ def _are_empty(array: Framed, boxes: Sequence[Box]) -> bool:
 
 
 def check(array: Stored, what: str | None = None) -> None:
-    """Raise where an array is closed, or `what` would change a read-only one."""
+    """Raise if an array is closed, or if `what` would change a read-only one."""
     if array.closed:
         raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
     if what is not None:
@@ -303,9 +304,9 @@ def check(array: Stored, what: str | None = None) -> None:
 
 
 def check_sole(array: Stored, what: str) -> None:
-    """Raise where `what` is not possible because this process is not the only one that writes.
+    """Raise if `what` is impossible because this process is not the only writer.
 
-    `what` has the array's name in it.
+    `what` contains the array's name.
     """
     now = array._store.now
     if now.elements_only:
@@ -321,7 +322,7 @@ def check_sole(array: Stored, what: str) -> None:
 
 
 def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
-    """Name the axes, or take their names away."""
+    """Name the axes, or remove their names."""
 
     def change() -> str | None:
         values = decode_attrs(array._load_attrs())
@@ -337,7 +338,7 @@ def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
 
 
 def set_policy(array: Stored, growth: GrowthPolicy) -> None:
-    """Take a growth policy: one commit."""
+    """Set a growth policy, in one commit."""
     value = encode_policy(growth)
     with array._writers.resizing:
         array._check("change the growth policy of")
@@ -345,8 +346,8 @@ def set_policy(array: Stored, growth: GrowthPolicy) -> None:
 
 
 def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
-    """Commit the attributes that `change` gives; None: they stay."""
-    # Threads lose none of each other's changes.
+    """Commit the attributes that `change` returns; None: leave them."""
+    # The lock keeps threads from losing each other's changes.
     with array._writers.committing:
         attrs = change()
         if attrs is not None:
@@ -355,7 +356,7 @@ def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
 
 
 def tell_lost(what: str, lost: list[str]) -> None:
-    """Warn of what a new array cannot say, all of it at once."""
+    """Warn, in one warning, of everything that a new array cannot hold."""
     if lost:
         warn(f"{what}: the array does not have {'; '.join(lost)}", LossyWarning)
 
@@ -364,7 +365,7 @@ def tell_lost(what: str, lost: list[str]) -> None:
 
 
 class Shown(Stored, Protocol):
-    """An array with all that is shown of one."""
+    """An array with everything that is shown of one."""
 
     @property
     def fill_value(self) -> Any: ...
@@ -381,7 +382,7 @@ def info(array: Shown) -> Info:
     store, axial = array._store, array.axial
     now = store.now
     logical = array.nbytes
-    allocated = axial.size * array.chunk_bytes
+    allocated = place_of(axial.size, array.chunk_bytes)
     facts = Info(
         path=None if array.path is None else str(array.path),
         shape=array.shape,
@@ -446,7 +447,7 @@ def html(array: Shown) -> str:
 
 
 def html_of_view(view: Any, array: Shown, index: str) -> str:
-    """Return a view as HTML for a notebook: a table; `index` is its index in the array."""
+    """Return a view as HTML for a notebook: a table; `index` selects the view in the array."""
     facts = {name: getattr(view, name) for name in ("shape", "chunks", "dtype", "dims")}
     facts.update(bytes=view.nbytes, index=index)
     shown: str = _later.describe_view(facts, array.info())

@@ -1,7 +1,7 @@
 """Groups: folders of arrays and of groups; one file with all of it, to move.
 
-A thin layer over the file system: a group holds whatever its folder holds at that moment.
-`group_session` does the work on members.
+A thin layer over the file system: the members of a group are what the folder holds at that moment.
+`group_session` carries out what the methods do to members.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _later = LazyImports(
 )
 
 _MODES = ("r", "r+", "a", "w", "w-")
-# A folder may be writable, and have to stay where it is.
+# A folder may be writable and still be impossible to rename.
 _CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM)
 
 
@@ -83,10 +83,10 @@ def open_group(
     Parameters
     ----------
     path : str or PathLike
-        Of the folder, or of a packed file (see `pack`), which can only be read.
+        Path of the folder, or of a packed file (see `pack`), which can only be read.
     mode : {"r", "r+", "a", "w", "w-"}
-        For reading; for reading and writing; the same, and made where it is not there; made anew,
-        in the place of what was there; made, where nothing is there.
+        "r" reads; "r+" reads and writes; "a" does too, and makes the group if it is missing; "w"
+        makes it anew, in place of what was there; "w-" makes it where nothing is there.
     timeout, engine, durability, verify
         As for `open`, which opens the arrays when they are first asked for.
 
@@ -100,24 +100,24 @@ def open_group(
     MissingError
         A FileNotFoundError: there is no such folder.
     ExistsError
-        A FileExistsError: it is there, and the mode is "w-"; or what is there is no group, and the
-        mode would replace it.
+        A FileExistsError: the path exists, and the mode is "w-"; or it is no group, and the mode
+        would replace it.
     LockedError
         A BlockingIOError: the mode is "w", and another process writes to an array in it.
     ReadOnlyError, FormatError, ArgumentError
-        ValueErrors: a packed file that is to be written; one that is damaged; another mode.
+        ValueErrors: a packed file opened for writing; a damaged one; another mode.
     StorageError
 
     Notes
     -----
-    Any folder is a group, whoever made it; files that are no arrays' are not seen.  No lock is
-    taken for the group: each array has its own, which a group in mode "r+" takes when it opens the
-    array.  It keeps that open; but of more than 64 it closes those that were asked for longest ago,
-    where nobody else has the array.
+    Any folder is a group, whoever made it; files that belong to no array are ignored.  The group
+    has no lock: each array has its own, which a group in mode "r+" takes when it opens the array.
+    It keeps arrays open; beyond 64 it closes those that were asked for longest ago and that nobody
+    else has.
 
-    What mode "w" replaces is there until its successor has its name, in one step where the system
-    can exchange names (Linux and macOS, on most local file systems).  Elsewhere a kill may leave
-    the old folder beside it, with ``.old`` at the end of its name.
+    The group that mode "w" replaces stays until its successor has its name, in one step where the
+    system can exchange names (Linux and macOS, on most local file systems).  Elsewhere a killed
+    process may leave the old folder beside it, with ``.old`` at the end of its name.
 
     Examples
     --------
@@ -186,23 +186,23 @@ def open_group(
 
 
 def replace_group(fresh: str, name: str) -> None:
-    """Give a folder the name of a group, if there is one, which is removed.
+    """Give a folder the name of a group, and remove the group that had it, if any.
 
     Parameters
     ----------
     fresh : str
         The folder.
     name : str
-        Of the group, or of nothing.
+        Path of the group, or a free path.
 
     Raises
     ------
     ExistsError
-        The group has files that are of no array.
+        The group has files that belong to no array.
     LockedError
-        Somebody writes to an array in it.
+        Another process writes to an array in it.
     AccessError
-        It is a link of another user, in a folder that all may write to.
+        It is another user's link, in a folder that everybody may write to.
     """
     if os.path.isdir(name):
         with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
@@ -213,24 +213,24 @@ def replace_group(fresh: str, name: str) -> None:
 
 @contextmanager
 def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
-    """Make a folder of arrays for the length of a block, whose content is in a group afterwards.
+    """Make a folder of arrays for a block, and move its content into a group afterwards.
 
-    All of it comes into the group in one step, and arrays of the group go in the same step; where
-    the block fails, the group is as it was.  A group that is not there is made.  One that has to
-    keep its folder (something is mounted on it, or this process is at work in it), or whose files
-    get no links, takes in the arrays one by one.
+    All of it enters the group in one step, and in the same step arrays of the group go; if the
+    block fails, the group is unchanged.  A missing group is made.  A group that has to keep its
+    folder (something is mounted on it, or this process is at work in it), or whose files get no
+    links, takes in the arrays one by one.
 
     Parameters
     ----------
     folder : Path
-        Of the group.
+        Folder of the group.
     gone : collection of str
         Names of its arrays that go; all else stays.
 
     Raises
     ------
     LockedError
-        Somebody writes to an array that goes.
+        Another process writes to an array that goes.
     """
     with family("cannot change '{}'", folder):
         name = os.path.realpath(followed_name(os.path.abspath(folder)))
@@ -259,7 +259,6 @@ def changed_group(folder: Path, gone: Collection[str]) -> Iterator[str]:
 
 @contextmanager
 def _to_be_replaced(folder: Path, shown: str, options: dict[str, Any]) -> Iterator[Session]:
-    """Open a group that is to be replaced."""
     with family("cannot replace '{}'", shown):
         followed_name(os.path.abspath(folder))
     foreign = foreign_file(folder)
@@ -278,9 +277,9 @@ def _to_be_replaced(folder: Path, shown: str, options: dict[str, Any]) -> Iterat
 
 
 def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
-    """Remove all that is in a group, and nothing if it is no group or somebody writes to it.
+    """Empty a group; remove nothing if it is no group or if another process writes to it.
 
-    An empty folder takes its name, in one step where the system can.
+    An empty folder takes its name, in one step where the system can exchange names.
     """
     with _to_be_replaced(folder, shown, options) as session:
         root = os.fspath(session.place.root)
@@ -302,7 +301,7 @@ def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
                 shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)
-        del arrays  # were held up to here
+        del arrays  # held until here
 
 
 def _is_in_use(folder: str) -> bool:
@@ -318,7 +317,7 @@ def _is_in_use(folder: str) -> bool:
 
 
 class _Items(ItemsView[str, Any]):
-    """Those of a group, beside others who remove some."""
+    """The items of a group, while others may remove some."""
 
     _mapping: Group
 
@@ -327,7 +326,7 @@ class _Items(ItemsView[str, Any]):
 
 
 class _Values(ValuesView[Any]):
-    """Those of a group, beside others who remove some."""
+    """The members of a group, while others may remove some."""
 
     _mapping: Group
 
@@ -367,12 +366,12 @@ class Group(MutableMapping[str, Any]):
 
     @property
     def name(self) -> str:
-        """Path in the group that was opened, which is "/" itself."""
+        """Path from the group that was opened, whose own name is "/"."""
         return f"/{self._key}"
 
     @property
     def path(self) -> Path:
-        """Path of the folder, or through the packed file."""
+        """Path of the folder, or a path through the packed file."""
         return self._session.place.path(self._key)
 
     @property
@@ -403,14 +402,14 @@ class Group(MutableMapping[str, Any]):
     # -- names -----------------------------------------------------------------------------------
 
     def _full(self, name: str) -> str:
-        """Return the full name of a member in the opened group; refuse what cannot be a name."""
+        """Return a member's full name in the opened group; refuse an impossible name."""
         if not isinstance(name, str):
             raise ArgumentTypeError(f"the name must be a str, not {type(name).__name__}")
         problem = "it is empty" if not name else check_member_name(f"{name}/")
         if problem is not None or name.endswith("/"):
             raise ArgumentError(
-                f"{name!r} cannot be the name of a member of a group: {problem or 'it ends so'}; "
-                "use names such as 'a' and 'a/b'"
+                f"{name!r} cannot be the name of a member of a group: "
+                f"{problem or 'it ends in a slash'}; use names such as 'a' and 'a/b'"
             )
         return f"{self._key}/{name}" if self._key else name
 
@@ -419,7 +418,7 @@ class Group(MutableMapping[str, Any]):
         self._session.check()
         key = self._full(name)
         folder = key
-        while "/" in folder:  # what a link leads to is no part of the group, wherever it is
+        while "/" in folder:  # a link, and all behind it, is no part of the group
             folder = folder.rpartition("/")[0]
             if self._session.place.kind(folder) is None:
                 return key, None
@@ -464,15 +463,15 @@ class Group(MutableMapping[str, Any]):
         return len(self._session.place.entries(self._key))
 
     def items(self) -> ItemsView[str, Any]:
-        """Return a view of the names and the members; what is removed meanwhile is left out."""
+        """Return a view of the names and the members; it skips members removed meanwhile."""
         return _Items(self)
 
     def values(self) -> ValuesView[Any]:
-        """Return a view of the members; what is removed meanwhile is left out."""
+        """Return a view of the members; it skips those removed meanwhile."""
         return _Values(self)
 
     def _members(self) -> Iterator[tuple[str, ExtArray | Group]]:
-        """Yield the names and the members that are there when their turn comes."""
+        """Yield the names and the members that still exist when their turn comes."""
         self._session.check()
         for key, kind in self._session.members(self._key):
             item = Group(self._session, key) if kind == GROUP else self._session.hold_if_there(key)
@@ -493,7 +492,7 @@ class Group(MutableMapping[str, Any]):
                 yield key.rpartition("/")[2], array
 
     def groups(self) -> Iterator[tuple[str, Group]]:
-        """Iterate over the names of the groups in this one, and these.
+        """Iterate over the names and the groups in this one.
 
         Yields
         ------
@@ -505,14 +504,14 @@ class Group(MutableMapping[str, Any]):
                 yield key.rpartition("/")[2], Group(self._session, key)
 
     def walk(self) -> Iterator[tuple[str, ExtArray | Group]]:
-        """Iterate over all that is in the group and below: a group before its members.
+        """Iterate over all members of the group and below: a group before its members.
 
-        Members that are removed meanwhile are left out.
+        Members that are removed meanwhile are skipped.
 
         Yields
         ------
         tuple of str and (ExtArray or Group)
-            The path from here, and what is there.
+            The path from here, and the member.
 
         Examples
         --------
@@ -533,7 +532,7 @@ class Group(MutableMapping[str, Any]):
     # -- changes ---------------------------------------------------------------------------------
 
     def _free(self, name: str) -> str:
-        """Return the full name of a member to be made, which nothing has."""
+        """Return the full name of a member to be made; refuse a name that is taken."""
         self._session.check("create")
         key, kind = self._kind(name)
         parent = key
@@ -552,7 +551,7 @@ class Group(MutableMapping[str, Any]):
         return key
 
     def _made(self, key: str) -> Path:
-        """Return the path of an array to be made, whose folder is there."""
+        """Return the path of an array to be made, after making its folder."""
         path = self._session.place.path(key)
         with family("cannot make the group '{}'", path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -576,12 +575,12 @@ class Group(MutableMapping[str, Any]):
         Returns
         -------
         ExtArray
-            Open in mode "r+", as long as somebody has it, until it or the group is closed.
+            In mode "r+"; open while anything refers to it, until it or the group is closed.
 
         Raises
         ------
         ExistsError
-            A FileExistsError: the group has the name already.
+            A FileExistsError: the name is taken.
         ReadOnlyError, ArgumentError
             ValueErrors; also a name that leads out of the group.
 
@@ -619,7 +618,7 @@ class Group(MutableMapping[str, Any]):
         Raises
         ------
         ExistsError
-            A FileExistsError: the group has the name already.
+            A FileExistsError: the name is taken.
         ReadOnlyError, ArgumentError
             ValueErrors; also a name that leads out of the group.
         """
@@ -630,7 +629,7 @@ class Group(MutableMapping[str, Any]):
         return Group(self._session, key)
 
     def require_group(self, name: str) -> Group:
-        """Return the group of a name, which is made where it is not there.
+        """Return the group of a name, and make it if it is missing.
 
         Parameters
         ----------
@@ -660,14 +659,14 @@ class Group(MutableMapping[str, Any]):
         VariableError
             A KeyError: there is no such member.
         ExistsError
-            A FileExistsError: something has the new name.
+            A FileExistsError: the new name is taken.
         LockedError
             A BlockingIOError: another process writes to an array that would move.
         ReadOnlyError, ArgumentError
 
         Notes
         -----
-        Arrays that the group has open stay open.  Readers of other processes keep what they have.
+        Arrays that the group has open stay open.  Readers in other processes keep theirs.
 
         Examples
         --------
@@ -692,12 +691,12 @@ class Group(MutableMapping[str, Any]):
             session.move(key, kind, other, self._made(other))
 
     def extend(self, axis: str, by: SupportsIndex, side: Literal["end", "start"] = "end") -> None:
-        """Grow all arrays that have an axis of a name, here and in the groups below, in one commit.
+        """Grow all arrays with an axis of a name, here and in the groups below, in one commit.
 
         Parameters
         ----------
         axis : str
-            As `ExtArray.dims` has it.
+            As in `ExtArray.dims`.
         by : int
             Elements, at least 0.
         side : {"end", "start"}
@@ -731,7 +730,7 @@ class Group(MutableMapping[str, Any]):
         self._session.extend(self._key, axis, by, side, self.name)
 
     def as_zarr_store(self, *, follow: bool = True) -> Any:
-        """Return a store of Zarr that shows the group and all that is in it now.
+        """Return a store of Zarr that shows the group and all of its present members.
 
         Parameters
         ----------
@@ -741,7 +740,7 @@ class Group(MutableMapping[str, Any]):
         Returns
         -------
         extarray.interop.zarr_store.ZarrStore
-            Of format 3.  Attributes of groups are those of this moment.
+            In format 3.  Attributes of groups are those of this moment.
 
         Raises
         ------
@@ -763,7 +762,7 @@ class Group(MutableMapping[str, Any]):
         return facts.zarr_store(self, None, follow)
 
     def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
-        """Return where the chunks of all arrays are; see `ExtArray.to_kerchunk`.
+        """Return the places of the chunks of all arrays; see `ExtArray.to_kerchunk`.
 
         Parameters
         ----------
@@ -793,8 +792,7 @@ class Group(MutableMapping[str, Any]):
     def close(self) -> None:
         """Close the arrays that the group has opened, and those of the groups below.
 
-        The group that was opened by `open_group` cannot be used afterwards; closing it twice is
-        allowed.
+        The group that `open_group` returned cannot be used afterwards; closing twice is allowed.
         """
         if not self._session.is_closed:
             try:
@@ -823,7 +821,6 @@ class Group(MutableMapping[str, Any]):
 
 
 def _reopened(path: str, key: str, verify: str | None = None) -> Any:
-    """Open a group that was pickled, for reading."""
     group = open_group(path, verify=verify)
     return group[key] if key else group
 
@@ -845,9 +842,9 @@ def pack(
     source : ExtArray or Group
         An array in files or in memory.
     path : str or PathLike
-        Of the file; ``.xap`` is the usual ending.
+        Path of the file; ``.xap`` is the usual suffix.
     overwrite : bool
-        Replace a file that is there.
+        Replace an existing file.
     progress : bool or callable
         Show how far the work has come, on a terminal or in a notebook; or a function, which is
         called with the bytes that are done, and with those in all.
@@ -861,19 +858,19 @@ def pack(
     ArgumentError, ClosedError
         ValueErrors; also inside a block of `commit`, and for an array under a communicator.
     StorageError
-        Also where elements were cut off meanwhile (EAGAIN).
+        Also where elements are cut off meanwhile (EAGAIN).
 
     Notes
     -----
-    The file is a ZIP file in which the files of the arrays are stored as they are, chunks at a
-    page, with a checksum of each (CRC-32).  `open` and `open_group` open it in place, without
-    unpacking: chunks are mapped from where they lie, whatever the history of the array, and nothing
-    can be written; an array in it has the path ``file/name``.  `unpack` makes files that grow
-    again, as does any program for ZIP files.
+    The file is a ZIP file that stores the files of the arrays as they are, chunks at page
+    boundaries, with a checksum of each (CRC-32).  `open` and `open_group` open it in place, without
+    unpacking: they map chunks from where they lie, whatever the history of the array, read-only; an
+    array in it has the path ``file/name``.  `unpack`, or any program for ZIP files, makes files
+    that can grow again.
 
-    The arrays are packed as they are at one moment; bounds and attributes wait meanwhile.  Elements
-    that are written meanwhile may come old or new.  The file has its name when it is whole and on
-    the disk: after an interruption there is nothing, or what was there before.
+    Arrays are packed as of one moment; changes of bounds and attributes wait meanwhile.  Elements
+    that are written meanwhile may be packed old or new.  The file gets its name when it is whole
+    and on the disk: an interruption leaves nothing new, or the old file.
 
     Examples
     --------

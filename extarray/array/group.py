@@ -1,4 +1,4 @@
-"""Several arrays together: one commit for all, one look at all, and the end of all."""
+"""Several arrays together: one commit for all, one refresh of all, and the end of all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["close_all", "commit", "refresh"]
 
 _of_thread = threading.local()
 
-# Looks at arrays that change all the time, and seconds between some of them.
+# Rounds of looks at arrays that keep changing; a nap in seconds after every so many.
 _ROUNDS, _ROUNDS_TO_NAP, _NAP = 20_000, 50, 0.0005
 
 
@@ -47,9 +47,9 @@ _ROUNDS, _ROUNDS_TO_NAP, _NAP = 20_000, 50, 0.0005
 def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     """Change several arrays by one commit: a context manager.
 
-    What is done to the arrays in the block counts when the block ends, for all of them together: a
-    reader that refreshes them together, and any crash, see all of it or nothing.  If the block ends
-    by an exception, all of them are as before.
+    The changes to the arrays in the block count when the block ends, for all of them together: a
+    reader that refreshes them together, and any crash, see all of the changes or nothing.  If the
+    block raises, all arrays are as before.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     ------
     ArgumentError, ArgumentTypeError
         An array twice, one that writers share, a block inside another, an array in the midst of an
-        append; what is no array.
+        append; an object that is no array.
     ReadOnlyError, ClosedError
     StorageError
         Also at the end of the block; the arrays are as before, unless the message says that they
@@ -69,11 +69,11 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     Notes
     -----
     A block holds growth of all kinds, `ExtArray.shrink`, and attributes.  The arrays themselves
-    show their new state at once, and so to other threads of this process; other processes see it at
-    the end.  Elements that were there are no part of it: an assignment to them takes effect at once
-    and is not taken back.  What the block has cut off cannot grow again in it, and arrays in it can
-    be neither closed nor flushed.  Where an exception takes growth back while another thread still
-    writes to it, or a view of it is left, the grid keeps its chunks, outside the bounds.
+    show their new state at once, also to other threads of this process; other processes see it at
+    the end.  Existing elements are no part of it: an assignment to them takes effect at once and is
+    not taken back.  Parts that the block has cut off cannot grow again in it, and its arrays can be
+    neither closed nor flushed.  If an exception takes growth back while another thread still writes
+    to it, or a view of it is left, the grid keeps its chunks, outside the bounds.
 
     The block belongs to the thread that enters it; other threads that want to change the bounds or
     the attributes of one of the arrays wait until it ends.
@@ -95,7 +95,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     """
     members = _checked(arrays)
     for array in members:
-        # Before the locks: of several openings of one array, each waits for the other.
+        # Check before taking locks: two openings of one array would wait for each other.
         array._check_sole(f"commit {array._name()} with others")
     block = _Block(members)
     if getattr(_of_thread, "inside", False):
@@ -111,7 +111,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
             raise
         finally:
             _of_thread.inside = False
-            block.members = []  # nothing is left for a forked child to forget
+            block.members = []  # so that a forked child has nothing to forget
 
 
 def refresh(arrays: Iterable[ExtArray]) -> bool:
@@ -120,7 +120,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     Parameters
     ----------
     arrays : iterable of ExtArray
-        Those open for writing, and those in memory, stay as they are.
+        Those open for writing, and those in memory, do not change.
 
     Returns
     -------
@@ -130,17 +130,18 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     Raises
     ------
     ArgumentError, ArgumentTypeError
-        An array twice; no arrays.
+        An array twice; an object that is no array.
     ClosedError, CorruptError, TruncatedError
     ReplacedError
         The files of one were replaced, removed or moved, and nothing is new in the others.
     StorageError
-        Several of them change so fast that no two looks agree (EAGAIN); they are as before.
+        The arrays change so fast that no two looks agree (EAGAIN); they are as before.
 
     Notes
     -----
-    What was changed together, by `commit`, is seen together.  `ExtArray.refresh` of one after the
-    other could see the one before and the other after.  Takes no lock, and never blocks a writer.
+    Changes that one `commit` made together appear together.  `ExtArray.refresh` of one array after
+    the other could show one before such a commit and the other after it.  Takes no lock, and never
+    blocks a writer.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
                 array._check_sole(f"refresh {array._name()} with others")
         is_new = False
         for _ in range(ATTEMPTS):
-            # An axis more is taken up alone: nothing that arrays have in common changes with it.
+            # Take up a new axis in each array alone: a common commit never adds one.
             for array in members:
                 if _files(array).was_superseded():
                     is_new |= array.refresh()
@@ -186,13 +187,13 @@ def close_all() -> None:
 
     Notes
     -----
-    Those that other threads use are closed, too: their transfers end in their data or in a
-    `ClosedError`, and what is in the midst of a change of bounds is waited for.  Arrays in memory
-    stay open, as their elements are nowhere else.  Arrays under a communicator are closed in the
-    order in which they were opened; all of their ranks must call this.
+    Arrays that other threads use are closed, too: their transfers end with their data or with a
+    `ClosedError`, and `close_all` waits for changes of bounds under way.  Arrays in memory stay
+    open, as their elements are nowhere else.  Arrays under a communicator are closed in the order
+    in which they were opened; all of their ranks must call this.
 
-    Python does the same at its exit, with arrays of one process that no thread is changing then; a
-    writer among them is a ``ResourceWarning``, as when it is forgotten before.
+    Python does the same at exit for arrays of one process that no thread is changing then; a writer
+    among them raises a ``ResourceWarning``, as one that is forgotten earlier does.
 
     Examples
     --------
@@ -202,13 +203,13 @@ def close_all() -> None:
     >>> a.closed
     True
     """
-    with contextlib.ExitStack() as steps:  # all of them, whatever fails
+    with contextlib.ExitStack() as steps:  # close all, whatever fails
         for array in reversed(open_in_files()):
             steps.callback(array.close)
 
 
 def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
-    """Return the arrays, each once; raise where one is closed."""
+    """Return the arrays; raise if one is closed or given twice."""
     members = [] if isinstance(arrays, ExtArray) else list(arrays)
     if isinstance(arrays, ExtArray) or not all(isinstance(a, ExtArray) for a in members):
         raise ArgumentTypeError("give a list of extarray arrays, such as [a, b]")
@@ -229,7 +230,7 @@ def _files(array: ExtArray) -> Reader:
 def locked(members: list[ExtArray]) -> contextlib.ExitStack:
     """Take the locks under which the bounds of arrays change.
 
-    All threads take them in one order, and so cannot wait in a circle.
+    All threads take them in the same order, so that no deadlock is possible.
 
     Parameters
     ----------
@@ -245,11 +246,11 @@ def locked(members: list[ExtArray]) -> contextlib.ExitStack:
 
 
 class _Block:
-    """Arrays on the way to one commit."""
+    """Arrays that one commit will change."""
 
     def __init__(self, members: list[ExtArray]) -> None:
         self.members = members
-        self.marks: list[tuple[Any, Index]] = []  # of the arrays that are held; and their origins
+        self.marks: list[tuple[Any, Index]] = []  # of held arrays: history marks and origins
         in_children(self, _Block.forget)
 
     def locked(self) -> contextlib.ExitStack:
@@ -268,19 +269,19 @@ class _Block:
             array._store.group.hold()
 
     def _held(self) -> list[tuple[ExtArray, tuple[Any, Index]]]:
-        """Return the held arrays with their marks and origins, for the last time."""
+        """Return the held arrays with their marks and origins, and forget the marks."""
         held = list(zip(self.members, self.marks, strict=False))
         self.marks = []
         return held
 
     def roll_back(self) -> None:
-        """Restore all arrays that are held to their states at the beginning of the block."""
-        with contextlib.ExitStack() as steps:  # all of them, whatever fails
+        """Restore all held arrays to their states at the beginning of the block."""
+        with contextlib.ExitStack() as steps:  # restore all, whatever fails
             for array, before in self._held():
                 steps.callback(_take_back, array, *before)
 
     def commit(self) -> None:
-        """Make all of it count, by one write; an error before it leaves that to `roll_back`."""
+        """Commit all changes by one write; leave an error before it to `roll_back`."""
         if not self.marks:  # in a forked child
             return
         shares = [array._store.group.changed for array in self.members]
@@ -292,7 +293,7 @@ class _Block:
         except BaseException as error:
             if not changed[0].decided:
                 raise
-            failure = error  # behind the write
+            failure = error  # after the deciding write: the changes count
         if len(changed) > 1 and _are_durable(changed):
             try:
                 changed[0].secure()
@@ -300,14 +301,14 @@ class _Block:
                 failure = error
                 for share in changed:
                     share.keep_cut()
-        with contextlib.ExitStack() as steps:  # all of them, also after an interrupt
+        with contextlib.ExitStack() as steps:  # finish all, also after an interrupt
             for array, _ in self._held():
                 steps.callback(_finish, array)
         if failure is not None:
             raise failure
 
     def forget(self) -> None:
-        """Leave the block in a forked child: it goes on in the parent alone."""
+        """Leave the block in a forked child: only the parent goes on with it."""
         _of_thread.inside = False
         marks, self.marks = self.marks, []
         for array, before in itertools.zip_longest(self.members, marks):
@@ -321,7 +322,7 @@ class _Block:
 
 
 def _decide(first: GroupShare, *others: GroupShare) -> None:
-    """Make the changes of stores count together; the first decides."""
+    """Make the changes of stores count together; the first store decides."""
     if not others:
         first.decide_alone()
         return
@@ -333,7 +334,7 @@ def _decide(first: GroupShare, *others: GroupShare) -> None:
 
 
 def _are_durable(shares: Sequence[GroupShare]) -> bool:
-    """Tell whether a commit of stores waits for the disk: it does if one of them always does."""
+    """Tell whether a commit of stores waits for the disk: it does if one of them is durable."""
     return any(share.pair.is_durable for share in shares)
 
 
@@ -341,7 +342,7 @@ def _take_back(array: ExtArray, mark: Any, origin: Index) -> None:
     """Restore an array to its state at a mark."""
     store = array._store
     now = store.now
-    if now.held is None:  # the block could not even begin
+    if now.held is None:  # the block failed before it held this array
         return
     grown = store.group.roll_back()
     if grown and _keep_room(array, origin):
@@ -355,14 +356,14 @@ def _take_back(array: ExtArray, mark: Any, origin: Index) -> None:
 
 
 def _keep_room(array: ExtArray, origin: Index) -> bool:
-    """Keep the chunks of a growth that was taken back if anybody uses them; return whether it did.
+    """Keep the chunks of a growth taken back if anybody uses them; return whether it did.
 
-    They lie outside the bounds then.  A write of another thread may be under way to them, or a view
-    of them be left, which would meet the chunks of a later growth at the same addresses.
+    They lie outside the bounds then.  A write of another thread, or a view, may still use these
+    chunks, and would meet the chunks of a later growth at the same addresses.
     """
     store, axial = array._store, array.axial
     now = store.now
-    # What the grid has before index 0 of then; it may have grown there.
+    # Elements that the grid has before the old index 0; the growth may have been at the start.
     offset = tuple(map(sum, zip(array.origin, array._frame.offset, map(neg, origin), strict=True)))
     now.users.turn()
     array._set_bounds(now.state.shape, offset)
@@ -373,27 +374,27 @@ def _keep_room(array: ExtArray, origin: Index) -> bool:
         store.commit(bounds, axial, array._grid_bytes, False)
     except StorageError:
         return False
-    with contextlib.suppress(StorageError):  # what cannot be given back stays taken
+    with contextlib.suppress(StorageError):  # space that cannot be given back stays taken
         give_back_outside(array, offset, tuple(map(add, offset, bounds.shape)))
     return True
 
 
 def _finish(array: ExtArray) -> None:
-    """Make what an array has become a state like any other, and give back what was cut off."""
+    """Make the state of an array an ordinary one, and give back what the block cut off."""
     array._store.group.finish()
-    with contextlib.suppress(StorageError):  # what cannot be given back stays taken
+    with contextlib.suppress(StorageError):  # space that cannot be given back stays taken
         give_back_freed(array)
 
 
 class _Superseded(Exception):  # noqa: N818 -- no error: look again
-    """The metadata of an array are another file by now."""
+    """Another file holds the metadata of an array by now."""
 
 
 # -- one look ------------------------------------------------------------------------------------
 
 
 def _refresh(members: list[ExtArray]) -> bool:
-    """Take up states of readers that existed together."""
+    """Take up states of readers that existed at one moment."""
     readers = [(array, _files(array)) for array in members]
     with contextlib.ExitStack() as stack:
         found = _updates(readers, stack)
@@ -415,7 +416,7 @@ def _refresh(members: list[ExtArray]) -> bool:
 def _updates(
     readers: list[tuple[ExtArray, Reader]], stack: contextlib.ExitStack
 ) -> list[tuple[ExtArray, Reader, Any]]:
-    """Return what is new in arrays, at one moment; coordinators to ask go to the stack."""
+    """Return the news of arrays at one moment; the stack closes the coordinators asked."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
     looks: list[Callable[[], Any]] = [store.look for _, store in readers]
     failures = 0
@@ -455,15 +456,15 @@ def _updates(
 
 
 def moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
-    """Yield what several looks show at one moment, and try again for a while.
+    """Yield results of several looks that held at one moment; try again for a while.
 
-    Each round takes all of them.  If no other than the first has changed since the round before,
-    they all were at the moment of that first look as they are now.
+    Each round takes all looks.  If no look but the first has changed since the round before, all
+    others had their present results at the moment of that first look.
 
     Parameters
     ----------
     looks : list of callable
-        Each returns what is to be compared, for equality.  They are brought into another order.
+        Each returns a value to compare for equality.  The list is reordered.
     """
     before: dict[Callable[[], Any], Any] = {}
     for number in range(1, _ROUNDS):
@@ -471,7 +472,7 @@ def moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], 
         changed = [look for look in looks if look not in before or before[look] != now[look]]
         if changed in ([], looks[:1]):
             yield now
-        else:  # who changes often had better be the first
+        else:  # put the look that changes often first
             looks.remove(changed[-1])
             looks.insert(0, changed[-1])
         before = now

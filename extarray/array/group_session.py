@@ -1,4 +1,4 @@
-"""A group while it is open: the arrays that it has open, and what is done to its members."""
+"""An open group: the arrays that it has open, and operations on its members."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ _later = LazyImports({"extarray.maintenance.packing": "Part Snapshot"})
 
 _MOST_ROWS = 200  # of a tree
 _MOST_KEPT = 16  # readers that packing keeps open: each takes descriptors
-_MOST_OPEN = 64  # writers that are open, and that nobody has but the group
-_ALONE = 2  # references to what a list has, and is looked at there
+_MOST_OPEN = 64  # open writers to which only the group refers
+_ALONE = 2  # references to an item that only one list has: the list's, and getrefcount's own
 
 
 def is_in(name: str, key: str) -> bool:
-    """Tell whether a name is that of a member, or of one in it."""
+    """Tell whether a name is a key, or lies below it."""
     return not key or name == key or name.startswith(f"{key}/")
 
 
 class Session:
-    """The place of a group and of those in it, and the arrays that are open.
+    """The place of a group and of the groups in it, and the arrays that are open.
 
-    Members have keys: their paths from the group that was opened, which itself has "".
+    Members have keys: their paths from the group that was opened, whose own key is "".
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Session:
         self.place, self.shown, self.mode, self.options = place, shown, mode, options
         self.is_closed = False
         self.lock = threading.RLock()
-        # A reader is open as long as somebody has it.  Writers stay open, as each write would open
-        # one again; those asked for longest ago come first.
+        # A reader stays open while anything refers to it.  Writers stay open, or else each write
+        # would open one again; those asked for longest ago come first.
         self.writers: OrderedDict[str, ExtArray] = OrderedDict()
         self.arrays: MutableMapping[str, ExtArray] = (
             self.writers if mode == "r+" else weakref.WeakValueDictionary()
@@ -86,7 +86,7 @@ class Session:
         self._most = _MOST_OPEN
 
     def check(self, what: str | None = None) -> None:
-        """Raise where the group is closed, or `what` would change one that is open for reading."""
+        """Raise if the group is closed, or if `what` would change a read-only one."""
         if self.is_closed:
             raise ClosedError(f"the group '{self.shown}' is closed; open it again with open_group")
         if what is not None and self.mode != "r+":
@@ -98,12 +98,12 @@ class Session:
     # -- arrays ----------------------------------------------------------------------------------
 
     def _open_one(self, key: str) -> ExtArray | None:
-        """Return an array that is open; None where it is not."""
+        """Return an array that is open; None if it is not."""
         array = self.arrays.get(key)
         return None if array is None or array.closed else array
 
     def hold(self, key: str) -> ExtArray:
-        """Return the array of a key, which is opened once."""
+        """Return the array of a key; open it if it is not open."""
         with self.lock:
             array = self._open_one(key)
             if array is None:
@@ -114,7 +114,7 @@ class Session:
             return array
 
     def hold_if_there(self, key: str) -> ExtArray | None:
-        """Return the array of a key; None: it has been removed since it was listed."""
+        """Return the array of a key; None: it was removed after it was listed."""
         try:
             return self.hold(key)
         except MissingError:
@@ -123,27 +123,27 @@ class Session:
             return None
 
     def keep(self, key: str, array: ExtArray) -> None:
-        """Keep an array open; of too many writers, close those that nobody else has."""
+        """Keep an array open; close surplus writers to which nothing else refers."""
         with self.lock:
-            self.arrays.pop(key, None)  # which is closed
+            self.arrays.pop(key, None)  # a closed one
             self.arrays[key] = array
             if len(self.writers) <= self._most:
                 return
             for name in list(self.writers)[:-1]:
                 if len(self.writers) <= _MOST_OPEN:
                     break
-                box = [self.writers.pop(name)]  # other threads do not find it from here on
+                box = [self.writers.pop(name)]  # other threads cannot find it any more
                 if sys.getrefcount(box[0]) > _ALONE:
                     self.writers[name] = box[0]
                 else:
                     box[0].close()
             left = len(self.writers)
-            # Where users have so many, they are not looked through for each that comes.
+            # If users hold that many, do not look through them again for each new one.
             self._most = _MOST_OPEN if left <= _MOST_OPEN else 2 * left
 
     @contextlib.contextmanager
     def look(self, key: str) -> Iterator[ExtArray]:
-        """Give an array to look at: one that is open, or a reader for the length of a block."""
+        """Yield an array to look at: an open one, or a reader for the length of the block."""
         array = self._open_one(key)
         if array is not None:
             yield array
@@ -157,9 +157,9 @@ class Session:
         return [(f"{prefix}{name}", kind) for name, kind in self.place.entries(key)]
 
     def walk(self, key: str) -> Iterator[tuple[str, str]]:
-        """Yield the keys and kinds of all that is in a group and below, a group before its members.
+        """Yield the keys and kinds of all members of a group and below, a group before its members.
 
-        Groups lie in groups to any depth.  One that is removed meanwhile has no members.
+        Groups may nest to any depth.  A group that is removed meanwhile has no members.
         """
         left = self.members(key)[::-1]
         while left:
@@ -174,11 +174,11 @@ class Session:
         return (full for full, kind in self.walk(key) if kind == of)
 
     def hold_all(self, key: str, kind: str) -> list[ExtArray]:
-        """Open an array, or all that are in a group: nobody else writes to them then."""
+        """Open an array, or all arrays in a group, so that nobody else can write to them."""
         return [self.hold(full) for full in ([key] if kind == ARRAY else self.keys(key))]
 
     def close(self, key: str, quietly: bool = False) -> None:
-        """Close the arrays that are open in a group, whatever fails."""
+        """Close the open arrays of a group, whatever fails."""
         with self.lock, contextlib.ExitStack() as steps:
             for name in [n for n in self.arrays if is_in(n, key)]:
                 array = self.arrays.pop(name)
@@ -189,7 +189,7 @@ class Session:
     # -- attributes of groups --------------------------------------------------------------------
 
     def load_attrs(self, key: str) -> str:
-        """Return the attributes of a group, a JSON text."""
+        """Return the attributes of a group, as JSON text."""
         self.check()
         data = self.place.load_attrs(key)
         if data is None:
@@ -200,7 +200,7 @@ class Session:
             raise FormatError(f"'{self.place.path(key) / ATTRS_NAME}': {error}") from None
 
     def save_attrs(self, key: str, change: Callable[[], str | None]) -> None:
-        """Save what a function makes of the attributes of a group; None: they stay."""
+        """Save the attributes that `change` returns for a group; None: leave them."""
         with self.lock:
             self.check("change attributes")
             text = change()
@@ -213,7 +213,7 @@ class Session:
     # -- changes ---------------------------------------------------------------------------------
 
     def remove(self, key: str, kind: str) -> None:
-        """Remove an array, or a group with all that is in it, which nobody else writes to."""
+        """Remove an array, or a group with all its members, to which nobody else writes."""
         with self.lock:
             arrays = self.hold_all(key, kind)
             for array in arrays:
@@ -228,32 +228,32 @@ class Session:
     def replace(self, fresh: str) -> None:
         """Give another folder the name of the group, and remove the group.
 
-        Nobody else writes to it then, or LockedError is raised.
+        Raise LockedError if anybody else writes to the group.
         """
         arrays = {name: self.hold(name) for name in self.keys("")}
         self._swap(fresh, arrays)
         remove_folder(fresh)
 
     def _swap(self, fresh: str, gone: dict[str, ExtArray]) -> None:
-        """Give a folder and that of the group the names of each other, with some of its arrays."""
+        """Exchange the names of a folder and the group's; some of its arrays go with it."""
         swap_folders(fresh, os.fspath(self.place.root))
         for name, array in gone.items():
             _files(array).take_place(Path(fresh, name))
 
     def take_in(self, fresh: str, gone: Iterable[str], in_place: bool) -> None:
-        """Take in what is in another folder, for arrays of the group that go.
+        """Take in the content of another folder, while some arrays of the group go.
 
-        It happens in one step: the folder gets a link to all else that is in the group, and then
-        its name.  With `in_place`, or where files get no links, the arrays move one by one.
+        This takes one step: link all other files of the group into the folder, then give it the
+        group's name.  With `in_place`, or where files get no links, the arrays move one by one.
 
         Parameters
         ----------
         fresh : str
-            The folder, which is gone afterwards.
+            The folder, which is removed.
         gone : iterable of str
-            Names of arrays to which nobody else writes, or LockedError is raised.
+            Names of arrays; LockedError is raised if anybody else writes to them.
         in_place : bool
-            The folder of the group has to stay.
+            Whether the folder of the group has to stay.
         """
         root = os.fspath(self.place.root)
         new = [name for name, kind in InFolder(Path(fresh)).entries("") if kind == ARRAY]
@@ -263,7 +263,7 @@ class Session:
         if not in_place:
             try:
                 link_rest(root, fresh, files)
-            except OSError:  # no links here, or too many
+            except OSError:  # the file system has no links, or a file has too many
                 in_place = True
         if in_place:
             self._take_one_by_one(fresh, new, old)
@@ -272,7 +272,7 @@ class Session:
         sweep(fresh, root, files)
 
     def _take_one_by_one(self, fresh: str, new: list[str], old: dict[str, ExtArray]) -> None:
-        """Move arrays of a folder, and the file of attributes, into the group."""
+        """Move the arrays of a folder, and its file of attributes, into the group."""
         for name in new:
             with open_array(Path(fresh, name), "r+") as array:
                 replaced = _files(old[name]) if name in old else None
@@ -285,7 +285,7 @@ class Session:
             shutil.rmtree(fresh)
 
     def move(self, key: str, kind: str, other: str, new: Path) -> None:
-        """Give a member another key, and its files the path that belongs to it."""
+        """Give a member another key, and its files the path of that key."""
         arrays = self.hold_all(key, kind)
         for array in arrays:
             check_not_held(array, "move")
@@ -305,7 +305,7 @@ class Session:
     def extend(
         self, key: str, axis: str, by: SupportsIndex, side: Literal["end", "start"], name: str
     ) -> None:
-        """Grow all arrays in a group and below that have an axis of a name; see `Group.extend`."""
+        """Grow all arrays, in a group and below, with an axis of a name; see `Group.extend`."""
         self.check("extend arrays")
         found = {}
         dims: set[str] = set()
@@ -339,7 +339,7 @@ class Session:
         rows: list[tuple[int, str, str]] = []
         above = f"{key}/".count("/") if key else 0
         if not self.is_closed:
-            with contextlib.suppress(ExtArrayError):  # the folder is gone, perhaps
+            with contextlib.suppress(ExtArrayError):  # the folder may be gone
                 for full, kind in self.walk(key):
                     if len(rows) == _MOST_ROWS:
                         rows.append((0, "...", ""))
@@ -349,7 +349,7 @@ class Session:
         return rows
 
     def _facts(self, key: str) -> str:
-        """Return shape, data type and names of axes of an array, for a row of a tree."""
+        """Return the shape, data type and axis names of an array, for a row of a tree."""
         try:
             with self.look(key) as array:
                 dims = "" if array.dims is None else "  " + ", ".join(array.dims)
@@ -358,13 +358,13 @@ class Session:
             return f"cannot be opened: {type(error).__name__}"
 
     def attrs_files(self, key: str) -> dict[str, bytes | None]:
-        """Return, for each group in a group, the file with its attributes; None: it is empty.
+        """Return, for each group in a group, the file of its attributes; None: an empty group.
 
-        One without attributes is left out where its members tell of it.
+        A group without attributes is left out if it has members, which imply it.
         """
         found: dict[str, bytes | None] = {}
         for full in (key, *self.keys(key, GROUP)):
-            self.load_attrs(full)  # raises what is wrong with them
+            self.load_attrs(full)  # raises if they are damaged
             data = self.place.load_attrs(full)
             if full == key:
                 data = data or b'{"attrs": {}}\n'
@@ -374,11 +374,11 @@ class Session:
 
     @contextlib.contextmanager
     def parts(self, key: str) -> Iterator[list[Part]]:
-        """Give what is packed of a group: its arrays as they were at one moment.
+        """Yield the parts to pack of a group: its arrays as they were at one moment.
 
-        Writers that the group has open do not grow meanwhile.  All other arrays are looked at one
-        after the other, again and again until none has changed in between; few of them are open at
-        a time, however many there are.
+        Writers that the group has open cannot grow meanwhile.  All other arrays are looked at one
+        by one, again and again until none has changed in between; few of them are open at a time,
+        however many there are.
         """
         with contextlib.ExitStack() as stack:
             with self.lock:
@@ -433,7 +433,6 @@ class Session:
 
 
 def _files(array: ExtArray) -> Any:
-    """Return the store of an array in files."""
     files = array._store.files
     assert files is not None
     return files

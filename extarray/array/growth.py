@@ -1,8 +1,8 @@
-"""Growth and shrinking: arguments to a plan, which a transaction carries out; and an axis more.
+"""Growth and shrinking: from arguments to a plan that a transaction carries out; and new axes.
 
-`extend` and its like check what they are given, have the plan made (`grid.bounds`), which touches
-nothing, and hand it on (`resizing`): the store makes room and commits, then the core shows the
-bounds.  `follow` is the other side: it waits for what arrives while others let an array grow.
+`extend` and its like check their arguments, let `grid.bounds` make the plan, which touches nothing,
+and pass it to `resizing`: the store makes room and commits, then the core shows the bounds.
+`follow` is the other side: it waits for elements that arrive while others grow an array.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.constants import LIMIT
 from extarray.format.labels import wider_dims, with_new_axis
 from extarray.grid.bounds import along_axis, beside, to_box
-from extarray.grid.chunking import MAX_NDIM, check_shape, grain
+from extarray.grid.chunking import MAX_NDIM, check_shape, grain, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
@@ -77,9 +77,9 @@ _later = LazyImports({"extarray.storage.lock": "check_timeout"})
 
 _T = TypeVar("_T")
 
-# Kinds of dtypes that elements of lists may be converted to, by their own kinds.
+# Kinds of lists' elements, and the kinds of dtypes to which they may be converted.
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
-# Seconds between two looks: short after news, longer while there are none.
+# Seconds between two looks: short after news, longer while nothing arrives.
 _SHORTEST, _LONGEST = 0.0005, 0.05
 
 
@@ -90,13 +90,13 @@ def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
     first = is_start(side)
     with array._writers.resizing:
         array._check("extend")
-        if n:  # as `grow` does, which would be one call more in each growth
+        if n:  # what `grow` does, without the cost of one more call in each growth
             carry_out(array, along_axis(array._store.now.state, array.chunks, j, n, first, LIMIT))
 
 
 def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: Side) -> None:
     """Grow an axis by data; see `ExtArray.append`."""
-    # Conversions may run any code, also code that closes this array: they come first.
+    # Convert first: a conversion may run any code, even code that closes this array.
     j = array._axis(axis)
     first = is_start(side)
     values = as_source(data, array.dtype, lambda: array.fill_value)
@@ -115,7 +115,7 @@ def resize(
 ) -> None:
     """Give several axes new ends as one commit, or one axis; see `ExtArray.resize`.
 
-    The grid grows along the axes in an `order` of all their numbers, or else as they follow.
+    The grid grows along the axes in `order`, a permutation of all of them; by default 0 ... k - 1.
     """
     new = check_shape(shape)
     j = None if axis is None else array._axis(axis)
@@ -169,7 +169,7 @@ def grow(
     at_start: bool,
     fill: Callable[[], None] | None = None,
 ) -> None:
-    """Grow one axis, or (negative) cut it; the caller holds the lock of changes of the bounds.
+    """Grow one axis, or cut it if `by` is negative; the caller holds the lock for resizing.
 
     `fill` writes the new elements; without it they have the fill value.
     """
@@ -182,7 +182,7 @@ def grow(
 
 
 def length_of(array: Resizable, values: Any, axis: int) -> int:
-    """Return the extent along an axis of what `as_source` gave, if it can be appended there."""
+    """Return the extent of `as_source`'s result along an axis; raise if it does not fit there."""
     shape = array.shape
     given = tuple(values.shape)
     if len(given) != len(shape) or (*given[:axis], *given[axis + 1 :]) != (
@@ -200,9 +200,10 @@ def length_of(array: Resizable, values: Any, axis: int) -> int:
 
 
 def check_kind(array: Resizable, values: Any) -> None:
-    """Raise where values are of another kind than the elements, or texts that do not fit.
+    """Raise if values are of another kind than the elements, or texts that are too long.
 
-    What is read block by block tells its dtype alone; its texts are looked at as they come.
+    A source that is read block by block tells only its dtype; each block of texts is checked as it
+    comes.
     """
     own, dtype = array.dtype, values.dtype
     if not np.can_cast(dtype, own, "same_kind"):
@@ -225,7 +226,6 @@ def check_kind(array: Resizable, values: Any) -> None:
 
 
 def _text_length(dtype: np.dtype[Any]) -> int:
-    """Return the characters that a text of a dtype may have."""
     return dtype.itemsize // np.dtype((dtype.type, 1)).itemsize
 
 
@@ -237,16 +237,16 @@ def write_values(
     tell: Callable[[int], object] = lambda nbytes: None,
     write: Callable[[Any, Any, NDArray[Any]], object] | None = None,
 ) -> None:
-    """Write what `as_source` gave to a box; anything but an array in memory goes block by block.
+    """Write the result of `as_source` to a box; anything but an array in memory goes by blocks.
 
-    `tell` is called with the bytes of each block, when it is written; `write` with the array, a box
-    and its elements, where another function than the array's own is to write them.
+    `tell` is called with the bytes of each block after it is written.  `write`, if given, writes
+    instead of the array's own function; it takes the array, a box and its elements.
     """
     if isinstance(values, np.ndarray):
         array._write_box(start, stop, values)
         return
     extents = [high - low for low, high in zip(start, stop, strict=True)]
-    # Half: a block is there while the next one is read, and while it is cast.
+    # Half of it: a block stays while the next one is read, and while it is cast.
     limit = config.max_memory // 2
     own = grain(values, array.chunks)
     for part in tiles(extents, own, array.itemsize, limit=limit, split=False):
@@ -270,26 +270,26 @@ def write_values(
 def as_source(
     x: Any, dtype: np.dtype[Any] | None = None, fill: Callable[[], Any] = lambda: 0
 ) -> Any:
-    """Return `x` if elements can be read from it by slices, else an array made of it.
+    """Return `x` if slices can read its elements, else an array made of it.
 
     Parameters
     ----------
     x : array_like
     dtype : numpy.dtype, optional
-        What lists and numbers of Python, which have none, are to be, as they are for an assignment:
-        integers any number, texts a text or a date.  Other kinds are not converted.
+        Dtype for lists and Python numbers, which have none, as in an assignment: integers become
+        any number, texts a text or a date.  Other kinds are not converted.
     fill : callable
-        Gives the value of what is masked, a scalar of this dtype, or of that of `x`.
+        Returns the value of masked elements: a scalar of this dtype, or of that of `x`.
     """
     if type(x) is np.ndarray:
-        return x  # and NumPy's module of masked arrays need not be loaded
+        return x  # without loading NumPy's module of masked arrays
     if isinstance(x, Source):
         return x._verified()
     if isinstance(x, np.ma.MaskedArray):
         to = x.dtype if dtype is None else dtype
         if x.dtype.kind in "US" and to.kind in "US":
-            to = np.promote_types(x.dtype, to)  # whole, whose length is looked at
-        # What cannot be cast is refused as it is.
+            to = np.promote_types(x.dtype, to)  # keeps texts whole, so that their length shows
+        # Leave values that cannot be cast as they are: the caller refuses them.
         return unmasked(x, to, fill()) if np.can_cast(x.dtype, to, "same_kind") else np.asarray(x)
     if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)  # no matrix
@@ -305,15 +305,15 @@ def as_source(
         if values.ndim == 0 or (values.size and not taken):
             return values
         if values.dtype.kind == dtype.kind and dtype.kind in "US":
-            return values  # whole, whose length is looked at
+            return values  # keeps texts whole, so that their length shows
     return np.asarray(x, dtype)
 
 
-# -- an axis more --------------------------------------------------------------------------------
+# -- new axes ------------------------------------------------------------------------------------
 #
-# Nothing moves.  A chunk that exists has index 0 along the new axis, and keeps its bytes and its
-# address; so a chunk can have more than one element along that axis only where this leaves every
-# element in its place (`_stays`).
+# Nothing moves.  An existing chunk gets index 0 along the new axis, and keeps its bytes and its
+# address.  So a chunk may have more than one element along that axis only if every element then
+# stays in its place (`_stays`).
 
 
 class Widened(Living, Protocol):
@@ -343,28 +343,28 @@ def add_axis(
         _check_chunk(array, at, extent)
         attrs = _wider_attrs(array, at, name)
         axial = with_axis(array.axial, at)
-        old = array.axial.size * array.chunk_bytes
+        old = place_of(array.axial.size, array.chunk_bytes)
         new = old * extent
         if max(new, array.chunk_bytes * extent) >= LIMIT:
             raise LimitError(
                 f"chunks of {chunks} elements of {array.dtype} would take 2**63 bytes or more; "
                 "give a smaller chunk"
             )
-        # All that may fail comes before the commit.
+        # Everything that may fail comes before the commit.
         places = places_of(chunks, array.order) if old else None
         shape, offset = _inserted(array.shape, at, 1), _inserted(store.now.state.offset, at, 0)
         if new > old and old:
-            array._verify_all()  # its sum is made anew, of more elements
+            array._verify_all()  # a chunk that grows gets a new checksum
         try:
             if new > old:
                 store.reserve(old, new)
                 if store.now.region is not array._region:
                     attach_store(array)
             if store.now.sums is not None:
-                array._flush()  # the sums go with the chunks
+                array._flush()  # the new metadata copy the sums of unchanged chunks
             store.add_axis(chunks, axial, shape, offset, attrs)
         finally:
-            if store.now.header.chunks == chunks:  # also where it was interrupted when all was done
+            if store.now.header.chunks == chunks:  # also if interrupted after the commit
                 take_layout(array, axial, places)
                 if store.now.sums is not None:
                     attach_store(array)
@@ -396,7 +396,7 @@ def _check_chunk(array: Widened, at: int, extent: int) -> None:
 
 
 def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
-    """Return the attributes, with a name more in ``dims`` where the axes have names."""
+    """Return the attributes, with one more name in ``dims`` if the axes have names."""
     lost: list[str] = []
     stored = decode_attrs(array._store.now.attrs)
     values = with_new_axis(stored, array.dims, array.ndim, at, lost)
@@ -417,7 +417,7 @@ def _inserted(values: tuple[_T, ...], at: int, value: _T) -> tuple[_T, ...]:
 
 
 def _stays(chunks: tuple[int, ...], at: int, extent: int, order: str) -> bool:
-    """Tell whether a chunk that has grown has the elements in its first places, in sequence."""
+    """Tell whether a grown chunk has the old elements in its first places, in sequence."""
     wider = _inserted(chunks, at, extent)
     if has_strides(order):
         axes = slow_to_fast(order, len(wider))
@@ -430,7 +430,7 @@ def _stays(chunks: tuple[int, ...], at: int, extent: int, order: str) -> bool:
 
 
 class Followed(Stored, Protocol):
-    """An array that takes up what its writer has committed."""
+    """An array that takes up the commits of its writer."""
 
     @property
     def _identity(self) -> bytes: ...
@@ -444,7 +444,7 @@ def follow(
     timeout: float | None = None,
     on_replaced: Literal["raise", "reopen"] = "raise",
 ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
-    """Iterate over what arrives at an axis; see `ExtArray.follow`."""
+    """Iterate over elements that arrive at an axis; see `ExtArray.follow`."""
     array._check()
     j = array._axis(axis)
     seconds = _later.check_timeout(timeout)
@@ -453,7 +453,7 @@ def follow(
 
 
 def _ends(array: Followed, axis: int, ndim: int) -> tuple[int, int]:
-    """Return the bounds of one of `ndim` axes, counted from where index 0 was at first."""
+    """Return the bounds of one of `ndim` axes, counted from where index 0 was initially."""
     with array._writers.steady:
         array._check_axes(ndim)
         first = -array.origin[axis]
@@ -476,7 +476,7 @@ def _news(
         origin = array._identity
         try:
             array.refresh()
-        except ReplacedError:  # and all that had arrived before was given
+        except ReplacedError:  # all that had arrived before was yielded
             if on_replaced == "raise":
                 raise
             with contextlib.suppress(ReplacedError):
@@ -485,7 +485,7 @@ def _news(
         if array._identity != origin:
             low = high = first
         parts = [(first, min(low, stop)), (max(high, first), stop)]
-        low, high = first, stop  # also where it has shrunk
+        low, high = first, stop  # also if the axis has shrunk
         if any(a < b for a, b in parts):
             for a, b in parts:
                 yield from _read_parts(array, axis, ndim, a, b)
@@ -501,10 +501,10 @@ def _news(
 def _read_parts(
     array: Followed, axis: int, ndim: int, low: int, high: int
 ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
-    """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
+    """Read elements low ... high - 1 of an axis, in parts that fit in memory."""
     while True:
         with array._writers.steady:
-            # Another thread may have cut some off, or shift the indices meanwhile.
+            # Another thread may cut elements off or shift the indices between two parts.
             array._check_axes(ndim)
             zero, shape = array.origin[axis], array.shape
             low, high = max(low, -zero), min(high, shape[axis] - zero)

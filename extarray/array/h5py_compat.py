@@ -1,4 +1,4 @@
-"""Habits of users of h5py, where NumPy has no word for it; and what arrays say of themselves."""
+"""Methods that h5py's users expect and NumPy lacks; and arrays as options of `create`."""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -59,10 +59,10 @@ __all__ = [
 ]
 
 
-# Attributes that say something of single elements.
+# Attributes that describe single elements.
 _OF_ELEMENTS = ("coords", DATASET_ORIGIN)
 
-# Attributes by which HDF5 ties datasets to their scales, and zarr 2 names axes.
+# Attributes with which HDF5 ties datasets to their scales, and zarr 2 names axes.
 _INTERNAL = frozenset(
     {
         "CLASS",
@@ -79,11 +79,11 @@ _INTERNAL = frozenset(
 
 
 class Chunked(Stored, Protocol):
-    """An array that is read and written, and shows its chunks."""
+    """An array that can be read and written, and shows its chunks."""
 
     def chunk(self, index: tuple[int, ...]) -> NDArray[Any]: ...
 
-    # Of this process alone, also where `read` and `write` are of several.
+    # Transfers of this process alone, even where `read` and `write` are collective.
     @property
     def _fetch(self) -> Callable[..., NDArray[Any]]: ...
     def _put(self, selection: Any, values: Any) -> None: ...
@@ -98,12 +98,12 @@ def read_direct(
     source = ... if source_sel is None else source_sel
     place = ... if dest_sel is None else dest_sel
     target: Any = dest[place]
-    # An advanced index gives a copy, integers alone a scalar: nothing to read into.
+    # An advanced index gives a copy, and integers alone give a scalar: no place to read into.
     is_view = isinstance(target, np.ndarray) and np.may_share_memory(target, dest)
     if is_view and np.can_cast(array.dtype, target.dtype, "same_kind"):
         try:
-            array._fetch(source, out=target)  # of this process alone
-        except ShapeError:  # nothing was read: to be broadcast, if possible
+            array._fetch(source, out=target)
+        except ShapeError:  # nothing was read; the assignment below broadcasts, if possible
             pass
         else:
             return
@@ -138,7 +138,7 @@ def chunk_views(
 ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
     """Iterate over views of the chunks; see `ExtArray.chunk_views`."""
     shape, chunks, offset = _grid_now(array, order)
-    # Those that the bounds need.
+    # The chunks that the bounds need.
     first = tuple(map(operator.floordiv, offset, chunks))
     last = grid_of(tuple(map(operator.add, offset, shape)), chunks)
     indices = chunk_indices(array.axial, first, last if array.size else first, order)
@@ -157,7 +157,7 @@ def iter_chunks(
     # An empty selection meets no chunk.
     last = first if any(map(operator.eq, start, stop)) else grid_of(stop, chunks)
     return (
-        # With the step that h5py gives.
+        # Step 1, as h5py gives.
         tuple(
             slice(max(i * c, low) - b, min((i + 1) * c, high) - b, 1)
             for i, c, b, low, high in zip(index, chunks, offset, start, stop, strict=True)
@@ -174,8 +174,8 @@ def iter_chunks(
 def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return the properties of a dataset of h5py or zarr, as options of `create`.
 
-    `dtype` is that of the elements as they are read.  Nothing is said for what has no form here:
-    chunks that memory does not hold, attributes that are references.
+    `dtype` is that of the elements as they are read.  Options that extarray cannot hold are left
+    out: chunks larger than memory allows, attributes that are references.
     """
     package = type(x).__module__.partition(".")[0]
     if package not in ("h5py", "zarr"):
@@ -197,9 +197,9 @@ def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 def is_sparse(x: Any) -> bool:
-    """Tell whether an array leaves holes, or a dataset of h5py or zarr has chunks that lack.
+    """Tell whether an array leaves holes, or a dataset of h5py or zarr lacks chunks.
 
-    Of stores of zarr only those are asked whose chunks are listed at no cost.
+    Ask only those stores of zarr that list their chunks at no cost.
     """
     if isinstance(x, Source):
         return leaves_holes(x)
@@ -222,8 +222,8 @@ def options_like(
 ) -> dict[str, Any]:
     """Return the properties of an array, as options of `create` for another one.
 
-    That one has its own shape or dtype, where these are given: what does not fit to them is left
-    out.
+    The new array has its own shape or dtype if these are given: properties that do not fit them are
+    left out.
     """
     if isinstance(like, (str, bytes, PathLike, Mapping)):
         raise ArgumentTypeError(
@@ -245,7 +245,7 @@ def options_like(
 
 
 def _options_of_ours(x: Any) -> dict[str, Any]:
-    """Return the properties of one of our arrays, of a view, or of an array that is read late."""
+    """Return the properties of one of our arrays, of a view, or of one with another dtype."""
     found = {name: getattr(x, name) for name in ("chunks", "fill_value") if hasattr(x, name)}
     if getattr(x, "dims", None) is not None:
         found["dims"] = x.dims
@@ -272,16 +272,16 @@ def _options_of_ours(x: Any) -> dict[str, Any]:
 
 
 def attrs_of_view(base: Any, source: Any, lost: list[str]) -> dict[str, Any]:
-    """Return the attributes, with the labels and places of the elements that the source shows.
+    """Return the attributes, with labels and places of the elements that the source shows.
 
     Parameters
     ----------
     base : ExtArray
-        Has the attributes.
+        The array that has the attributes.
     source : ExtArray or LazyView
         The array, or a view of it.
     lost : list of str
-        Takes, in words, those that cannot say where these elements are, and are left out.
+        Gets, in words, the attributes that are left out, as they cannot locate these elements.
     """
     with base._writers.steady:
         taken = (
@@ -295,7 +295,7 @@ def attrs_of_view(base: Any, source: Any, lost: list[str]) -> dict[str, Any]:
 
 
 def _taken(factor: AxisFactor, extent: int) -> Taken:
-    """Return the part of an axis that a view has."""
+    """Return the part of an axis that a view shows."""
     axis = factor.dims[0] if factor.dims else None
     if not isinstance(factor, Progression):
         return Taken(factor.indices[0], axis)
@@ -318,7 +318,7 @@ def _has_value(dtype: np.dtype[Any], value: Any, own: np.dtype[Any]) -> bool:
 
 
 def dtype_as_read(source: Any) -> np.dtype[Any]:
-    """Return the dtype of what slicing gives: another one where numbers are scaled."""
+    """Return the dtype that slicing gives: a different one if numbers are scaled."""
     dtype: np.dtype[Any] = source.dtype
     if isinstance(source, (np.ndarray, Source)) or 0 in source.shape:
         return dtype
@@ -327,7 +327,7 @@ def dtype_as_read(source: Any) -> np.dtype[Any]:
 
 
 def _has_form(name: str, value: Any) -> bool:
-    """Tell whether a value can be an attribute here."""
+    """Tell whether extarray can hold a value as an attribute."""
     try:
         encode_attrs({name: value})
     except ExtArrayError:
@@ -350,7 +350,7 @@ def _names_in_zarr(x: Any) -> Any:
 def _grid_now(
     array: Chunked, order: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return shape, chunks and the elements before index 0, for an order that there is."""
+    """Return shape, chunks and offset of the bounds in the grid; check the order."""
     if order not in ("address", "grid"):
         raise ArgumentError(f"order {order!r} is not valid; use 'address' or 'grid'")
     array._check()
@@ -360,7 +360,7 @@ def _grid_now(
 def _while_axes_stay(
     array: Chunked, indices: Iterator[tuple[int, ...]], ndim: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the same indices, as long as the array has `ndim` axes."""
+    """Yield the indices while the array has `ndim` axes; raise once it has more."""
     for index in indices:
         array._check_axes(ndim)
         yield index

@@ -1,12 +1,12 @@
-"""Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
+"""Views that read late and write through: ``a.lazy[...]`` and ``a.T``.
 
-A view is an array, and a query on it whose factors lie on one axis each: an integer or a slice
-(`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
-axes, and the two together are a query on the array, which runs it: elements move in one way.  A
-dimension that no factor fills is a new one, or one along which the elements are repeated.  Of
-records a view may have a field, or some fields: the query then says so, too.
+A view is an array and a query on it, whose factors lie on one axis each: an integer or a slice
+(`Progression`), or a list of indices (`Points`).  A selection from a view is a query on its own
+axes; both together are a query on the array, which runs it, so elements move in only one way.  A
+dimension that no factor fills is new, or repeats the elements.  The query of a view of records may
+also name a field, or some fields.
 
-The class is the face of views; its `Placement` tells where a view lies in its array.
+The class is the public face of views.  Its `Placement` knows where a view lies in its array.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class LazyView(Late):
 
     Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with
     more or fewer axes: by ``a.T``, ``np.moveaxis(a, 0, 1)``, ``np.squeeze(a)`` and their like.  It
-    has no elements of its own: brackets, operators and NumPy's functions read what they need of
-    the array when they need it, and assignment changes the array.
+    has no elements of its own: brackets, operators and NumPy's functions read the array when they
+    need elements, and assignment changes the array.
 
     Parameters
     ----------
     array : ExtArray
     factors : tuple
-        What is selected along each axis of the array.
+        The selection along each axis of the array.
     shape : tuple of int
     field : Field, optional
-        What it has of each record; None: whole elements.
+        Part of each record that the view shows; None: whole elements.
 
     Attributes
     ----------
@@ -83,20 +83,20 @@ class LazyView(Late):
         The array.
     dtype : dtype
     shape, chunks : tuple of int
-        Extents; those of `chunks` are the parts in which it is best read.
+        Extents of the view, and of the parts in which it is best read.
 
     Notes
     -----
-    The bounds are those of the time at which the view was made: a view does not grow.  It shows
-    the same elements also when the array has grown or shrunk at a start.  When the array has gained
-    an axis, the view says so (`ShapeError`), and a new one has to be taken.
+    The bounds are those at the time when the view was made: a view does not grow.  It shows the
+    same elements after the array has grown or shrunk at a start.  Once the array has gained an
+    axis, the view raises `ShapeError`: take a new one.
 
-    Of an array of records, names of fields give views of these: ``a.lazy["v"]``.
+    For an array of records, names of fields give views of fields: ``a.lazy["v"]``.
 
-    A view in which an element of the array occurs more than once can only be read: one of
-    ``np.broadcast_to``, or of indices that are repeated.
+    A view in which an element of the array occurs more than once is read-only: one of
+    ``np.broadcast_to``, or of repeated indices.
 
-    It is pickled with its array, by the rules for that one.
+    A view is pickled with its array, by the array's rules.
 
     Examples
     --------
@@ -126,10 +126,10 @@ class LazyView(Late):
 
     _array: Any  # ExtArray, which stands above
     _field: Field | None
-    _place: Placement  # replaced as a whole: other threads may be using it
+    _place: Placement  # replaced as a whole, as other threads may be using it
     _shape: tuple[int, ...]
     _repeats: bool
-    _held_of: LazyView | None  # of which this is what it was once
+    _held_of: LazyView | None  # the view of which this is a held copy
 
     def __init__(
         self,
@@ -169,11 +169,10 @@ class LazyView(Late):
 
     @property
     def _shown(self) -> dict[int, AxisFactor]:
-        """The factors by axis of the view."""
         return self._now.shown
 
     def _held(self) -> LazyView:
-        """Return the view, of the array as it is now; see `ExtArray._held`."""
+        """Return the view on the array held as it is now; see `ExtArray._held`."""
         if self._held_of is not None:
             return self
         held: LazyView = LazyView.__new__(LazyView)
@@ -197,7 +196,7 @@ class LazyView(Late):
         place = self._now
         return _restored(array, place.factors, self._shape, place.zero, self._field)
 
-    # -- what the view is --------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------
 
     @property
     def base(self) -> Any:
@@ -221,7 +220,7 @@ class LazyView(Late):
 
     @property
     def fill_value(self) -> Any:
-        """Value of elements that were never written: the array's, or of its field."""
+        """Value of elements that were never written: the array's, or its part in the field."""
         value = self._array.fill_value
         if self._field is None:
             return value
@@ -229,7 +228,7 @@ class LazyView(Late):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Extents of the parts in which the elements are best read: as many as a chunk has."""
+        """Extents of the parts in which the elements are best read: those of a chunk."""
         return self._now.chunks(self._array.chunks)
 
     @property
@@ -238,7 +237,7 @@ class LazyView(Late):
 
     @property
     def dims(self) -> tuple[str, ...] | None:
-        """Names of the axes, those of the array; None where it has none, or an axis is new."""
+        """Names of the axes, as the array has them; None if it has none, or if an axis is new."""
         names = self._array.dims
         self._bounds()
         if names is None or len(self._shown) < self.ndim:
@@ -282,7 +281,7 @@ class LazyView(Late):
 
     @property
     def _extract(self) -> list[Any]:
-        """Return, as JSON values, which of the elements that were ever stored it has."""
+        """Return, as JSON values, which of all elements ever stored the view shows."""
         place = self._now
         extract: list[Any] = list(map(fingerprint, place.factors, place.zero))
         if self._field is not None:
@@ -302,11 +301,11 @@ class LazyView(Late):
         """Show the view in a notebook: a table, with its index in the array."""
         try:
             return html_of_view(self, self._array, ", ".join(map(_index_text, self._factors)))
-        except ExtArrayError:  # the array is closed, or has lost what the view shows
+        except ExtArrayError:  # the array is closed, or no longer has the elements
             return f"<code>{escape(repr(self))}</code>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An array in memory comes back without its history; one in files as it is then.
+        # In memory the copy has no history; in files it is the array at unpickling time.
         zero = None if self._array.path is None else self._array.origin
         return _restored, (self._array, self._factors, self._shape, zero, self._field)
 
@@ -335,12 +334,12 @@ class LazyView(Late):
         return selections.Lazy(self)
 
     def _select(self, query: Query) -> LazyView:
-        """Return the view of what a query selects, for which `is_orthogonal` holds."""
+        """Return the view of a query's selection; `is_orthogonal` must hold for the query."""
         self._bounds()
         return LazyView(self._array, self._now.selected(query), query.shape, self._field)
 
     def _of_fields(self, fields: str | Sequence[str]) -> LazyView:
-        """Return the view of a field of each record, or of records of some fields."""
+        """Return the view of one field of each record, or of records of some fields."""
         if isinstance(fields, str):
             found = field_of(self.dtype, fields)
             if found.dtype.subdtype is not None:
@@ -353,14 +352,14 @@ class LazyView(Late):
         return LazyView(self._array, self._factors, self._shape, self._of_record(found))
 
     def _of_record(self, field: Field | None) -> Field | None:
-        """Return the place of a field of the view in the array's elements; None: all of it."""
+        """Return the place of a field of the view in the array's elements; None: all of them."""
         own = self._field
         if own is None or field is None:
             return own if field is None else field
         return Field(field.dtype, own.offset + field.offset)
 
     def _arrange(self, dims: Sequence[int | None], shape: Sequence[int]) -> LazyView:
-        """Return a view whose axes show the given ones of this view; None: a new one."""
+        """Return a view whose axes are these axes of this view; None: a new one."""
         return LazyView(self._array, self._now.arranged(dims), shape, self._field)
 
     # -- reading and writing -----------------------------------------------------------------
@@ -397,8 +396,8 @@ class LazyView(Late):
         Raises
         ------
         BoundsError
-            An IndexError: a part of the selection is not possible; or the array no longer has
-            what the view shows.
+            An IndexError: a part of the selection is impossible; or the array no longer has the
+            elements of the view.
         SelectionError, ShapeError, CastingError, ClosedError
 
         Examples
@@ -446,7 +445,7 @@ class LazyView(Late):
             return
         write_index(held, selection, values)
 
-    # The brackets of other rules, and zarr's methods: as those of the array.
+    # The brackets of other rules, and zarr's methods, as those of the array.
     oindex = property(selections.oindex)
     vindex = property(selections.vindex)
     blocks = property(selections.blocks)
@@ -472,13 +471,13 @@ class LazyView(Late):
             and self._is_in_parts
             and not (isinstance(value, Source) and self._is_same(value))
         ):
-            write_fields(self, query, self.dtype.names, value)  # not the bytes between them
+            write_fields(self, query, self.dtype.names, value)  # writes around the gaps
             return
         held = self._held()
         if isinstance(value, Source):
             target = held._select(query) if is_orthogonal(query) else held
             if query.field is None and target._is_same(value):
-                return  # the end of ``a.lazy[...] += 1``
+                return  # ends ``a.lazy[...] += 1``
             value = apart(value._verified(), [target])
             is_whole = query.is_box and query.field is None  # elements are written once
             if isinstance(value, Source) and is_whole and value.ndim <= target.ndim:
@@ -491,7 +490,7 @@ class LazyView(Late):
         self._array._check_out(out, shape, dtype)
 
     def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any:
-        # Arrays of ours that share elements with this one are copies already.
+        # Our arrays that share elements with this one are copies already.
         return value if isinstance(value, Source) else self._array._as_values(value, dtype)
 
     def _overlaps(self, values: NDArray[Any]) -> bool:
@@ -500,7 +499,7 @@ class LazyView(Late):
 
     @property
     def _is_in_parts(self) -> bool:
-        """True if there are bytes of the array's elements between those of the view's."""
+        """True if the array's elements have bytes between those of the view's."""
         return self._field is not None and has_gaps(self._field.dtype)
 
     def _is_same(self, other: Source) -> bool:
@@ -514,7 +513,7 @@ class LazyView(Late):
         )
 
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
-        """Move what a query selects from or (write) to an array of its shape."""
+        """Move a query's selection to an array of its shape, or (write) from it."""
         self._check_bounds()
         if self._field is not None:
             query = replace(query, field=self._of_record(query.field))
@@ -535,7 +534,7 @@ class LazyView(Late):
         return np.broadcast_to(view, [part.stop - part.start for part in box])
 
     def _locate(self, key: Any) -> tuple[int, ...] | None:
-        """Return the index of an element in the array; None where `key` is not that of one."""
+        """Return the index of an element in the array; None if `key` selects no single element."""
         indices = index_of_element(key, self._shape)
         if indices is None:
             return None
@@ -543,11 +542,11 @@ class LazyView(Late):
         return self._now.element(indices)
 
     def _check(self, what: str | None = None) -> None:
-        """Raise where the array is closed, or `what` would change a read-only one."""
+        """Raise if the array is closed, or if `what` would change a read-only one."""
         self._array._check(what)
 
     def _check_bounds(self) -> None:
-        """Raise where the array no longer has all elements of the view."""
+        """Raise if the array no longer has all elements of the view."""
         needed = self._now.needed
         shape = self._bounds()
         if any(low < 0 or n < high for n, (low, high) in zip(shape, needed, strict=True)):
@@ -557,9 +556,9 @@ class LazyView(Late):
             )
 
     def _bounds(self) -> tuple[int, ...]:
-        """Return the shape of the array, which has the axes that it had when the view was made."""
+        """Return the shape of the array; raise if it has gained an axis since the view was made."""
         shape: tuple[int, ...] = self._array.shape
-        self._array._check_axes(len(self._place.factors))  # after the look: ranks only grow
+        self._array._check_axes(len(self._place.factors))  # after the look: ndim only grows
         return shape
 
     # -- whole views -------------------------------------------------------------------------
@@ -578,13 +577,13 @@ class LazyView(Late):
         Raises
         ------
         ArgumentError
-            A ValueError: `order` is a path, which `extarray.rechunk` takes.
+            A ValueError: `order` is a path, as `extarray.rechunk` takes.
         ResultError
-            A MemoryError: it is larger than ``config.max_result``.
+            A MemoryError: the copy is larger than ``config.max_result``.
 
         Notes
         -----
-        Called by `dask.array.from_array` it gives the view itself: tasks read it late.
+        For `dask.array.from_array` this returns the view itself, so that tasks read it late.
 
         Examples
         --------
@@ -642,7 +641,7 @@ class LazyView(Late):
         self._check()
         return to_dask(self, chunks)
 
-    # The name by which ``dask.array.asarray`` finds it.
+    # ``dask.array.asarray`` looks for this name.
     to_dask_array = to_dask
 
 
@@ -662,7 +661,7 @@ def everything(array: Any) -> LazyView:
 
 
 def _index_text(factor: AxisFactor) -> str:
-    """Return the part of an axis that a view has, as an index in brackets."""
+    """Return a view's part of an axis, as an index in brackets."""
     if not isinstance(factor, Progression):
         return f"{factor.count} indices"
     if factor.dim < 0:
@@ -691,7 +690,7 @@ def _restored(
     zero: tuple[int, ...] | None,
     field: Field | None = None,
 ) -> LazyView:
-    """Make a view that was pickled, of an array whose origin was `zero`."""
+    """Make a pickled view of an array whose origin was `zero`."""
     view = LazyView(array, factors, shape, field)
     if zero is not None:
         view._place = Placement.of(factors, zero, array._identity, shape)

@@ -1,6 +1,6 @@
-"""The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
+"""The life of an array on its store: made, attached, refreshed, flushed, closed.
 
-Here is also what the compiled core asks of it meanwhile, as the one object of `Host`.
+`Host` answers the questions that the compiled core asks about an array in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
-from extarray.grid.chunking import elements_of_chunk, grid_of
+from extarray.grid.chunking import elements_of_chunk, grid_of, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.selection.indexable import read_index, write_index
 from extarray.storage.memory import MemoryStore
@@ -90,7 +90,7 @@ _later = LazyImports(
 
 
 class Living(Stored, Resizable, Protocol):
-    """An array that is set up, and told how its store may be used, as the core takes it."""
+    """An array that can be set up and attached to its store, as the core does it."""
 
     @property
     def _region(self) -> Region | None: ...
@@ -131,7 +131,7 @@ class Living(Stored, Resizable, Protocol):
     def _serve(self, host: Host) -> None: ...
     def _unverified(self, addresses: Iterable[int]) -> list[int]: ...
     def _know(self, addresses: NDArray[np.int64]) -> None: ...
-    def _flush(self, last: bool = False) -> None: ...  # of all ranks, where several have it open
+    def _flush(self, last: bool = False) -> None: ...  # collective, if ranks share it
 
 
 # -- beginnings ----------------------------------------------------------------------------------
@@ -151,11 +151,11 @@ def fresh_store(
 ) -> tuple[FileStore | MemoryStore, Axial]:
     """Make the store of a fresh array, in the files of `path` or (None) in memory.
 
-    Where it is `hidden`, the files have their names when `publish` is called.
+    If `hidden`, the files get their names when `publish` is called.
     """
     axial = Axial(grid_of(shape, header.chunks))
     longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
-    if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
+    if max(longest, place_of(axial.size, header.chunk_bytes)) >= LIMIT:
         raise LimitError(
             f"an array of shape {shape} in chunks of {header.chunks} elements of {header.dtype} "
             "exceeds 2**63 - 1 bytes, or has an axis that long"
@@ -170,7 +170,7 @@ def fresh_store(
 
 
 def start(array: Any, store: Reader | MemoryStore, axial: Axial, writers: Writers) -> None:
-    """Put a new array on an open store; its writers get along by a policy."""
+    """Put a new array on an open store, shared by a policy of writers."""
     array._store = store
     array._writers = writers
     array._handle = os.urandom(16).hex()
@@ -184,9 +184,10 @@ def start(array: Any, store: Reader | MemoryStore, axial: Axial, writers: Writer
 
 
 def _inherit(array: Living) -> None:
-    """Drop, in a forked child, the locks that threads of the parent held, and what is half done.
+    """Drop, in a forked child, the locks held by the parent's threads, and half-done changes.
 
-    Where the array has files, it is open for reading.  If what counts cannot be told it is closed.
+    An array in files is open for reading then; if its committed state cannot be found, it is
+    closed.
     """
     core: Any = array
     still = array._writers.is_still()
@@ -206,13 +207,13 @@ def _inherit(array: Living) -> None:
             let_go(array)
 
 
-# -- the core, as the store says -----------------------------------------------------------------
+# -- the core, set up from the store -------------------------------------------------------------
 
 
 def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
-    """Take the axes, the chunks and the bounds that the store has.
+    """Take over the axes, the chunks and the bounds of the store.
 
-    `places` are those of the elements of a chunk, if they are known already.
+    `places` are those of the elements of a chunk, if they are already known.
     """
     now = array._store.now
     header = now.header
@@ -224,7 +225,7 @@ def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = 
 
 
 def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
-    """Return where the elements of a chunk are: a table, or None for the orders with strides."""
+    """Return the places of the elements in a chunk: a table, or None for orders with strides."""
     if has_strides(order):
         return None
     try:
@@ -236,9 +237,9 @@ def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
 
 
 def place_elements(array: Living) -> None:
-    """Work out where elements stand in a chunk; the table is of a chunk's size.
+    """Compute the table of places in a chunk, which is about as large as a chunk.
 
-    Not before there is a chunk: a file of nothing but promises would cost memory.
+    This waits until there is a chunk: a file may promise huge chunks, and would cost memory.
     """
     places = places_of(array.chunks, array.order)
     if places is not None:
@@ -246,7 +247,7 @@ def place_elements(array: Living) -> None:
 
 
 def attach_store(array: Living) -> None:
-    """Use the store's region, as the store may be used now."""
+    """Use the store's region, in the way that the store allows now."""
     array._attach(
         (now := array._store.now).region,
         now.mode == "r+",
@@ -271,7 +272,7 @@ def watch_cuts(array: Living) -> None:
 
 
 def show_store(array: Living, axial: Axial) -> None:
-    """Show the region and the bounds that the store has; other axial vectors: axes, too."""
+    """Show the store's region and bounds; new axial vectors mean that axes are new, too."""
     now = array._store.now
     if now.region is not array._region:
         attach_store(array)
@@ -287,24 +288,23 @@ def show_store(array: Living, axial: Axial) -> None:
 
 @functools.cache
 def _slots(cls: type) -> tuple[str, ...]:
-    """Return the names of the attributes that an array has beside those of the core."""
+    """Return the names of the attributes that an array has besides those of the core."""
     own = (getattr(kind, "__slots__", ()) for kind in cls.__mro__)
     return tuple(name for names in own for name in names if name != "__weakref__")
 
 
 def held(array: Living) -> Any:
-    """Return an array as it is now, whatever becomes of its bounds: to go through its parts.
+    """Return an array as it is now, whatever happens to its bounds, to go through its parts.
 
-    The array that is given back shows the same elements, under the same indices, as long as it
-    lives, and keeps what is cut off meanwhile from being given back.  It is for the length of one
-    call.
+    The result shows the same elements, under the same indices, as long as it lives, and keeps parts
+    cut off meanwhile from being given back.  Use it within one call only.
     """
     if array._original is not None:
         return array
     array._check()
     now: Any = array
     cls: Any = type(array)
-    # Not by __new__ of a user's class, which may take arguments.
+    # A user's class may have a __new__ that takes arguments.
     new = ArrayCore.__new__(cls)
     hold(new, now)
     for name in _slots(cls):
@@ -328,11 +328,11 @@ def _rows(array: Any, ndim: int, extent: int) -> Iterator[Any]:
         yield row
 
 
-# -- what the core asks --------------------------------------------------------------------------
+# -- questions of the core -----------------------------------------------------------------------
 
 
 class Host:
-    """Answers to what the core asks about an array that has a store; see `_core._state.Host`."""
+    """Answers the core's questions about an array with a store; see `_core._state.Host`."""
 
     __slots__ = ()
 
@@ -341,11 +341,11 @@ class Host:
         return "the array" if array.path is None else f"'{array.path}'"
 
     def path(self, array: Stored) -> str | None:
-        """Return the path for errors of the system."""
+        """Return the path for system errors."""
         return None if array.path is None else str(array.path)
 
     def read_only(self, array: Stored, what: str) -> ReadOnlyError:
-        """Return the error for what would change an array that is open for reading."""
+        """Return the error for a change of an array that is open for reading."""
         if array._store.now.elements_only:
             return ReadOnlyError(
                 f"cannot {what} {array._name()}: it was opened with share='elements', which only "
@@ -363,7 +363,7 @@ class Host:
         )
 
     def shares(self, array: Stored, value: Source) -> bool:
-        """Tell whether an array that is read late has elements of this one."""
+        """Tell whether an array that is read late shares elements with this one."""
         return getattr(value, "_identity", None) == array._store.now.header.uuid
 
     def elements(self, value: Source) -> NDArray[Any]:
@@ -387,12 +387,12 @@ class Host:
         write_index(array, key, value, frame)
 
     def write_late(self, array: Any, key: Any, value: Any) -> None:
-        """Write an array that is read as it is written."""
-        # A view of the selection knows what it has in common with other views, and streams.
+        """Write an array that is read late, while reading it."""
+        # A view of the selection finds overlaps with other views, and streams.
         array.lazy[key] = value
 
     def unmasked(self, array: Any, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return masked values as they are assigned to elements, or to a field of this dtype."""
+        """Return masked values ready to be assigned to elements, or to a field of this dtype."""
         if dtype == array.dtype or not np.ma.is_masked(values):
             return unmasked(values, array.dtype, array.fill_value)
         raise ArgumentError("cannot store masked values in a field; give .filled() of them")
@@ -409,10 +409,10 @@ class Host:
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
-        with array._writers.resizing:  # or a refresh comes in between
+        with array._writers.resizing:  # so that no refresh comes in between
             array._check()
             number, inner = _reader(array).inner_box(array.axial)
-            watch_cuts(array)  # another counter, perhaps
+            watch_cuts(array)  # the counter may be another one
             array._know_cuts(number, inner)
 
     def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -423,9 +423,9 @@ class Host:
         return _reader(array).unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
-        """Give the fill value to those chunks that do not fit their checksums, and know all."""
+        """Give the fill value to those chunks that do not match their checksums, then know all."""
         store = _files(array)
-        if store.now.elements_only:  # what lies outside the bounds is not its own
+        if store.now.elements_only:  # chunks outside the bounds are not this writer's
             return
         with store.chunk_sums.healing:
             addresses = np.array(array._unverified(addresses), np.int64)
@@ -436,7 +436,7 @@ class Host:
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""
-        start, stop = address * array.chunk_bytes, (address + 1) * array.chunk_bytes
+        start, stop = (place_of(q, array.chunk_bytes) for q in (address, address + 1))
         index = array.axial.index(address)
         box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
         name, text = f"{array.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
@@ -471,11 +471,11 @@ def _files(array: Stored) -> FileStore:
 _HOST = Host()
 
 
-# -- what others commit --------------------------------------------------------------------------
+# -- commits of others ---------------------------------------------------------------------------
 
 
 def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
-    """Take up what a writer has committed; see `ExtArray.refresh`."""
+    """Take up a writer's commits; see `ExtArray.refresh`."""
     if on_replaced not in ("raise", "reopen"):
         raise ArgumentError(f"on_replaced {on_replaced!r} is not valid; use 'raise' or 'reopen'")
     with array._writers.steady:
@@ -513,7 +513,7 @@ def replaced_error(array: Living) -> ReplacedError:
 
 
 def _become_successor(array: Any) -> None:
-    """Become the array that has the path now, as the files of this one were replaced."""
+    """Become the array that now has the path, after the files of this one were replaced."""
     before = _reader(array)
     now = before.now
     try:
@@ -535,7 +535,7 @@ def _become_successor(array: Any) -> None:
 
 
 def check_not_held(array: Living, what: str) -> None:
-    """Raise in the midst of a commit of several arrays."""
+    """Raise if the array is inside a commit of several arrays."""
     if array._store.now.held is not None:
         raise ArgumentError(
             f"cannot {what} {array._name()} inside a block of extarray.commit; do it "
@@ -552,12 +552,12 @@ def flush(array: Living) -> None:
 
 
 def flush_store(array: Living, last: bool) -> None:
-    """Bring everything to the disk, and before that the checksums up to date."""
+    """Bring the checksums up to date, and then everything to the disk."""
     store = array._store.files
     if store is None:
         return
     sums = store.now.sums
-    # Where several ranks write, they bring sums up to date together.
+    # Several ranks bring sums up to date together.
     if sums is None or not sums.in_doubt or not sums.alone:
         store.flush()
         return
@@ -578,7 +578,7 @@ def close(array: Living) -> None:
                 with contextlib.suppress(OSError):
                     give_back_freed(array)
             if not array.closed and sums is not None and sums.in_doubt:
-                # What fails leaves them in doubt, which costs nothing but certainty.
+                # After an error the sums stay in doubt, which only costs certainty.
                 with contextlib.suppress(OSError):
                     array._flush(last=True)
         finally:
@@ -586,29 +586,29 @@ def close(array: Living) -> None:
 
 
 def open_in_files() -> list[Any]:
-    """Return the arrays in files that this process has open, the first opened first."""
+    """Return the open arrays in files of this process, in the order of opening."""
     return [a for a in heirs(_inherit) if a._store.files is not None and not a.closed]
 
 
 @atexit.register
 def _close_at_exit() -> None:
-    with contextlib.ExitStack() as steps:  # all of them, whatever fails
+    with contextlib.ExitStack() as steps:  # close all, whatever fails
         for array in open_in_files():
-            # Nothing waits for ranks, which may end for reasons of their own, nor for threads in
-            # the midst of a change, which never come to its end.
+            # Do not wait for ranks, which may end for reasons of their own, nor for threads in the
+            # midst of a change, which never finish it.
             if not hasattr(array, "comm") and array._writers.is_still():
                 steps.callback(array.close)
-                steps.callback(array._store.warn_if_writer)  # before it
+                steps.callback(array._store.warn_if_writer)  # runs before close
 
 
 def let_go(array: Living) -> None:
-    """Close an array and its store, whatever was not brought to the disk."""
+    """Close an array and its store without bringing anything to the disk."""
     array._attach(None, False, False, False, False)
     array._store.close()
 
 
 def publish(array: Living) -> None:
-    """Give the files of a hidden array their names; on an error it is closed, and they go."""
+    """Give the files of a hidden array their names; on an error close it and remove them."""
     if (files := array._store.files) is not None:
         with OnError(let_go, array):
             files.take_names()

@@ -1,4 +1,4 @@
-"""Other chunks, permuted axes, another order or dtype: of a whole array, in bounded memory."""
+"""Copies of whole arrays with other chunks, axes, order or dtype, in bounded memory."""
 
 from __future__ import annotations
 
@@ -75,39 +75,39 @@ def rechunk(
     src : ExtArray, LazyView, str or PathLike
         An array, a view of one, or the path of one.
     path : str, PathLike, or None
-        Of the new pair of files; None: in memory.
+        Path of the new pair of files; None: in memory.
     chunks : int or sequence of int, optional
         Chunk shape, by axes of the new array; None: the present one.
     axes : sequence of int or str, optional
-        Which axis of `src`, by number or name, each new axis is, as for `numpy.transpose`; None:
-        all stay.
+        For each new axis, the axis of `src` that it is, by number or name, as for
+        `numpy.transpose`; None: all stay.
     order : {"C", "F", "Z", "H"}, optional
-        Of the elements in a chunk, as for `create`; None: the present one.
+        Order of the elements in a chunk, as for `create`; None: the present one.
     dtype : dtype_like, optional
         Elements are cast as by ``astype``; None: the present one.
     sparse : bool, optional
         Leave holes where there are only zeros, as for `create`; None: as `src` does.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
-        chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
-        each element of a chunk, and the new one up to 24 while it is created.  Besides, each thread
-        stages up to 3 MiB.  This is the process's own memory; `config.mapped_memory` bounds what is
-        mapped of files.
+        chunk.  With `comm`, a limit for each rank.  An array in order "Z" or "H" takes 8 bytes of
+        it for each element of a chunk, and the new one up to 24 while it is created.  In addition,
+        each thread stages up to 3 MiB.  This is the process's own memory; `config.mapped_memory`
+        bounds the mapped parts of files.
     workers : int, optional
-        Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
-        `max_memory` is enough for.
+        Threads at most; None: ``config.threads``.  Each has its own buffers, so `max_memory` also
+        limits how many threads work.
     in_place : bool
-        Replace the pair of files of `src`, when all is done; `path` is not given.
+        Replace the pair of files of `src` at the end; give no `path`.
     resume : bool
-        Go on where an earlier call with the same arguments was interrupted; without one, start.
-        Where one has come to its end, nothing is left to do: in place, too, where the array
-        remembers of what and how it was made.  Both are said on stderr.
+        Continue an earlier, interrupted call with the same arguments; if there was none, start.  If
+        that call was complete, nothing is left to do; in place, too, as the array records how it
+        was made.  Messages on stderr tell of both.
     verify : bool
         At the end read both arrays, and compare checksums box by box.
     progress : bool or callable
         Show how far the work has come, on a terminal or in a notebook, and say on stderr when work
         is resumed; or a function, which is called with the bytes that are done, and with those in
-        all.  With `comm` rank 0 tells.
+        all.  With `comm` only rank 0 reports.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks of this communicator share the work; collective.  All give the same arguments, a
         `path`, and a `src` in files, which each reads by itself.
@@ -117,38 +117,38 @@ def rechunk(
     ExtArray
         Open in mode "r+": one segment, no history; with the attributes, the names of axes, and the
         fill value of `src`.  Attributes that label elements or place them on the earth or in the
-        sky are about those that a view shows.  With `comm` an `extarray.mpi.ParallelArray`.
+        sky are adapted to the elements of a view.  With `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
     ArgumentError
-        A ValueError: `max_memory` is too little (the message has the least), no such order, or
+        A ValueError: `max_memory` is too small (the message names the least), no such order, or
         arguments that exclude each other.
     ExistsError
-        A FileExistsError: `path` is taken.
+        A FileExistsError: `path` exists.
     LockedError
-        A BlockingIOError: in place, while another writer has `src` open; or another process is at
-        work on `path`.
+        A BlockingIOError: in place, while another writer has `src` open; or another process works
+        on `path`.
     AxisError, ChunksError, DTypeError, StorageError, ReserveError
 
     Warns
     -----
     LossyWarning
-        Attributes that cannot say where the elements of a view are; the new array lacks them.
+        Attributes that cannot locate the elements of a view; the new array lacks them.
 
     Notes
     -----
-    Chunks are read and written as wholes, each once where memory allows; `rechunk_plan` tells in
-    advance what is done.  With several passes there is a second copy on the disk for a while.
+    Whole chunks are read and written, each once where memory allows; `rechunk_plan` shows the work
+    in advance.  Several passes need a second copy on the disk for a while.
 
-    The target has its name when it is complete.  What an interrupted call has done stays beside it
-    as ``path.rechunk-1`` and so on: with ``resume=True`` the next call goes on from there,
-    otherwise it starts afresh.  The source must not change meanwhile.
+    The target gets its name when it is complete.  The work of an interrupted call stays beside it
+    as ``path.rechunk-1`` and so on: the next call with ``resume=True`` continues it, any other
+    starts afresh.  The source must not change meanwhile.
 
-    In place the source is closed at the end.  Who else has it open for reading keeps the old one.
+    In place the source is closed at the end.  Readers that have it open keep the old one.
 
-    With `comm` each rank has a part of whole new chunks of each template, as even as they allow;
-    the elements lie where a single process puts them.
+    With `comm` each rank gets a part of whole new chunks of each template, as even as possible; the
+    elements lie where a single process puts them.
 
     References
     ----------
@@ -203,7 +203,7 @@ def rechunk(
             opened = stack.enter_context(contextlib.ExitStack())
             if array is not src:
                 opened.enter_context(array)
-            # Nobody can grow what is about to be replaced.
+            # Keep other threads from growing an array that is about to be replaced.
             stack.enter_context(array._writers.resizing)
         else:
             array = _readable(src, stack)
@@ -215,7 +215,7 @@ def rechunk(
             new = work.in_memory()
             return new
         if in_place:
-            # Of a commit of several arrays, which it may have decided.
+            # Conclude a commit of several arrays that this one may have decided.
             array._store.group.conclude_members()
         place = resolve_path(path)
         if resume and in_place and _has_done(array, work):
@@ -231,7 +231,7 @@ def rechunk(
 
 
 def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
-    """Return the source, which the stack closes if it was a path."""
+    """Return the source; the stack closes it if it was given as a path."""
     if isinstance(src, (ExtArray, LazyView)):
         return src
     if not isinstance(src, (str, os.PathLike)):
@@ -255,12 +255,11 @@ def _work(
     verify: bool,
     in_place: bool = False,
 ) -> Transformation:
-    """Plan the work."""
     lost: list[str] = []
     source, header, attrs = _wanted(array, chunks, axes, order, dtype, lost, in_place)
     tell_lost("rechunk", lost)
     header = replace(header, sparse=is_sparse(header.sparse, sparse, path))
-    shape = source.shape  # of now: another thread may let the array grow
+    shape = source.shape  # of this moment: another thread may grow the array
     tables = _tables(array, header)
     passes = passes_between(
         source, shape, header.chunks, header.dtype, budget, path is None, tables=tables
@@ -273,19 +272,18 @@ def _work(
 
 
 def _base(array: ExtArray | LazyView) -> ExtArray:
-    """Return the array that has the elements."""
     base: ExtArray = array.base if isinstance(array, LazyView) else array
     return base
 
 
 def _tables(array: ExtArray | LazyView, header: Header) -> tuple[int, int]:
-    """Return the bytes of the tables of orders of the source and of the target."""
+    """Return the bytes that the order tables of source and target take."""
     base = _base(array)
     return table_bytes(base.chunks, base.order), table_bytes(header.chunks, header.order)
 
 
 def _path_of(array: ExtArray) -> str:
-    """Return the path of the files of an array, links followed, which are about to be replaced."""
+    """Return the real path of an array's files, links followed, which are to be replaced."""
     files = array._store.files
     assert files is not None
     stems = files.real_stems("cannot replace '{}'")
@@ -298,7 +296,7 @@ def _path_of(array: ExtArray) -> str:
 
 
 def _writable(src: Any) -> ExtArray:
-    """Return the source with its writer's lock."""
+    """Return the source with its writer's lock held."""
     if isinstance(src, LazyView):
         raise ArgumentTypeError(
             "cannot replace a view in place; give its array, with chunks and axes"
@@ -328,9 +326,9 @@ def _wanted(
     lost: list[str],
     in_place: bool = False,
 ) -> tuple[Any, Header, str]:
-    """Return the source with its axes in the order of the target, and what the target is.
+    """Return the source, its axes in the target's order, and the target's header and attributes.
 
-    `lost` takes, in words, what attributes cannot say of it.
+    `lost` gets, in words, the attributes that cannot locate the elements.
     """
     base = _base(array)
     base._check()
@@ -363,7 +361,7 @@ def _record(
 ) -> bytes:
     """Return the note of how the new array is made: the uuid of the old one, and the arguments.
 
-    In place the array before is gone when the arguments are given again, so that they alone tell.
+    In place the old array is gone when a later call resumes, so the arguments alone must tell.
     """
     given = {
         "chunks": None if chunks is None else np.broadcast_to(chunks, array.ndim).tolist(),
@@ -376,13 +374,13 @@ def _record(
 
 
 def _has_done(array: ExtArray, work: Transformation) -> bool:
-    """Tell whether an array in its place was made by work with the same arguments."""
+    """Tell whether an array already in place was made with the same arguments."""
     return array._store.now.header.work[16:] == work.header.work[16:]
 
 
 def _cast_fill(value: Any, dtype: np.dtype[Any], kind: np.dtype[Any]) -> bytes:
-    """Return the fill value in another dtype; zero where there is none for it: no number is ''."""
-    fill = np.zeros(1, kind)  # so are bytes between the fields of a record
+    """Return the fill value in another dtype; zero if it has no value there: '' is no number."""
+    fill = np.zeros(1, kind)  # also clears the padding between fields of a record
     with contextlib.suppress(ValueError):
         fill[...] = np.asarray(value, dtype)
     _clear_open_bytes(fill)
@@ -390,17 +388,17 @@ def _cast_fill(value: Any, dtype: np.dtype[Any], kind: np.dtype[Any]) -> bytes:
 
 
 def _clear_open_bytes(values: NDArray[Any]) -> None:
-    """Write zero to the bytes behind each long double of x86: casts leave them open."""
+    """Clear the padding behind each long double of x86, which casts leave undefined."""
     if values.dtype.names is not None:
         for name in values.dtype.names:
             _clear_open_bytes(values[name])
-    elif values.dtype.char in "gG" and np.finfo("g").nmant == 63:  # 10 bytes of 12 or 16
+    elif values.dtype.char in "gG" and np.finfo("g").nmant == 63:  # 10 bytes used of 12 or 16
         numbers = values[..., None].view("g")
         numbers[..., None].view(np.uint8)[..., 10:] = 0
 
 
 def _permutation(axes: Any, ndim: int, array: Any = None) -> tuple[int, ...]:
-    """Return which axis each new axis is; those of an array that have names may be named."""
+    """Return, for each new axis, the old one that it is; axes of an array may go by name."""
     if isinstance(axes, str):
         raise ArgumentTypeError(f"axes must be a sequence of axes, not the string {axes!r}")
     try:
@@ -423,35 +421,35 @@ def rechunk_plan(
     dtype: DTypeLike | None = None,
     max_memory: int | str = "256 MiB",
 ) -> RechunkPlan:
-    """Plan what `rechunk` would do, into files: an array in memory takes one pass.
+    """Plan the passes of `rechunk` into files; into memory it takes one.
 
     Parameters
     ----------
     src : ExtArray, LazyView, str, PathLike, int or sequence of int
-        An array, a view of one, the path of one; or the shape of one, whose chunks are
+        An array, a view of one, or the path of one; or the shape of an array with chunks of
         `source_chunks`.
     chunks : int or sequence of int, optional
         Chunk shape, by axes of the new array; None: the present one.
     source_chunks : int or sequence of int, optional
-        Present chunk shape, where `src` is a shape; None: the one that `create` would choose.
+        Present chunk shape, if `src` is a shape; None: the one that `create` would choose.
     axes : sequence of int, optional
         As for `rechunk`.
     order : {"C", "F", "Z", "H"}, optional
         As for `rechunk`.
     dtype : dtype_like, optional
-        As for `rechunk`; where `src` is a shape, that of both arrays, by default float64.
+        As for `rechunk`; if `src` is a shape, that of both arrays, by default float64.
     max_memory : int or str
         As for `rechunk`.
 
     Returns
     -------
     RechunkPlan
-        Printed it is a table; notebooks show a picture, too.
+        It prints as a table; notebooks show a picture, too.
 
     Raises
     ------
     ArgumentError
-        A ValueError: `max_memory` is too little; the message has the least.
+        A ValueError: `max_memory` is too small; the message names the least.
     AxisError, ChunksError, ShapeError
 
     Examples

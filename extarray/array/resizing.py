@@ -1,8 +1,8 @@
 """A change of bounds, carried out step by step or taken back whole.
 
-The steps: room for new chunks; what lies in old chunks, renewed; the elements of an append; the log
-and the superblock; the bounds as readers of this process see them; and last, when all of it counts,
-what the change has cut off is given back.
+The steps: reserve room for new chunks; renew the new parts of old chunks; write the elements of an
+append; write the log and the superblock; show the bounds to readers in this process; and last,
+when the change counts, give back the space of the parts that it cut off.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from extarray.common.errors import ArgumentError, LimitError, ReserveError, Stor
 from extarray.format.constants import LIMIT
 from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
 from extarray.grid.bounds import Bounds, Change, outside, to_box
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.grid.policy import EXACT, decode_policy
 from extarray.grid.tiles import tiles
 
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from extarray.grid.bounds import Index
     from extarray.storage.store import Store
 
-    Corners = tuple[Index, Index]  # of a box: the first indices, and those behind the last
-    Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # the last is not one of a run
+    Corners = tuple[Index, Index]  # of a box: its first indices, and those after its last
+    Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # starts and stops of runs
 
 __all__ = [
     "Resizable",
@@ -57,14 +58,14 @@ __all__ = [
 
 Side = Literal["end", "start"]
 
-# Chunks on either side of what is cut off.
+# Chunks to search on either side of a run that is cut off.
 LOOKED_AT = 1 << 12
-# More chunks than so many are gone through piece by piece, or not one by one at all.
+# More chunks than this are processed in pieces, or not one by one at all.
 MANY = 1 << 16
 
 
 class Resizable(Protocol):
-    """An array whose bounds move, as far as that concerns its store and its core."""
+    """An array whose bounds move, as its store and its core see it."""
 
     _filling: bool
 
@@ -113,14 +114,14 @@ class Resizable(Protocol):
 
 
 def is_start(side: str) -> bool:
-    """Tell whether a side is the start of an axis."""
+    """Tell whether a side is the start of an axis; refuse anything but a side."""
     if side not in ("end", "start"):
         raise ArgumentError(f"side {side!r} is not valid; use 'end' or 'start'")
     return side == "start"
 
 
 def count(by: SupportsIndex) -> int:
-    """Return a number of elements, of an argument."""
+    """Return an argument that counts elements."""
     n = as_int(by, "by")
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}; use extend to grow, shrink to cut")
@@ -128,7 +129,7 @@ def count(by: SupportsIndex) -> int:
 
 
 def filling_error(array: Resizable, what: str = "change the bounds of") -> ArgumentError:
-    """Return the error for a change by what reads the data that are being appended."""
+    """Return the error for a change of bounds by code that runs during an append."""
     return ArgumentError(f"cannot {what} {array._name()} during an append to it")
 
 
@@ -143,10 +144,10 @@ def carry_out(
 ) -> None:
     """Give an array new bounds; on an error nothing has changed.
 
-    `fill` writes the elements of the only part that is new.  `exactly`: the growth policy allocates
+    `fill` writes the elements of the only new part.  With `exactly` the growth policy allocates
     nothing ahead.
     """
-    if array._filling:  # by what reads the data that are being appended
+    if array._filling:  # the call comes from code that an append runs
         raise filling_error(array)
     store, axial = array._store, array.axial
     now = store.now
@@ -171,7 +172,7 @@ def carry_out(
     except BaseException:
         state, after = now.state, change.after
         if (state.shape, state.offset, state.grid) == (after.shape, after.offset, axial.grid):
-            _publish(array, change)  # interrupted when all was done
+            _publish(array, change)  # interrupted after the commit
         else:
             now.unclean = was_unclean or is_append
             if mark is not None:
@@ -180,13 +181,13 @@ def carry_out(
     finally:
         array._filling = False
     if change.cuts:
-        # The bounds count by now: space that cannot be given back stays taken.
+        # The bounds count already: space that cannot be given back stays taken.
         with contextlib.suppress(StorageError):
             _give_back(array, change)
 
 
 def _publish(array: Resizable, change: Change) -> None:
-    """Show new bounds, which count: nobody takes up what they cut off from now on."""
+    """Show committed bounds; from now on no new user can reach the parts that they cut off."""
     if change.cuts:
         array._store.now.users.turn()
     array._set_bounds(change.after.shape, change.after.offset)
@@ -198,13 +199,13 @@ def _publish(array: Resizable, change: Change) -> None:
 def _make_room(
     array: Resizable, change: Change, mark: Any, old: int, exactly: bool
 ) -> tuple[Change, int]:
-    """Grow the grid, further than need be where that is possible, and get it its room.
+    """Grow the grid, ahead as the policy says if possible, and reserve its room.
 
-    Returns the change as it is then, and the bytes of the grid.
+    Return the change as carried out, and the bytes of the grid.
     """
-    store, size = array._store, array.chunk_bytes
+    store = array._store
     now = store.now
-    new = math.prod(change.after.grid) * size
+    new = place_of(math.prod(change.after.grid), array.chunk_bytes)
     if new >= LIMIT:
         raise LimitError(
             f"cannot grow to {change.after.shape}: its chunks would take {new} bytes, too close "
@@ -223,9 +224,12 @@ def _make_room(
 
 
 def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> Change | None:
-    """Grow the grid as the policy says, if there is room for that; returns the change then."""
+    """Grow the grid as the policy says, if there is room; return the change, or None."""
     ahead = change.ahead(decode_policy(array._store.now.growth), LIMIT)
-    if ahead is None or (new := math.prod(ahead.after.grid) * array.chunk_bytes) >= LIMIT:
+    if ahead is None:
+        return None
+    new = place_of(math.prod(ahead.after.grid), array.chunk_bytes)
+    if new >= LIMIT:
         return None
     try:
         _take(array, ahead, old, new)
@@ -242,14 +246,14 @@ def _take(array: Resizable, change: Change, old: int, new: int) -> None:
         store, runs = array._store, None
         now = store.now
         if now.unclean or change.cuts:
-            runs = _runs_needed(array, change, (new - old) // array.chunk_bytes)
+            runs = _runs_needed(array, change, chunks_before(new - old, array.chunk_bytes))
         store.reserve(old, new, runs)
         if runs is not None and now.sums is not None and any(now.header.fill):
-            _note_bytes(array, old, new)  # some are holes, which hold no fill value
+            _note_bytes(array, old, new)  # chunks without room are holes, not the fill value
 
 
 def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
-    """Restore the grid to its state at a mark, of `old` bytes."""
+    """Restore the grid to its state at a mark, when it had `old` bytes."""
     tried = array._grid_bytes
     roll_back(array.axial, mark)
     if LIMIT > tried > old:
@@ -260,37 +264,37 @@ def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
 def _runs_needed(
     array: Resizable, change: Change, n_chunks: int
 ) -> Iterator[tuple[int, int]] | None:
-    """Yield runs of bytes that need room, of `n_chunks` that the grid has gained; None: of all.
+    """Yield the runs of bytes that need room, of `n_chunks` new chunks; None: all need it.
 
-    Where bounds have moved in, now or before, the grid has chunks that no growth to come need ever
-    reach, as beside a window that rolls along two axes, or behind an axis that was long as long as
-    another had no elements: those get no room.  Should they be reached, `renew` makes them ready.
+    If bounds have moved in, now or before, the grid has chunks that later growth may never
+    reach: beside a window that rolls along two axes, or behind an axis that was long while another
+    had no elements.  Those get no room; if growth does reach them, `renew` makes them ready.
     """
     if _grows_by_holes(array):
         return None
     boxes = list(change.chunks_gained())
     wanted = sum(_volume(*box) for box in boxes)
     n_runs = sum(count_runs(array.axial, *box) for box in boxes)
-    # Or it is not worth the many calls.
+    # Many calls would cost more than they save.
     if n_runs > MANY or 4 * wanted >= 3 * n_chunks:
         return None
     return _in_bytes(array, _addresses(array, boxes))
 
 
 def _grows_by_holes(array: Resizable) -> bool:
-    """Tell whether new chunks need nothing, as zeros are free (I8).
+    """Tell whether new chunks need no work, as zeros are free (I8).
 
-    There may be far more chunks than anybody could go through.
+    There may be far too many to go through.
     """
     header = array._store.now.header
     return header.sparse and not any(header.fill)
 
 
-# -- what a change makes new in chunks that there were -------------------------------------------
+# -- new parts of old chunks ---------------------------------------------------------------------
 
 
 def renew(array: Resizable, change: Change, clean: bool) -> None:
-    """Make ready what the old grid has of the new parts: space, and, if `clean`, the fill value."""
+    """Make ready the new parts that lie in old chunks: space, and the fill value if `clean`."""
     store = array._store
     now = store.now
     held = now.held
@@ -306,13 +310,13 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
     if not parts:
         return
     known = change.chunks_known
-    # What the block has cut off lies in chunks that the bounds reach, unless nothing is left.
+    # The block's cuts lie in chunks that the bounds still reach, unless the bounds are empty.
     needs_none = held is None or all(change.before.shape)
     for start, stop in parts:
-        # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
+        # Chunks that the bounds do not reach yet hold nothing useful: they are not read.
         boxes = outside(*change.chunks_of(start, stop), *known)
         if _grows_by_holes(array):
-            # Between may lie what the block has cut off, and what other writers append.
+            # Parts that the block has cut off, or other writers append, may lie in between.
             far = now.others is None and (held is None or not held.cut)
             pieces = _addresses_around(array, boxes, known, far)
         else:
@@ -327,21 +331,21 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
             _restore_fill(array, tuple(map(max, start, inner[0])), tuple(map(min, stop, inner[1])))
 
 
-# -- what a change has cut off -------------------------------------------------------------------
+# -- parts that a change cuts off ----------------------------------------------------------------
 
 
 def _give_back(array: Resizable, change: Change) -> None:
-    """Let the store give back what a change has cut off, or leave that to its last writer."""
+    """Let the store give back the parts cut off; of several writers, the last to learn does it."""
     others = array._store.now.others
     if others is None:
         _give_back_chunks(array, change)
-    else:  # writers that do not know of the cut may store to these chunks
+    else:  # writers that do not know of the cut yet may store to these chunks
         array._forget_touched()
         others.note_seen()
 
 
 def _give_back_chunks(array: Resizable, change: Change) -> None:
-    """Let the store give back the chunks that hold none of the new bounds."""
+    """Let the store give back the chunks with no element inside the new bounds."""
     store = array._store
     now = store.now
     if now.held is not None:
@@ -354,7 +358,7 @@ def _give_back_chunks(array: Resizable, change: Change) -> None:
         array._forget_touched()
         start = stop = 0
         for run in _in_bytes(array, _addresses_with_pages(array, boxes, needed)):
-            if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
+            if not start <= run[0] <= run[1] <= stop:  # not inside the previous run
                 start, stop = _with_unneeded(array, *run, needed)
                 if now.sums is not None:
                     _note_bytes(array, start, stop)
@@ -363,24 +367,24 @@ def _give_back_chunks(array: Resizable, change: Change) -> None:
 
 
 def give_back_outside(array: Resizable, low: Index, high: Index) -> None:
-    """Let the store give back all chunks that hold nothing of a box, in elements of the grid."""
+    """Let the store give back all chunks with no element of a box, in elements of the grid."""
     whole = tuple(map(operator.mul, array.grid, array.chunks))
     bounds = Bounds(whole, (0,) * array.ndim, array.grid)
     _give_back_chunks(array, to_box(bounds, array.chunks, low, high, LIMIT))
 
 
 def _addresses(array: Resizable, boxes: Iterable[Corners]) -> Iterator[Runs]:
-    """Yield runs of addresses, many at a time, that boxes of chunks take."""
+    """Yield runs of addresses that boxes of chunks take, in batches."""
     return itertools.chain.from_iterable(runs_together(array.axial, *box) for box in boxes)
 
 
 def _addresses_around(
     array: Resizable, boxes: Iterable[Corners], needed: Corners, far: bool = True
 ) -> Iterator[Runs]:
-    """Yield runs of addresses, many at a time, of boxes of chunks that are not needed.
+    """Yield runs of addresses, in batches, that cover boxes of unneeded chunks.
 
-    Where they have many, others that are not needed come with them, for far fewer runs: if
-    `far`, and few are needed, all up to the next of those; or else what lies beside each box.
+    Large boxes are widened by other unneeded chunks, for far fewer runs: if `far`, and few chunks
+    are needed, up to the next needed ones; otherwise by the chunks beside each box.
     """
     axial, boxes = array.axial, list(boxes)
     if sum(_volume(*box) for box in boxes) > MANY and far and _volume(*needed) <= MANY:
@@ -396,7 +400,7 @@ def _addresses_around(
 
 
 def _widened(array: Resizable, box: Corners, needed: Corners) -> Corners:
-    """A box around one of which no chunk is needed, with all indices of every axis but one."""
+    """Return a box around one, with no needed chunk and all indices of every axis but one."""
     (first, last), k = box, array.ndim
     apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
     axis = next(apart, None)
@@ -409,14 +413,14 @@ def _widened(array: Resizable, box: Corners, needed: Corners) -> Corners:
 def _addresses_with_pages(
     array: Resizable, boxes: Iterable[Corners], needed: Corners
 ) -> Iterator[Runs]:
-    """Runs of addresses around boxes of chunks, but those too small for a page.
+    """Yield runs of addresses around boxes of chunks, but for those smaller than a page.
 
-    Those lie between chunks that are needed, and may be very many.
+    Those lie between needed chunks, and may be very many.
     """
     size, end = array.chunk_bytes, array.axial.size
     for firsts, lasts in _addresses_around(array, boxes, needed):
         if size < mmap.PAGESIZE:
-            small = (lasts - firsts) * size < mmap.PAGESIZE
+            small = place_of(lasts - firsts, size) < mmap.PAGESIZE
             for at, inside in ((firsts - 1, firsts > 0), (lasts, lasts < end)):
                 small &= inside
                 small[small] = _are_in(array, needed, at[small])
@@ -425,44 +429,44 @@ def _addresses_with_pages(
 
 
 def give_back_freed(array: Resizable) -> None:
-    """Let the store give back what was cut off and nobody uses any more."""
+    """Let the store give back the parts cut off that nobody uses any more."""
     store = array._store
     now = store.now
     if now.freed.ready:
         if store.commits is not None:
             store.commits.begin_cut()
         runs = now.freed.take()
-        if now.sums is not None:  # what was noted before may have been flushed since
+        if now.sums is not None:  # a flush may have settled earlier notes
             for run in runs:
                 _note_bytes(array, *run)
         store.punch(runs)
 
 
 def _with_unneeded(array: Resizable, start: int, stop: int, needed: Corners) -> tuple[int, int]:
-    """Bytes to give back, and what is around them, up to the next chunk that is needed.
+    """Return the bytes to give back around a run, up to the next needed chunk on either side.
 
-    The system gives back whole pages, and in the cache of a file it may have made many out of a
-    hole in which one was written.  So the last chunk that is cut off of a piece of them gives
-    back all of it.
+    The system frees whole pages, and writing one page of a hole in a cached file may have allocated
+    many.  So the last chunk of a piece that is cut off gives back the whole piece.
     """
     size, piece = array.chunk_bytes, array._store.now.given_back_together
-    low = max(start - start % piece, start - LOOKED_AT * size)
-    high = min(stop + -stop % piece, stop + LOOKED_AT * size, array.axial.size * size)
-    # Mostly something is needed near by, or nothing at all.
-    first, at, n = low // size, start // size, 8
+    far = place_of(LOOKED_AT, size)
+    low = max(start - start % piece, start - far)
+    high = min(stop + -stop % piece, stop + far, place_of(array.axial.size, size))
+    # Search in growing steps: mostly a needed chunk is near, or there is none.
+    first, at, n = chunks_before(low, size), chunks_before(start, size), 8
     while at > first:
         at, before = max(first, at - n), at
         found = _those_in(array, needed, at, before)
         if found.size:
-            low = (int(found[-1]) + 1) * size
+            low = place_of(int(found[-1]) + 1, size)
             break
         n *= 4
-    last, at, n = -(-high // size), stop // size, 8
+    last, at, n = chunks_before(high + size - 1, size), chunks_before(stop, size), 8
     while at < last:
         before, at = at, min(last, at + n)
         found = _those_in(array, needed, before, at)
         if found.size:
-            high = int(found[0]) * size
+            high = place_of(int(found[0]), size)
             break
         n *= 4
     return low, high
@@ -482,26 +486,28 @@ def _are_in(array: Resizable, box: Corners, addresses: NDArray[np.int64]) -> NDA
 
 
 def _note_bytes(array: Resizable, start: int, stop: int) -> None:
-    """Note as written the chunks in which bytes start ... stop - 1 of the file lie."""
-    first, last = start // array.chunk_bytes, -(-stop // array.chunk_bytes)
+    """Note as written the chunks that hold bytes start ... stop - 1 of the file."""
+    size = array.chunk_bytes
+    first, last = chunks_before(start, size), chunks_before(stop + size - 1, size)
     core: Any = array
     sums = array._store.now.sums
     assert sums is not None
-    if not any(array._store.now.header.fill):  # beyond the table are holes: their sums stay right
+    if not any(array._store.now.header.fill):  # beyond the table are holes, whose sums stay right
         last = min(last, sums.reach)
     for low in range(first, last, MANY):
         note_written(core, np.arange(low, min(last, low + MANY)))
 
 
 def _in_bytes(array: Resizable, pieces: Iterable[Runs]) -> Iterator[tuple[int, int]]:
-    """Yield the runs of bytes, one by one, of runs of addresses."""
+    """Yield runs of addresses as runs of bytes, one by one."""
     size = array.chunk_bytes
     for firsts, lasts in pieces:
-        yield from zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
+        places = (place_of(ends, size).tolist() for ends in (firsts, lasts))
+        yield from zip(*places, strict=True)
 
 
 def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:
-    """Give the fill value back to a box of allocated elements, which may be empty."""
+    """Restore the fill value in a box of allocated elements, which may be empty."""
     if not all(map(operator.lt, start, stop)):
         return
     fill = np.frombuffer(array._store.now.header.fill, array.dtype).reshape(())
@@ -519,7 +525,7 @@ def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:
         if not array._store.now.header.sparse:
             array._write_box(low, high, fill)
             continue
-        # Elements that differ have disk space; holes around them may have none left.
+        # Elements that differ have disk space; there may be none left for the holes around them.
         for row in np.argwhere(differ.any(axis=-1)):
             places = np.flatnonzero(differ[tuple(row)])
             for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):

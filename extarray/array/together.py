@@ -1,7 +1,7 @@
-"""Arrays that the ranks of a communicator make, open and relay together.
+"""Arrays that the ranks of a communicator make, open and rechunk together.
 
-The ranks' own room is above this one.  This module finds its functions by name for `create`, `open`
-and `rechunk`.  It also holds what an array offers to these functions: showing commits of other
+The room of the ranks lies above this one, so this module finds its functions by name for `create`,
+`open` and `rechunk`.  It also holds the services of an array to that room: showing commits of other
 processes, and reads and writes past the core.
 """
 
@@ -42,7 +42,7 @@ __all__ = [
 #: Without MPI, the first use raises `MissingExtraError`.
 together = Upward({"extarray.mpi.creation": "create_together open_together rechunk_together"})
 
-# -- what ranks ask of their array ---------------------------------------------------------------
+# -- services for ranks --------------------------------------------------------------------------
 
 
 class Joined(Living, Protocol):
@@ -59,24 +59,24 @@ class Joined(Living, Protocol):
 
 
 def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[], None]) -> None:
-    """Grow one axis by what `fill` writes, when there is room and before it is committed."""
+    """Grow one axis by elements that `fill` writes after room is made and before the commit."""
     with array._writers.resizing:
         grow(array, axis, by, at_start, fill)
 
 
 def resize_in_order(array: Joined, shape: tuple[int, ...], order: Sequence[int]) -> None:
-    """Give the axes new ends as one commit, for which the grid grows along them in an order."""
+    """Give the axes new ends as one commit; the grid grows along the axes in `order`."""
     resize(array, shape, None, order)
 
 
 def grown_at_start(array: Joined) -> tuple[int, ...]:
-    """Return the chunks that each axis has grown at its start, also where that is not committed."""
+    """Return the chunks that each axis has grown at its start, committed or not."""
     starts: tuple[int, ...] = mark_of(array.axial)[2]
     return starts
 
 
 def show_state(array: Joined, axial: Axial) -> None:
-    """Show the state that the store has taken up; other axial vectors: other axes, too."""
+    """Show the state that the store has taken up; new axial vectors mean new axes."""
     show_store(array, axial)
     array._forget_touched()
 
@@ -93,19 +93,19 @@ def take_room(array: Joined) -> None:
 def check_out(
     array: Joined, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> bool:
-    """Check where to read to; tell whether it shares memory with the array."""
+    """Check the destination of a read; tell whether it shares memory with the array."""
     array._check_out(out, shape, dtype)
     return array._overlaps(out)
 
 
 def values_of(array: Joined, values: Any, dtype: np.dtype[Any]) -> Any:
-    """Return values that can be written to elements of a dtype, or to a field of it."""
+    """Return values ready to be written to elements of a dtype, or to a field of it."""
     return array._as_values(values, dtype)
 
 
 @contextmanager
 def provided(array: Joined, addresses: NDArray[np.int64]) -> Iterator[None]:
-    """Have chunks that are read past the core meanwhile: present, and verified if that is asked."""
+    """Keep chunks present that the block reads past the core; verify them if the array does."""
     used = array._provide_chunks(addresses, False)
     yield
     del used  # from here on they may leave
@@ -115,7 +115,7 @@ def provided(array: Joined, addresses: NDArray[np.int64]) -> Iterator[None]:
 def noted(
     array: Joined, addresses: NDArray[np.int64], in_part: NDArray[np.int64]
 ) -> Iterator[None]:
-    """Note the chunks that are written past the core meanwhile; verify those written in part."""
+    """Note the chunks that the block writes past the core; verify first those written in part."""
     array._provide_chunks(in_part, True)
     array._begin_noted(addresses)
     try:

@@ -1,7 +1,7 @@
-"""NumPy's functions that give views: with the axes in another order, with more or fewer of them.
+"""NumPy's functions that give views: axes permuted, added or removed.
 
-Of what is neither a view nor stored, an array that is read in another dtype say, they give NumPy
-arrays.
+For arrays that are neither views nor stored, such as one read in another dtype, NumPy's own
+functions return NumPy arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 
 def _view_of(array: Any) -> LazyView | None:
-    """Return an array of ours as a view; None where there is no view of it."""
+    """Return an array of ours as a view; None if it has no view."""
     if isinstance(array, ArrayCore):
         own: Any = array
         own._check()
@@ -34,8 +34,8 @@ def _view_of(array: Any) -> LazyView | None:
 
 
 def _permuted(view: LazyView, permutes: Callable[[NDArray[Any]], NDArray[Any]]) -> LazyView:
-    """Return a view with its axes in another order: the one that NumPy gives to a stand-in."""
-    # The stride of each axis is its number.
+    """Return a view with its axes in the order that NumPy gives those of a stand-in."""
+    # The stride of each axis of the stand-in is the axis's number.
     standin = np.lib.stride_tricks.as_strided(
         np.zeros(1, "u1"), (1,) * view.ndim, tuple(range(view.ndim))
     )
@@ -94,7 +94,7 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     if view is None:
         return NotImplemented
     np.squeeze(shadow(view), axis)  # raises what NumPy raises
-    if axis is None or not view.ndim:  # without axes, NumPy takes the first and the last as well
+    if axis is None or not view.ndim:  # for a 0-d array NumPy accepts axes 0 and -1, too
         gone = [d for d, n in enumerate(view.shape) if n == 1]
     else:
         gone = list(normalize_axis_tuple(axis, view.ndim))

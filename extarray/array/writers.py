@@ -1,6 +1,6 @@
-"""The policies of an array's writers: one, several, and those who write nothing but elements.
+"""The policies of an array's writers: one writer, several, or writers of elements alone.
 
-An array is handed one when it is opened; what a policy answers is in `facts.Writers`.
+An array gets a policy when it is opened; `facts.Writers` is the protocol of policies.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _later = LazyImports(
 class Alone:
     """The policy of an array with one writer: its changes are steps for the threads of a process.
 
-    A change of the bounds, or a read before a write, is one step: three times the same lock.
+    A change of the bounds, or a read before a write, is one step; all three locks are the same.
     """
 
     __slots__ = ("committing", "resizing", "steady")
@@ -99,14 +99,14 @@ class Alone:
 class Elements(Alone):
     """The policy of one of any number of processes that write elements inside the bounds.
 
-    Others commit, so its locks are for the threads of this process alone, as a reader's.
+    Others commit, so the locks serve the threads of this process alone, as a reader's do.
 
     Parameters
     ----------
     told : bool
-        The array's writer, if there is one, knows of this process.
+        Whether the array's writer, if there is one, knows of this process.
     names : tuple of str, optional
-        Of the files of an array that is being made.
+        Names of the files of an array that is being made.
     """
 
     __slots__ = ("_names", "_told")
@@ -124,8 +124,8 @@ class Elements(Alone):
         durability: str,
         verify: str | None,
     ) -> tuple[FileStore, Axial]:
-        """Open a pair of files beside whoever commits."""
-        # Nothing is built on what was found, so it is left to them to bring it to the disk.
+        """Open a pair of files beside the processes that commit."""
+        # This process builds on nothing it finds, so it leaves bringing it to the disk to them.
         files = _later.FileElements(self._told)
         names = self._names
         return _open_beside(files, path, mode, timeout, engine, durability, verify, names)
@@ -142,7 +142,7 @@ class Elements(Alone):
 
 
 class _Appending(threading.local):
-    """Arrays to which a thread is appending, by what tells their elements from those of others."""
+    """The identities of the arrays to which a thread is appending."""
 
     arrays: tuple[bytes, ...] = ()
 
@@ -151,9 +151,9 @@ _appending = _Appending()
 
 
 class Shared:
-    """The policy of an array in files that other writers have open, too.
+    """The policy of an array in files that other writers also have open.
 
-    Each change is a step of this writer, on the newest state, while the others wait; but the
+    Each change is a step of this writer, on the newest state, while the others wait; only the
     elements of an append are written between two steps.
     """
 
@@ -172,21 +172,21 @@ class Shared:
         verify: str | None,
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files, as one of its writers."""
-        # The array brings to the disk what was found, in a step of its own: see `serve`.
+        # `serve` brings to the disk what was found, in a step of its own.
         return _open_beside(self._others, path, mode, timeout, engine, durability, verify)
 
     def serve(self, array: Any) -> None:
         """Serve as the policy of an open array, which keeps the policy alive."""
         self._array = weakref.ref(array)
         if array._store.now.is_durable:
-            # What is built on must not be less durable than what is built.
+            # A durable commit must not build on a state that is not durable.
             with OnError(array.close):
                 array.flush()
 
     def make_locks(self) -> None:
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""
-        self._turn = threading.RLock()  # one thread at a time changes bounds or attributes
-        self._inside = False  # it is in a step
+        self._turn = threading.RLock()  # lets one thread at a time change bounds or attributes
+        self._inside = False  # whether that thread is in a step
         self.steady = self._others.steady
 
     def is_still(self) -> bool:
@@ -197,18 +197,18 @@ class Shared:
 
     @property
     def resizing(self) -> AbstractContextManager[Any]:
-        """A step that changes the bounds: not before all appends that others have begun."""
+        """A step that changes the bounds, after all appends that others have begun."""
         return self._step(alone=True)
 
     @property
     def committing(self) -> AbstractContextManager[Any]:
-        """A step that leaves the bounds."""
+        """A step that leaves the bounds alone."""
         return self._step(alone=False)
 
     def _step(self, alone: bool) -> AbstractContextManager[Any]:
         """Return a lock whose holder commits on the newest state, as if it were the only one.
 
-        If `alone`, not before all appends that others have begun are committed.
+        If `alone`, the holder first waits until all appends that others have begun are committed.
         """
         array = self._array()
         return self.steady if array.mode == "r" else self._as_writer(array, alone)  # forked child
@@ -217,7 +217,7 @@ class Shared:
     def _as_writer(self, array: Any, alone: bool) -> Iterator[None]:
         with self._turn:
             if self._inside:
-                # By what reads the data that are being appended, or a signal's handler.
+                # The caller is code that an append runs, or the handler of a signal.
                 if not self._others.is_committing() and not array.closed:
                     raise ArgumentError(
                         f"cannot commit to {array._name()} during an append that other writers "
@@ -236,7 +236,7 @@ class Shared:
                 self._leave()
             except BaseException:
                 self._others.doubt()
-                # Again, if these two were interrupted: nothing may be left that others wait for.
+                # Conclude again, in case an interrupt cut it short: others must not wait for it.
                 try:
                     self._conclude(array)
                 finally:
@@ -248,11 +248,10 @@ class Shared:
         if self._others.ticket:
             self._drop_turn(array)
         if self._others.is_committing():
-            with contextlib.suppress(OSError):  # a later step does it
+            with contextlib.suppress(OSError):  # a later step gives back the rest
                 self._give_back_all(array)
 
     def _leave(self) -> None:
-        """End a step."""
         self._inside = False
         if self._others.is_committing():
             self._others.end_commit()
@@ -260,7 +259,7 @@ class Shared:
     def _drop_turn(self, array: Any) -> None:
         """End a turn that failed, and tidy up after it."""
         self._others.drop_turn()
-        with contextlib.suppress(ExtArrayError):  # or else the next writer does
+        with contextlib.suppress(ExtArrayError):  # the next writer does it, too
             if self._others.is_committing():
                 self._take_up(array)
             else:
@@ -279,18 +278,18 @@ class Shared:
             now.users.turn()
             show_store(array, array.axial)
             if now.unclean:
-                array._forget_touched()  # others may have cut off, and given back
+                array._forget_touched()  # others may have cut off parts and given them back
         self._others.note_seen()
         return is_new
 
     def _wait(self, array: Any) -> None:
-        """Wait for all whose turn comes before that of this writer, which begins now at last."""
+        """Wait for all writers whose turn comes first; take a turn now if there was none."""
         others = self._others
         if not others.ticket:
             others.begin_turn(WriterKind.WAITS)
         while ticket := others.ahead():
             if array._identity in _appending.arrays:
-                raise filling_error(array)  # this thread waits for itself
+                raise filling_error(array)  # this thread would wait for itself
             others.end_commit()
             others.wait_turn(ticket)
             self._lock(array)
@@ -300,9 +299,9 @@ class Shared:
     def append(self, array: Any, data: ArrayLike, axis: SupportsIndex | str, side: Side) -> None:
         """Grow an axis by data; other writers may append at the same time.
 
-        Each append has a place from when it begins, behind those that began before; all write at
-        the same time, without a lock.  They are committed in this order, each whole.  Where one
-        fails, or its writer dies, those behind it close the gap.
+        Each append gets its place when it begins, behind those that began before; all write at the
+        same time, without a lock.  They are committed in this order, each whole.  If one fails, or
+        its writer dies, those behind it close the gap.
         """
         j = array._axis(axis)
         at_start = is_start(side)
@@ -324,18 +323,18 @@ class Shared:
                 self._end_append(array, j, at_start, first, by)
 
     def _is_quick(self, values: Any) -> bool:
-        """Tell whether an append takes so little time that the other writers can wait for it.
+        """Tell whether an append is so short that the other writers can wait for it.
 
-        Writing memory runs no code of others, and takes no locks.
+        Writing from memory runs no foreign code, and takes no locks.
         """
         at_once = limits.append_at_once
         return type(values) is np.ndarray and values.nbytes <= at_once and not self._others.queue
 
     def _append_at_once(self, array: Any, axis: int, at_start: bool, by: int, values: Any) -> None:
-        """Append in the present step, in which nobody else has a turn."""
+        """Append in the present step, while nobody else has a turn."""
         others, box = self._others, beside(array.shape, axis, by, at_start)
         if not others.is_only_one:
-            # If this writer dies, the others find its turn, and know what it may have left.
+            # If this writer dies, its turn tells the others what it may have left.
             first = self._next_place(array, axis, at_start, by)
             others.begin_turn(
                 WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
@@ -347,7 +346,7 @@ class Shared:
     def _begin_append(self, array: Any, axis: int, at_start: bool, by: int) -> int:
         """Get a place for elements, and the grid and the space that it needs.
 
-        Returns where the place begins, in elements from the start of the initial grid.
+        Return the start of the place, in elements from the start of the initial grid.
         """
         now, shape = array._store.now, array.shape
         zeros = (0,) * len(shape)
@@ -375,7 +374,7 @@ class Shared:
         return zero - by if at_start else end
 
     def _box(self, array: Any, axis: int, first: int, by: int) -> tuple[Index, Index]:
-        """Return a place as a box, in elements as they are counted now."""
+        """Return a place as a box, in present indices."""
         shape = array.shape
         at = first + array.origin[axis]
         start = tuple(at if j == axis else 0 for j in range(len(shape)))
@@ -392,7 +391,7 @@ class Shared:
     def _fill_place(self, array: Any, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
         # I5: written before `_end_append` commits.
-        with self.steady:  # other threads of this process must not move the bounds
+        with self.steady:  # keep other threads of this process from moving the bounds
             before = _appending.arrays
             try:
                 array._filling = True
@@ -404,11 +403,11 @@ class Shared:
                 raise
 
     def _end_append(self, array: Any, axis: int, at_start: bool, first: int, by: int) -> None:
-        """Commit an append; all before it are committed, or are no more."""
+        """Commit an append; all before it are committed or gone."""
         store, now = array._store, array._store.now
         place = self._next_place(array, axis, at_start, by)
         if place != first:
-            # Nobody changes the bounds now, and no place that was given meets these two.
+            # Nobody changes the bounds now, and no other append's place meets these two.
             self._others.end_commit()
             with self.steady:
                 self._move_place(array, axis, first, place, by)
@@ -421,7 +420,7 @@ class Shared:
         try:
             store.commit(change.after, array.axial, now.state.data_bytes, False)
         finally:
-            # Also if it was interrupted when all was done.
+            # Also after an interrupt that came when the commit was done.
             array._set_bounds(now.state.shape, now.state.offset)
         self._others.end_turn()
 
@@ -432,7 +431,7 @@ class Shared:
         limit = config.max_memory // 4
         parts = list(tiles(extents, array.chunks, array.itemsize, limit=limit, split=False))
         shift = place - first
-        # Those that are nearest first: no part is overwritten before it was read.
+        # Nearest parts first, so that none is overwritten before it is read.
         for part in parts if shift < 0 else reversed(parts):
             low = [n + s.start for n, s in zip(start, part, strict=True)]
             high = [n + s.stop for n, s in zip(start, part, strict=True)]
@@ -441,10 +440,10 @@ class Shared:
             high[axis] += shift
             array._write_box(low, high, values)
 
-    # -- what was cut off --------------------------------------------------------------------
+    # -- parts cut off -----------------------------------------------------------------------
 
     def _give_back_all(self, array: Any) -> None:
-        """Let the store give back all chunks that hold nothing of the bounds or of appends."""
+        """Let the store give back all chunks outside the bounds and the places of appends."""
         now = array._store.now
         if not self._others.may_give_back or now.users.are_left(now.users.ended):
             return
@@ -455,33 +454,33 @@ class Shared:
                 shift = array.origin[writer.axis] + now.state.offset[writer.axis]
                 low[writer.axis] = min(low[writer.axis], writer.start + shift)
                 high[writer.axis] = max(high[writer.axis], writer.stop + shift)
-        if now.unclean:  # or else the bounds have filled the grid since
+        if now.unclean:  # otherwise the bounds have filled the grid since
             give_back_outside(array, tuple(low), tuple(high))
         self._others.note_given_back()
 
     # -- life --------------------------------------------------------------------------------
 
     def refresh(self, array: Any, on_replaced: Literal["raise", "reopen"]) -> bool:
-        """Take up what others have committed since; nobody replaces an array that has writers."""
+        """Take up the commits of others; nobody replaces an array that has writers."""
         with self.steady:
             if array.closed or array.mode == "r":
                 return life.refresh(array, on_replaced)
             if array._filling:
-                return False  # by what reads the data that are being appended
+                return False  # the call comes from code that an append runs
             with self._others.committing():
                 return self._take_up(array)
 
     def flush(self, array: Any) -> None:
-        """Bring everything to the disk, also what others have written."""
+        """Bring everything to the disk, including the writes of others."""
         array._check()
-        self._others.flush_data()  # most of it, while others commit
+        self._others.flush_data()  # most of it, while others may commit
         life.flush(array)
 
     def close(self, array: Any) -> None:
         """Let go of the files and of the writer's locks."""
         with self._turn:
             with contextlib.suppress(ExtArrayError), self.committing:
-                pass  # the last moment to give back what was cut off
+                pass  # the last chance to give back the parts cut off
             with self.steady:
                 let_go(array)
 
@@ -496,7 +495,7 @@ def _open_beside(
     verify: str | None,
     names: tuple[str, str] | None = None,
 ) -> tuple[FileStore, Axial]:
-    """Open a pair of files to which others may write, and bring nothing to the disk."""
+    """Open a pair of files that others may write to, and bring nothing to the disk."""
     opened: tuple[FileStore, Axial] = _later.FileStore.open(
         path, mode, timeout, engine, "flush", verify, files, names
     )

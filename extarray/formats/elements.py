@@ -64,7 +64,7 @@ class Pieces:
         runs = np.ascontiguousarray(places, np.int64)
         target = memory_of(self._own, len(runs) * nbytes)
         if self._file.read_runs(target, runs, nbytes) < len(target):
-            raise FormatError(f"{self._where!r} became shorter while it was read")
+            raise FormatError(f"{self._where!r} was truncated while it was read")
         return target
 
 
@@ -94,7 +94,7 @@ def mapped(
     has = os.stat(where).st_size - start
     if has < nbytes:
         raise FormatError(
-            f"{where!r} has {max(0, has)} bytes of elements; {shape} elements of {dtype} are "
+            f"{where!r} has {max(0, has)} bytes of elements, but {shape} elements of {dtype} need "
             f"{nbytes}"
         )
     if not nbytes:

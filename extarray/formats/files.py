@@ -358,7 +358,7 @@ def named_part(
     if isinstance(whole, kind):
         if name is not None:
             said = f"the {part.partition(' ')[2]} {whole.name!r}"  # type: ignore[attr-defined]
-            raise ArgumentError(f"give {said}, or a file with a name; not both")
+            raise ArgumentError(f"give either {said}, or a file and a name")
         return whole
     if name is not None:
         with of_library(file, title):

@@ -23,7 +23,7 @@ From the top down; each module uses only modules below it:
 ``tiles``
     Boxes that tile a shape along its chunks, for work that goes box by box.
 ``chunking``
-    Chunk shapes: checks of the user's, and the choice of a default.
+    Chunk shapes: checks of the user's, and the choice of a default; the places of chunks.
 
 May use: common.
 """

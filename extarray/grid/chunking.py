@@ -1,11 +1,11 @@
-"""Chunk shapes: checks of the user's, and the choice of a default."""
+"""Chunks: their shapes, given or chosen, and the places of their bytes."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, overload
 
 from extarray.common.arguments import as_ints
 from extarray.common.errors import ChunksError, LimitError, ShapeError
@@ -13,13 +13,18 @@ from extarray.common.errors import ChunksError, LimitError, ShapeError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
     "check_chunks",
     "check_shape",
     "choose_chunks",
+    "chunks_before",
     "elements_of_chunk",
     "grain",
     "grid_of",
+    "place_of",
     "product",
 ]
 
@@ -39,6 +44,40 @@ _NEAR, _MOST_PARTS = 1.5, 1 << 12
 _FEW, _LEAST_BYTES = 4, 1024
 # Most elements of all factors of a product to hold together; beyond, one factor after the other.
 _HELD = 1 << 12
+
+
+@overload
+def place_of(address: int, chunk_bytes: int) -> int: ...
+@overload
+def place_of(address: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.int64]: ...
+def place_of(address: Any, chunk_bytes: int) -> Any:
+    """Return where a chunk begins among the bytes of all, or an array of such places.
+
+    Chunks whose addresses follow each other do so there, too; so `n` chunks have ``place_of(n)``
+    bytes.  `_core/_copy` has the same function for the kernels, and no other line makes a place of
+    an address.
+
+    Examples
+    --------
+    >>> place_of(3, 1 << 16)
+    196608
+    """
+    return address * chunk_bytes
+
+
+@overload
+def chunks_before(place: int, chunk_bytes: int) -> int: ...
+@overload
+def chunks_before(place: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.int64]: ...
+def chunks_before(place: Any, chunk_bytes: int) -> Any:
+    """Return the number of chunks that end at or before a place: the address of the chunk in it.
+
+    Examples
+    --------
+    >>> chunks_before(196608, 1 << 16), chunks_before(196607, 1 << 16)
+    (3, 2)
+    """
+    return place // chunk_bytes
 
 
 def elements_of_chunk(

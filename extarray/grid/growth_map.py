@@ -65,7 +65,7 @@ def axis_titles(names: Sequence[str] | None, ndim: int) -> list[str]:
     if names is None:
         return [f"axis {j}" for j in range(ndim)]
     if len(names) != ndim:
-        raise ArgumentError(f"names has {len(names)} entries, and the array has {ndim} axes")
+        raise ArgumentError(f"names has {len(names)} entries, but the array has {ndim} axes")
     return [printable(str(name)) for name in names]
 
 
@@ -428,20 +428,20 @@ def planes_of(
             "hold axes at one chunk index with at={axis: index}"
         )
     if 0 in grid:
-        raise ArgumentError(f"cannot draw the grid {grid}: it has no chunk; grow the array first")
+        raise ArgumentError(f"cannot draw the grid {grid}: it has no chunks; grow the array first")
     across = _panel_axis(_number(axis, dims), free, len(grid))
     count = 1 if across is None else grid[across]
     if count > _MOST_PANELS:
         raise ArgumentError(
-            f"axis {across} has {count} chunk indices, and {_MOST_PANELS} panels is the most; "
-            f"choose another axis, or one index with at={{{across}: index}}"
+            f"axis {across} has {count} chunk indices, but at most {_MOST_PANELS} panels are "
+            f"drawn; choose another axis, or one index with at={{{across}: index}}"
         )
     *above, last = (j for j in free if j != across)
     height = grid[above[0]] if above else 1
     if height * grid[last] > _MOST_CHUNKS:
         raise ArgumentError(
-            f"cannot draw {height} x {grid[last]} chunks of the grid {grid}: {_MOST_CHUNKS} is the "
-            "most that could be seen; hold an axis at one chunk index with at={axis: index}"
+            f"cannot draw {height} x {grid[last]} chunks of the grid {grid}: at most "
+            f"{_MOST_CHUNKS} are drawn; hold an axis at one chunk index with at={{axis: index}}"
         )
     bounds = grid_bounds(a)
     planes = []
@@ -471,10 +471,10 @@ def _held_axes(at: Mapping[int, int], grid: tuple[int, ...]) -> dict[int, int]:
     held: dict[int, int] = {}
     for axis, index in at.items():
         if not -len(grid) <= axis < len(grid):
-            raise ArgumentError(f"at names axis {axis}, and the array has {len(grid)} axes")
+            raise ArgumentError(f"at names axis {axis}, but the array has {len(grid)} axes")
         j = axis % len(grid)
         if not -grid[j] <= index < grid[j]:
-            raise ArgumentError(f"at asks for chunk index {index} of axis {j}, which has {grid[j]}")
+            raise ArgumentError(f"at gives chunk index {index} for axis {j}, which has {grid[j]}")
         held[j] = index % grid[j]
     return held
 

@@ -253,7 +253,7 @@ def _nothing() -> str:
         'aria-label="No chunk">'
         f'<rect x="1" y="1" width="{_STRIP[0] - 2:g}" height="58" rx="4" {_OUTLINE} '
         'stroke-dasharray="4 4"/>'
-        + _label(Label("no chunk yet", _STRIP[0] / 2, 34, "middle"))
+        + _label(Label("no chunks yet", _STRIP[0] / 2, 34, "middle"))
         + "</svg>"
     )
 

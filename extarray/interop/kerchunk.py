@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError
+from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.names import Packed
 
@@ -64,8 +65,8 @@ def _chunks(
         )
     if array._comes_late:
         raise ArgumentError(
-            f"chunks of '{array.path}' are not in its file before they are read, so nothing can "
-            "refer to them; write a file that has them all with a.copy(path)"
+            f"chunks of '{array.path}' are only in its file after they are read, so nothing can "
+            "refer to them; write a complete file with a.copy(path)"
         )
     file, start = _file_and_start(array.path)
     lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
@@ -82,7 +83,7 @@ def _chunks(
             key = "/".join(["c", *parts])
         else:
             key = ".".join(parts) or "0"
-        yield prefix + key, [file, start + address * size, size]
+        yield prefix + key, [file, start + place_of(address, size), size]
 
 
 def _file_and_start(path: Path) -> tuple[str, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from extarray.common.progress import Progress
 from extarray.format.constants import SEAL_BYTES, SEAL_MAGIC
-from extarray.grid.chunking import elements_of_chunk
+from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
 from extarray.maintenance.inspect_metadata import (
     DATA,
     METADATA,
@@ -303,21 +303,22 @@ class Survey(MetadataSurvey):
             return
         if self.sums is None:
             return
-        n_chunks = min(state.data_bytes, self.data_bytes) // header.chunk_bytes
+        there = min(state.data_bytes, self.data_bytes)
+        n_chunks = chunks_before(there, header.chunk_bytes)
         if not n_chunks:
             self.compared = not state.data_bytes
             return
         comparison = Comparison(self.pair.metadata, self.pair.data, header, state.end)
         nbytes = header.chunk_bytes
-        with Progress(n_chunks * nbytes, "check", progress is True) as line:
+        with Progress(place_of(n_chunks, nbytes), "check", progress is True) as line:
 
             def tell(done: int, total: int) -> None:
                 if not isinstance(progress, bool):
                     progress(done, total)
-                line.add(done * nbytes - line.done)
+                line.add(place_of(done, nbytes) - line.done)
 
             self.wrong = comparison.run(n_chunks, tell)
-        self.compared = n_chunks * header.chunk_bytes == state.data_bytes
+        self.compared = place_of(n_chunks, nbytes) == state.data_bytes
         if self.wrong.size:
             self._tell_of_chunks(header, state, comparison.in_doubt)
 
@@ -343,7 +344,7 @@ class Survey(MetadataSurvey):
                 )
             what += _text_of_boxes(boxes, stop - first)
             severity: Literal["error", "warning"] = "warning" if in_doubt else "error"
-            at = first * header.chunk_bytes
+            at = place_of(first, header.chunk_bytes)
             self.problems.append(
                 Problem("chunk", what, self.pair.names[DATA], at, severity, remedy, boxes)
             )

@@ -44,6 +44,7 @@ from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import decode_header, encode_seal
 from extarray.format.superblock import Superblock
+from extarray.grid.chunking import place_of
 from extarray.maintenance.group_files import making_folder
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison, read_sums, read_table
@@ -135,7 +136,8 @@ def write_packed(
                 errno.EEXIST, "it already exists; give overwrite=True to replace it", name
             )
         target = replaced_name(name) if overwrite else name
-        total = sum(part.snapshot.header.chunk_bytes * part.snapshot.n_chunks for part in parts)
+        shots = [part.snapshot for part in parts]
+        total = sum(place_of(shot.n_chunks, shot.header.chunk_bytes) for shot in shots)
         with (
             _nameless(target, overwrite) as file,
             Progress(max(1, total), "pack", check_progress(progress)) as line,
@@ -214,7 +216,7 @@ class _Packing:
         """Add the files of an array: chunks and seal, then fresh metadata."""
         was = part.snapshot
         header = replace(was.header, work=b"")
-        data_bytes = was.n_chunks * header.chunk_bytes
+        data_bytes = place_of(was.n_chunks, header.chunk_bytes)
         seal = encode_seal(header.uuid)
         at, name = self._at, f"{part.name}.xta"
         size = data_bytes + len(seal)

@@ -34,6 +34,7 @@ from extarray.format.superblock import (
     encode_superblock,
     superblock_bytes,
 )
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.salvage import Slot
 from extarray.storage import lock
@@ -338,7 +339,7 @@ class Repair:
         header, log = self.header, self.survey.log
         if log is None:
             return None
-        n_chunks = there // header.chunk_bytes
+        n_chunks = chunks_before(there, header.chunk_bytes)
         for n in range(len(log), max(0, len(log) - _MOST_UNCOMMITTED), -1):
             grid = [int(extent) for extent in log.grids[n - 1]]
             axis = int(log.axes[n - 1])
@@ -360,7 +361,7 @@ class Repair:
             attrs, source = self._other_attrs()
             return TargetState(
                 Superblock.first(
-                    shape, tuple(grid), axial.size * header.chunk_bytes, n, unclean=True
+                    shape, tuple(grid), place_of(axial.size, header.chunk_bytes), n, unclean=True
                 ),
                 attrs if attrs is not None else "{}",
                 "no superblock is intact: the bounds are lost, and would become those of all chunks"
@@ -390,7 +391,8 @@ class Repair:
         self._save(1, target.block.data_bytes, self._end_to_save(target.block))
         if target.first_lost is not None:
             first = min([target.first_lost, *(run[0] for run in target.outside[:1])])
-            self._save(1, first * self.header.chunk_bytes, survey.chunk_bytes_there)
+            lost = place_of(first, self.header.chunk_bytes)
+            self._save(1, lost, survey.chunk_bytes_there)
         sums = self._doubt_sums(target) if self.header.checksum else None
         self._give_up(target.outside, sums)
         self._return_to(target)
@@ -411,7 +413,7 @@ class Repair:
         sums = Sums(survey.pair.metadata, header, extents, False, survey.pair.names[0])
         sums.inherited = in_doubt
         sums.doubt()
-        n = target.block.data_bytes // header.chunk_bytes
+        n = chunks_before(target.block.data_bytes, header.chunk_bytes)
         sums.forget(n if target.first_lost is None else target.first_lost)
         return sums
 
@@ -419,7 +421,7 @@ class Repair:
         """Overwrite chunks outside of the new bounds with the fill value."""
         header, file = self.header, self.survey.pair.data
         for first, stop in runs:
-            file.fill(header.fill, first * header.chunk_bytes, stop * header.chunk_bytes)
+            file.fill(header.fill, *(place_of(q, header.chunk_bytes) for q in (first, stop)))
             if sums is not None:
                 for low in range(first, stop, SUMS_AT_ONCE):
                     sums.renew(file, np.arange(low, min(stop, low + SUMS_AT_ONCE)))
@@ -504,7 +506,7 @@ class Repair:
         if there < length:
             start = there - there % len(header.fill)
             if first_lost is not None:  # a part of that chunk may be there
-                start = first_lost * header.chunk_bytes
+                start = place_of(first_lost, header.chunk_bytes)
             file.fill(header.fill, start, length)
         file.datasync()
 
@@ -516,7 +518,7 @@ class Repair:
         assert survey.present.block is not None
         state = survey.present.block
         if survey.sums is None:
-            wrong = np.arange(state.data_bytes // header.chunk_bytes)
+            wrong = np.arange(chunks_before(state.data_bytes, header.chunk_bytes))
             refusal = (
                 "the checksums of chunks are lost; computing new ones from the chunks as they are"
             )

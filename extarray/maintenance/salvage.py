@@ -23,6 +23,7 @@ from extarray.format.records import (
     record_bytes,
 )
 from extarray.grid.address_runs import segment_boxes
+from extarray.grid.chunking import chunks_before
 from extarray.storage.states import read_records
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Salvage(NamedTuple):
 
 def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salvage:
     """Find the remains of a state whose chunks need more bytes than are there."""
-    n = there // header.chunk_bytes
+    n = chunks_before(there, header.chunk_bytes)
     boxes = [_elements(box, header, block) for box in _whole_boxes(axial, n)]
     if not boxes:
         return Salvage(None, [((), ())], n, [])

@@ -21,7 +21,7 @@ from extarray.array.resizing import count, is_start
 from extarray.array.writers import Alone
 from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, ShapeError
-from extarray.grid.chunking import check_shape
+from extarray.grid.chunking import check_shape, place_of
 from extarray.grid.policy import encode_policy
 from extarray.mpi.parallel_io import ParallelIO
 from extarray.mpi.rank_io import extents_together
@@ -562,7 +562,7 @@ class ParallelArray(ParallelIO):
     def _fill_parts(self, fill: Callable[[], Transfer]) -> None:
         # Rank 0 in the middle of an append: room is made, nothing is committed.
         segments = segments_since(self.axial, self._known)
-        allocation = _Allocation(segments, self.axial.size * self.chunk_bytes)
+        allocation = _Allocation(segments, place_of(self.axial.size, self.chunk_bytes))
         self._agreement.tell(allocation)
         self._fill_together(allocation, fill)
 

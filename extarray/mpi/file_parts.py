@@ -18,6 +18,7 @@ import numpy as np
 from extarray._core._parts import Parts
 from extarray.common.errors import BoundsError
 from extarray.common.limits import limits
+from extarray.grid.chunking import place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.mpi.patches import Hyperslab
 from extarray.selection.factors import Points, Progression
@@ -208,7 +209,7 @@ def _parts(
     ndim = len(axes)
     firsts = [pieces.first[a:z] for pieces, (a, z) in zip(axes, box, strict=True)]
     chunk = [first // c for first, c in zip(firsts, layout.chunks, strict=True)]
-    offsets = layout.axial.addresses(_product(chunk)) * layout.chunk_bytes
+    offsets = place_of(layout.axial.addresses(_product(chunk)), layout.chunk_bytes)
     inner = np.zeros([len(first) for first in firsts], np.int64)
     for j, (first, c, stride) in enumerate(zip(firsts, layout.chunks, layout.strides, strict=True)):
         inner += _along(first % c * stride, j, ndim)
@@ -322,7 +323,7 @@ def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
         inner = positions(layout.chunks, layout.order)[inner] * layout.itemsize
     addresses = layout.axial.addresses(chunk.reshape(query.size, ndim))
     field = 0 if query.field is None else query.field.offset
-    return addresses * layout.chunk_bytes + inner.reshape(-1) + field
+    return place_of(addresses, layout.chunk_bytes) + inner.reshape(-1) + field
 
 
 def _inner_steps(layout: FileLayout) -> list[int]:

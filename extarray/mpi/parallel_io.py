@@ -16,6 +16,7 @@ from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.common.on_error import OnError
+from extarray.grid.chunking import chunks_before
 from extarray.mpi.file_views import FileViews, Rounds
 from extarray.mpi.rank_io import OwnIO, ThroughMPI, Transfer, accumulate
 from extarray.mpi.requests import ThreadRequest
@@ -474,8 +475,8 @@ class ParallelIO(ZonedArray):
 
         Each rank sums the chunks that it wrote; several that wrote one chunk get the same sum.
         """
-        first, n_chunks = 0, store.now.state.data_bytes // store.now.header.chunk_bytes
-        taken = []
+        n_chunks = chunks_before(store.now.state.data_bytes, store.now.header.chunk_bytes)
+        first, taken = 0, []
         try:
             while True:
                 found = None
@@ -538,15 +539,15 @@ class ParallelIO(ZonedArray):
         if job is None or not (header.checksum or now.supply is not None):
             yield
             return
-        addresses, places = np.unique(job.parts.offsets // header.chunk_bytes, return_inverse=True)
+        offsets, size = job.parts.offsets, header.chunk_bytes
+        addresses, places = np.unique(chunks_before(offsets, size), return_inverse=True)
         if not job.write:
             with together.provided(self, addresses):
                 yield
             return
         written = np.zeros(len(addresses), np.int64)
         np.add.at(written, places.reshape(-1), job.parts.nbytes)
-        in_part = addresses[written < header.chunk_bytes]
-        with together.noted(self, addresses, in_part):
+        with together.noted(self, addresses, addresses[written < size]):
             yield
 
     def _own_views(self) -> FileViews:

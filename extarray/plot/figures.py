@@ -31,7 +31,7 @@ def given_axes(ax: Any, least: int, needs: str) -> tuple[Any, list[Any]]:
     """
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     if len(axes) < least:
-        raise ArgumentError(f"ax has {len(axes)} axes, and {needs}")
+        raise ArgumentError(f"ax has {len(axes)} axes, but {needs}")
     return axes[0].figure.figure, axes  # a subfigure's: the figure around it
 
 

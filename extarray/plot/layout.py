@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
+from extarray.grid.chunking import place_of
 from extarray.grid.growth_map import axis_titles, segment_colours, segment_numbers, segments
 from extarray.plot.figures import INK, RED, finished, on_axes
 
@@ -140,8 +141,8 @@ def layout(
     n, size = len(found.addresses), a.chunk_bytes
     rows = np.arange(n)
     corners = np.empty((n, 4, 2))
-    corners[:, (0, 3), 0] = (found.addresses * size)[:, None]
-    corners[:, (1, 2), 0] = ((found.addresses + 1) * size)[:, None]
+    corners[:, (0, 3), 0] = place_of(found.addresses, size)[:, None]
+    corners[:, (1, 2), 0] = place_of(found.addresses + 1, size)[:, None]
     corners[:, (0, 1), 1] = rows[:, None] - 0.45
     corners[:, (2, 3), 1] = rows[:, None] + 0.45
     drawn.add_collection(

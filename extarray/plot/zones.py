@@ -92,7 +92,7 @@ def zones(
         As for `growth_map`; or there is no rank.
     """
     if not ranks:
-        raise ArgumentError("zones are those of one rank at least")
+        raise ArgumentError("zones need at least one rank")
     colours = np.array([_COLOURS[rank % len(_COLOURS)] for rank in range(len(ranks))]) / 255
     return map_cells(
         a,

@@ -27,6 +27,7 @@ from extarray.format.blocks import decode_sums, encode_sums, sums_capacity
 from extarray.format.constants import CELL
 from extarray.format.header import Header
 from extarray.format.superblock import Superblock, regions_fit
+from extarray.grid.chunking import place_of
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def fill_sum(header: Header) -> int:
 
 def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
     """Compute the checksums of chunks in ``.xta``, with as many threads as pay off."""
-    offsets = addresses * chunk_bytes + data.start
+    offsets = place_of(addresses, chunk_bytes) + data.start
     n = len(offsets)
     shares = min(config.threads, n, max(1, n * chunk_bytes // limits.share_bytes))
     if shares <= 1:

@@ -38,6 +38,7 @@ from extarray.format.superblock import (
     next_superblock,
     regions_fit,
 )
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage.checksums import SUMS_AT_ONCE, Comparison
 from extarray.storage.filesystem import family
 from extarray.storage.pair import PASSED_ON
@@ -466,7 +467,7 @@ class SumKeeper:
         pair = self.pair
         assert pair.sums is not None
         quiet = quiet_number(array)
-        n_chunks = pair.state.data_bytes // pair.header.chunk_bytes
+        n_chunks = chunks_before(pair.state.data_bytes, pair.header.chunk_bytes)
         first = 0
         pair.check_length()
         with family("cannot write the checksums of '{}'", pair.path):
@@ -519,5 +520,5 @@ class SumKeeper:
         """Give a chunk the fill value."""
         pair = self.pair
         with family("cannot write to '{}'", pair.path):
-            size = pair.header.chunk_bytes
-            pair.data.fill(pair.header.fill, address * size, (address + 1) * size)
+            start, stop = (place_of(q, pair.header.chunk_bytes) for q in (address, address + 1))
+            pair.data.fill(pair.header.fill, start, stop)

@@ -40,6 +40,7 @@ from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
 from extarray.format.superblock import Superblock
+from extarray.grid.chunking import place_of
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
 from extarray.storage.filesystem import (
@@ -311,7 +312,7 @@ class FileStore(PairReader):
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
         pair = self.now
-        data_bytes = axial.size * pair.header.chunk_bytes
+        data_bytes = place_of(axial.size, pair.header.chunk_bytes)
         first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
         fresh = encode_fresh(pair.header, first, [record_at(axial, 0)], attrs, LIVE_SLOTS[:1])
         self.commits.take(fresh)

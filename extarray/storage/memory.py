@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ from extarray._core._history import record_at, replay_log
 from extarray._core._mapping import Region
 from extarray.common.threads import run_in_shares
 from extarray.grid.bounds import Bounds
+from extarray.grid.chunking import place_of
 from extarray.storage.store import Held, Present
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class MemoryStore:
         now.attrs = attrs
         now.growth = growth
         now.state = Bounds(shape, (0,) * header.ndim, axial.grid)
-        data_bytes = axial.size * header.chunk_bytes
+        data_bytes = place_of(axial.size, header.chunk_bytes)
         now.region = Region.memory(data_bytes)
         self._has_fill = any(header.fill)  # other than zeros
         self._used = 0
@@ -67,9 +69,7 @@ class MemoryStore:
     def take_back(self) -> None:
         """Restore zeros where the grid had grown."""
         pair = self.now
-        size = pair.header.chunk_bytes
-        for extent in pair.state.grid:
-            size *= extent
+        size = place_of(math.prod(pair.state.grid), pair.header.chunk_bytes)
         self._shown = max(self._shown, self._used)
         self.release(size)
 
@@ -131,7 +131,7 @@ class MemoryStore:
             pair.state.grid,
         )
         pair.unclean = True
-        self.release(found.size * pair.header.chunk_bytes)
+        self.release(place_of(found.size, pair.header.chunk_bytes))
         return found
 
     def add_axis(

@@ -14,6 +14,7 @@ from extarray.format.blocks import BlockKind
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS
 from extarray.format.fresh import Fresh, encode_fresh
 from extarray.format.header import Header, new_uuid
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
 from extarray.storage.filesystem import File, create_beside, family, random_name
@@ -66,7 +67,7 @@ def add_axis(
             state = pair.state._replace(
                 sequence=pair.state.sequence + 2,
                 unclean=pair.unclean,
-                data_bytes=axial.size * header.chunk_bytes,
+                data_bytes=place_of(axial.size, header.chunk_bytes),
                 shape=shape,
                 offset=offset,
                 grid=axial.grid,
@@ -157,7 +158,7 @@ def _sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
     """Return the checksums of the chunks that another header leaves unchanged."""
     if pair.sums is None or header.chunk_bytes != pair.header.chunk_bytes:
         return read_sums(pair.metadata, (), 0, 0)
-    n_chunks = min(pair.state.data_bytes // header.chunk_bytes, pair.sums.reach)
+    n_chunks = min(chunks_before(pair.state.data_bytes, header.chunk_bytes), pair.sums.reach)
     return read_sums(pair.metadata, pair.sums.extents, 0, n_chunks)
 
 

@@ -25,6 +25,7 @@ from extarray.format.blocks import (
 )
 from extarray.format.constants import BLOCK, CUTS_BYTES, PLACE_BYTES, SEAL_BYTES
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import (
     File,
@@ -242,9 +243,10 @@ class Pair(Present):
         if self.supply is None:
             return self.data.read_into(target, offset)
         size, step, n_read = self.header.chunk_bytes, self.supply.share, 0
-        for low in range(offset // size, -(-(offset + len(target)) // size), step):
-            start, stop = max(offset, low * size), min(offset + len(target), (low + step) * size)
-            used = self.supply.use(np.arange(low, -(-stop // size)))
+        end = offset + len(target)
+        for low in range(chunks_before(offset, size), chunks_before(end + size - 1, size), step):
+            start, stop = max(offset, place_of(low, size)), min(end, place_of(low + step, size))
+            used = self.supply.use(np.arange(low, chunks_before(stop + size - 1, size)))
             n_read += self.data.read_into(target[start - offset : stop - offset], start)
             del used  # from here on, chunks may be evicted
         return n_read

@@ -11,6 +11,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.system import disk_bytes
+from extarray.grid.chunking import place_of
 from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.following import Follower
 from extarray.storage.states import StateReader
@@ -138,9 +139,11 @@ class PairReader:
         """Tell whether ``.xta`` has holes in place of chunks; they hold zeros."""
         return self.now.supply is None and self.now.data.has_holes()
 
-    def all_holes(self, starts: list[int], stops: list[int]) -> bool:
-        """Tell whether all of these runs of bytes of chunks are holes."""
-        return self.now.data.all_holes(starts, stops)
+    def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
+        """Tell whether the chunks in runs of addresses are all holes."""
+        size = self.now.header.chunk_bytes
+        places = (place_of(ends, size).tolist() for ends in (starts, stops))
+        return self.now.data.all_holes(*places)
 
     @property
     def durability(self) -> str:

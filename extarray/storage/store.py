@@ -297,7 +297,7 @@ class Reader(Protocol):
     @property
     def unvouched(self) -> Any: ...  # elements that nothing vouches for, or None
     def has_holes(self) -> bool: ...
-    def all_holes(self, starts: list[int], stops: list[int]) -> bool: ...  # runs of bytes of chunks
+    def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool: ...
 
     # Updates, adopted or only asked for.  `refresh` returns the axial vectors, or None if nothing
     # is new; `as_committed` adopts the newest state in a forked child.

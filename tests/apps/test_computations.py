@@ -1,4 +1,4 @@
-"""Computations on growing arrays, beside plain Python and published figures."""
+"""Computations on growing arrays, compared with plain Python and published figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_only_what_is_new_is_computed(path):
     left, right = xa.full((3, 4), 1.0), xa.full((4, 5), 2.0)
     with xa.create(path, (0, 0)) as product:
         multiply(product, left, right)
-        product[0, 0] = 100  # a product that was made is not made again
+        product[0, 0] = 100  # blocks that were computed are not computed again
         left.extend(0, 2)
         multiply(product, left, right)
         assert product[0, 0] == 100 and (product[3:] == 8).all()
@@ -101,7 +101,7 @@ def test_changed_factors_give_no_stale_blocks(tmp_path, change, which):
     ]
     with factors[0] as left, factors[1] as right, xa.create(tmp_path / "p", (0, 0)) as product:
         multiply(product, left, right)
-        # The right factor is changed as the left one of the transposed product would be.
+        # Change the right factor as the left one of the transposed product.
         change(factors[which] if which == 0 else Turned(right))
         other = factors[1 - which]
         terms = factors[which].shape[1 - which]
@@ -112,7 +112,7 @@ def test_changed_factors_give_no_stale_blocks(tmp_path, change, which):
 
 
 class Turned:
-    """A matrix whose rows are the columns of an array."""
+    """The transpose of an array, as a matrix to change."""
 
     def __init__(self, array):
         self.array, self.fill = array, array.fill
@@ -146,7 +146,7 @@ def test_a_product_in_other_bounds_is_made_anew(path):
             change()
             multiply(product, left, right)
             assert product.shape == (3, 5) and (product[...] == 8).all()
-        product.attrs["product of"] = [3, 4, 5]  # as it was noted without digests
+        product.attrs["product of"] = [3, 4, 5]  # as earlier versions noted it, without digests
         left[...] = 2
         multiply(product, left, right)
         assert (product[...] == 16).all()
@@ -169,7 +169,7 @@ def test_a_product_stays_with_copies_of_its_factors(path):
 
 @st.composite
 def histories(draw):
-    """Sizes of the three extents, growth at their starts, and places that change."""
+    """Draw the three extents, growth at their starts, and places that change."""
     step = st.tuples(
         st.tuples(*[st.integers(0, 6)] * 3),
         st.tuples(*[st.integers(0, 2)] * 3),
@@ -242,7 +242,7 @@ def test_energy_and_momentum_stay_while_particles_join(path):
     places = lattice(3)
     with (
         xa.create(path, (0, 0, 3), chunks=(8, 8, 3)) as forces,
-        xa.config.set(max_memory=50_000),  # a few rows at a time
+        xa.config.set(max_memory=50_000),  # memory for a few rows at a time
     ):
         system = System(forces)
         for some in (slice(0, 12), slice(12, 20), slice(20, 27)):
@@ -269,7 +269,7 @@ def test_a_cutoff_beyond_half_the_box_is_refused(cutoff):
     ):
         with pytest.raises(xa.ArgumentError, match=r"two images .* a cutoff of at most 2\.0"):
             call()
-    # Half of it is as far as the nearest image can be: all pairs of a line see each other once.
+    # On a line no nearest image lies farther than half the box: all pairs meet once.
     line = np.array([[0.1, 0.2], [1.4, 0.2], [2.9, 0.2]])
     expected, energy = lennard_jones(line, 4.0, 2.0)
     forces, energies = pair_forces(line, box=4.0, cutoff=2.0)
@@ -356,7 +356,7 @@ def test_a_system_goes_on_with_its_matrix(path, box, cutoff):
         forces.extend(1, 1)
         with pytest.raises(xa.ArgumentError, match="forces of 21 particles, .* positions of 20"):
             System(forces)
-        # Somebody else knows.
+        # The caller supplies the missing positions.
         places = np.vstack([system.positions, [[9.0, 9, 9]]])
         system = System(forces, positions=places, velocities=0.1)
         expected, potential = lennard_jones(places, system.box, system.cutoff)
@@ -398,7 +398,7 @@ def test_a_cavity_that_grows_is_the_plain_one(max_memory):
                 plain = cavity_step(plain, 0.05, 0.08)
             np.testing.assert_allclose(cavity.now[...], plain, rtol=1e-12)
     density, _ = cavity.fields()
-    assert density.sum() == pytest.approx(density.size)  # no mass is lost, and none is made
+    assert density.sum() == pytest.approx(density.size)  # mass is conserved
 
 
 #: U. Ghia, K. N. Ghia, C. T. Shin, "High-Re solutions for incompressible flow using the
@@ -448,7 +448,7 @@ def test_the_cavity_has_the_published_profile(path):
     now, after = (xa.zeros((9, 0, 0), chunks=(9, 16, 16)) for _ in range(2))
     cavity = Cavity(now, after, viscosity, lid)
     cavity.grow(24, 24)
-    cavity.run(200)  # a smaller cavity first, whose walls then move outwards
+    cavity.run(200)  # a smaller cavity first; then its walls move outwards
     cavity.grow(8, 0)
     cavity.run(100)
     cavity.grow(nodes - 32, nodes - 24)

@@ -1,4 +1,4 @@
-"""A cube of sales beside pandas: a made table, or the file that EXTARRAY_SALES names.
+"""A cube of sales compared with pandas: a made-up table, or the file in EXTARRAY_SALES.
 
 The file is Online Retail (II) of the UCI Machine Learning Repository, as Parquet or CSV: its
 columns StockCode, Country, InvoiceDate and Quantity become item, store, day and sold.
@@ -29,7 +29,7 @@ def months(days):
 
 @pytest.fixture(scope="module")
 def sales():
-    """Rows in the order of time, in which items and stores turn up one by one."""
+    """Return rows in the order of time, in which items and stores turn up one by one."""
     path = os.environ.get("EXTARRAY_SALES")
     if path:
         table = pd.read_parquet(path) if path.endswith(".parquet") else pd.read_csv(path)
@@ -59,7 +59,7 @@ def cube(sales, tmp_path_factory):
             made.add(sales.iloc[part], "sold")
             shapes.append(made.shape)
         grown = np.diff(shapes, axis=0)
-        assert (grown >= 0).all() and (grown[1:].sum(0) > 0).all()  # every axis, more than once
+        assert (grown >= 0).all() and (grown[1:].sum(0) > 0).all()  # all grow more than once
         assert (grown > 0).sum() > 3
     with Cube.open(path) as opened:
         yield opened
@@ -70,7 +70,7 @@ def sums(sales, keys):
 
 
 def same(totals, expected):
-    """Compare what is not zero with a grouped Series: a cube has zeros where a table has no row."""
+    """Compare non-zero totals with a grouped Series: a cube has zeros where a table has no row."""
     found = totals.to_pandas()
     if found.ndim == 2:
         found = found.stack()
@@ -171,7 +171,7 @@ def test_a_reader_sees_the_axes_grow_together(tmp_path):
         assert reader.cells.shape == (2, 2, 1)
 
 
-# -- what goes in comes out ----------------------------------------------------------------------
+# -- round trips ---------------------------------------------------------------------------------
 
 
 def made(path, axes=AXES, dtype="i8", **options):
@@ -185,13 +185,13 @@ def line(sold, item="a", store="x", day="2024-05-05"):
 
 
 def by(cube, axis, **options):
-    """Totals by an axis, as a dict."""
+    """Return totals by an axis, as a dict."""
     totals = cube.roll_up(axis, **options)
     return dict(zip(totals.labels[axis].tolist(), totals.values.tolist(), strict=True))
 
 
 def everything(cube):
-    """All that a cube has in its files."""
+    """Return everything that the files of a cube hold."""
     return {
         name: (array.dtype, array.shape, array[...].tolist(), dict(array.attrs))
         for name, array in cube.group.arrays()
@@ -358,7 +358,7 @@ def test_missing_quantities_count_for_nothing(tmp_path):
         with made(tmp_path / f"{n}", aggs=["mean", "min"]) as cube:
             cube.add({**rows, "sold": sold}, "sold")
             assert cube.cells.dtype == "i8"
-            assert by(cube, "item") == {"a": 1, "b": 0, "c": 4}  # as pandas: b has a row
+            assert by(cube, "item") == {"a": 1, "b": 0, "c": 4}  # b: as in pandas, it has a row
             assert by(cube, "item", agg="count") == {"a": 1, "b": 0, "c": 1}
             means = cube.roll_up("item", agg="mean").to_pandas()
             assert means.isna().tolist() == [False, True, False] and means["c"] == 4
@@ -510,14 +510,14 @@ def test_arrays_that_were_refreshed_alone_give_no_totals(tmp_path):
         assert by(reader, "item") == {"a": 1}
 
 
-# -- of the rows ---------------------------------------------------------------------------------
+# -- totals of rows ------------------------------------------------------------------------------
 
 AGGS = ["sum", "mean", "count", "min", "max"]
 
 
 @pytest.fixture(scope="module")
 def full(sales, tmp_path_factory):
-    """A cube with all that it can keep, in small cells that become wider; and rows without sold."""
+    """Yield a cube with all totals, in small cells that become wider; and its rows."""
     rows = sales.assign(sold=sales["sold"].astype("Int64"))
     rows.loc[rows.index % 7 == 0, "sold"] = pd.NA
     path = tmp_path_factory.mktemp("full") / "sales"
@@ -600,7 +600,7 @@ def test_a_total_beyond_its_type_is_refused(tmp_path):
             cube.roll_up(k=lambda k: k == "d")
         assert cube.roll_up(where={"k": ["a", "c", "d"]}).values == 2**62
         assert by(cube, "k") == {"a": 2**62, "b": 2**62, "c": 2**62, "d": -(2**62)}
-        del cube.cells.attrs["bits"]  # as cubes were made before
+        del cube.cells.attrs["bits"]  # as in cubes of earlier versions
         with pytest.raises(OverflowError, match="exceeds 64 bits"):
             cube.roll_up()
         cube.add({"k": ["a"], "n": [1]}, "n")
@@ -695,7 +695,7 @@ def test_a_roll_up_reads_no_more_than_it_needs(full):
     assert read() == [cube.cells.size, 0, 0]
 
 
-# -- made ----------------------------------------------------------------------------------------
+# -- creation ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ spectral = pytest.importorskip("spectral")
 optimize = pytest.importorskip("scipy.optimize")
 decomposition = pytest.importorskip("sklearn.decomposition")
 
-#: So little that small scenes have many blocks.
+#: Memory so small that even small scenes have many blocks.
 LITTLE = 200_000
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Products of small matrices: threads would wait for each other more than they compute."""
+    """Use one thread: for products of small matrices, threads would mostly wait for each other."""
     with pytest.importorskip("threadpoolctl").threadpool_limits(1):
         yield
 
@@ -75,7 +75,7 @@ class TestBlocks:
 
     @pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 13])
     def test_what_is_merged_is_the_same_tree_on_any_number_of_ranks(self, n):
-        # Merges are told apart by their brackets; ranks are threads of a made-up communicator.
+        # Brackets tell merges apart; ranks are threads with a stand-in for a communicator.
         def tree(size):
             gathered = [[] for _ in range(size)]
 
@@ -134,7 +134,7 @@ class TestBlocks:
         begun = threading.Event()
 
         def work(block):
-            if block.first:  # the other thread, which goes on until it is told
+            if block.first:  # the other thread, which runs until it is told to stop
                 begun.set()
                 return 0
             begun.wait()
@@ -259,7 +259,7 @@ class TestComponents:
 
     @pytest.mark.parametrize("transform", [hs.pct, hs.mnf])
     def test_a_mean_far_from_zero_costs_no_digits(self, scene, transform):
-        # The sum of squares less the square of the sum would have none left.
+        # The sum of squares less the square of the sum would lose all digits.
         found, shifted = (
             transform(scene, 4, max_memory=LITTLE),
             transform(scene + 1e6, 4, max_memory=LITTLE),
@@ -267,7 +267,7 @@ class TestComponents:
         np.testing.assert_allclose(shifted.variances, found.variances, rtol=1e-6)
 
     def test_a_slope_costs_the_noise_no_digits(self, scene):
-        # All differences are far from zero then, and their mean is no noise.
+        # A slope moves all differences far from zero; their mean is no noise.
         rows, columns, _ = scene.shape
         slope = 1e5 * (np.arange(rows)[:, None, None] + np.arange(columns)[:, None])
         spectra = Spectra(scene + slope, max_memory=LITTLE)
@@ -402,7 +402,7 @@ class TestEndmembers:
             assert as_set(found.positions) == as_set(made.positions)
 
     def test_much_noise_and_little(self):
-        # VCA has two projections.
+        # VCA chooses between two projections by the noise.
         for noise, worst in ((1e-6, 1e-4), (0.05, 0.15)):
             made = hyperscenes.make(noise=noise)
             found = hs.vca(made.data, 4, seed=3)
@@ -532,7 +532,7 @@ class TestAbundances:
 
     @pytest.mark.parametrize("method", ["nnls", "fcls"])
     def test_a_block_does_not_depend_on_those_before(self, method):
-        # Sets of endmembers that were met before take no other way than those that are new.
+        # Sets of endmembers met before take the same path as new ones.
         made = hyperscenes.make(40, 40, 20, 6, 0.3)
         fit = hyperspectral_unmixing.Fit.of(made.endmembers, method)
         x = made.data.reshape(-1, 20)
@@ -671,7 +671,7 @@ class TestMemory:
     def test_scenes_larger_than_the_memory(self, call, tmp_path):
         made = hyperscenes.make(100, 150, 60, 5)  # 7 MB as float64
         with xa.from_array(made.data.astype("f4"), tmp_path / "scene", chunks=(32, 32, 60)) as a:
-            call(a[:8, :8], made.endmembers, "3 MiB")  # what is imported and kept
+            call(a[:8, :8], made.endmembers, "3 MiB")  # warm up imports and caches
             tracemalloc.start()
             try:
                 call(a, made.endmembers, "3 MiB")

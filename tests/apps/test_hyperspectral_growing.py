@@ -1,4 +1,4 @@
-"""Analysis of scenes that grow: what it finds, and that nothing is read again."""
+"""Analysis of growing scenes: its results, and that it reads nothing twice."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def made():
 
 
 class Counted:
-    """A scene of which it is known how often each element was read."""
+    """A scene that counts the reads of each element."""
 
     def __init__(self, data):
         self.data, self.shape, self.dtype = data, (0, 0, 0), data.dtype
         self.reads = np.zeros(data.shape, int)
-        self.allowed = None  # reads, until one fails
+        self.allowed = None  # reads until one fails
 
     def __getitem__(self, key):
         place = tuple(slice(*s.indices(n)) for s, n in zip(key, self.shape, strict=True))
@@ -57,7 +57,7 @@ def test_swaths_and_bands(made):
             np.testing.assert_allclose(live.mean, x.mean(axis=0))
             np.testing.assert_allclose(live.covariance, np.cov(x.T), atol=2e-3 * np.var(x))
             np.testing.assert_array_equal(live.endmembers, there[tuple(live.positions.T)])
-            # What is new is read once, and nothing else; the endmembers may be, beside that.
+            # New elements are read once and old ones never, except for endmembers.
             reads = scene.reads - before
             reads[tuple(live.positions.T)] = 0
             new[tuple(live.positions.T)] = False
@@ -117,7 +117,7 @@ def test_a_scene_without_variance_has_no_endmembers():
 
 
 def same(live, data, there):
-    """Compare the statistics with those of the pixels that remain, swaths alone."""
+    """Compare the statistics with those of the remaining pixels, after swaths alone."""
     x = data[there]
     assert live.count == len(x)
     np.testing.assert_allclose(live.mean, x.mean(axis=0))
@@ -167,7 +167,7 @@ def test_bands_without_data_end_pixels(made):
     scene.shape = 24, 30, 12
     with hs.Growing(scene, 4, max_memory=60_000) as live:
         first = tuple(live.positions[0].tolist())
-        for place in ((2, 3), (7, 7), (8, 7), first):  # an endmember among them
+        for place in ((2, 3), (7, 7), (8, 7), first):  # one is an endmember
             there[place] = False
             data[*place, 15] = np.nan
         scene.shape = data.shape
@@ -182,7 +182,7 @@ def test_bands_without_data_end_pixels(made):
         np.testing.assert_array_equal(live.endmembers, data[tuple(live.positions.T)])
         wanted = hs.nfindr(data, 4)
         assert live.volume == pytest.approx(wanted.volume, rel=1e-2)
-        # A band that no pixel has ends all of them.
+        # A band without data ends all pixels.
         data = np.concatenate([data, np.full((24, 30, 1), np.nan)], axis=2)
         scene.data, scene.reads, scene.shape = data, np.zeros(data.shape, int), data.shape
         assert live.update() and live.count == 0 and len(live.positions) == 0
@@ -228,7 +228,7 @@ def test_what_cannot_be_read_is_taken_up_later(made, shape, reads):
 
 
 def test_an_update_costs_what_is_new(made, monkeypatch):
-    """Count the elements that are read of the scene and of its scores."""
+    """Count the elements read from the scene and from its scores."""
     elements = []
     whole = Raster.read
 
@@ -250,12 +250,12 @@ def test_an_update_costs_what_is_new(made, monkeypatch):
                 a.append(data[rows + 8 * k : rows + 8 * k + 8])
                 assert live.update()
                 costs.append(sum(elements))
-    # Sweeps over the new pixels in three components are more or fewer; one over all is far more.
+    # Sweeps over the new pixels in three components vary; a sweep over all costs far more.
     assert max(costs) - min(costs) <= 10 * 8 * 30 * 3
 
 
 def test_old_and_new_pixels_share_the_simplex():
-    """What arrives later, little by little, displaces what was pure before."""
+    """Later, purer pixels displace the first ones little by little."""
     made = hyperscenes.make(80, 30, 20, 4)
     amounts = 0.25 + 0.7 * (made.abundances - 0.25)
     data = amounts @ made.endmembers

@@ -1,4 +1,4 @@
-"""Pixels without data: whoever says so, they are left out, and the rest is what NumPy finds."""
+"""Pixels without data, however they are marked, are left out; the rest agrees with NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ spectral = pytest.importorskip("spectral")
 linalg = pytest.importorskip("scipy.linalg")
 optimize = pytest.importorskip("scipy.optimize")
 
-#: So little that small scenes have many blocks.
+#: Memory so small that even small scenes have many blocks.
 LITTLE = 60_000
 
 ROWS, COLUMNS, BANDS = 17, 19, 8
@@ -35,7 +35,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def holes(made):
-    """Pixels that are left out: a corner, a stretch, single ones; none is pure."""
+    """Return the pixels to leave out: a corner, a stretch, single ones; none is pure."""
     found = np.zeros((ROWS, COLUMNS), bool)
     found[:4, :5] = found[9, 3:16] = found[13, 13] = found[-1, -1] = True
     found[tuple(made.positions.T)] = False
@@ -44,13 +44,13 @@ def holes(made):
 
 @pytest.fixture(scope="module")
 def rest(made, holes):
-    """The spectra that remain: (pixels, bands)."""
+    """Return the spectra that remain: (pixels, bands)."""
     return made.data[~holes]
 
 
 @pytest.fixture(scope="module")
 def scene(made, holes):
-    """The scene with NaN in one band of each hole, and -inf in one of a few."""
+    """Return the scene with NaN in one band of each hole, and -inf in another of a few."""
     data = made.data.copy()
     data[holes, 2] = np.nan
     data[9, holes[9], 5] = -np.inf
@@ -58,18 +58,18 @@ def scene(made, holes):
 
 
 def filled(made, holes, value, dtype=float):
-    """The scene in a dtype, with a value in one band of each hole."""
+    """Return the scene in a dtype, with a value in one band of each hole."""
     data = made.data.astype(dtype)
     data[holes, 3] = value
     return data
 
 
 def numbers(made):
-    """The scene in whole numbers, none of them zero."""
+    """Return the scene in whole numbers, none of them zero."""
     return np.rint(1 + 100 * made.data).astype("i2")
 
 
-# -- who says so -----------------------------------------------------------------------------------
+# -- marks of missing data -------------------------------------------------------------------------
 
 
 def by_nan(made, holes, tmp_path):
@@ -279,7 +279,7 @@ def test_a_value_for_none_can_be_trusted(made, holes):
         found = hs.pct(given, 2, **options)
         np.testing.assert_allclose(found.mean, data.mean(axis=(0, 1)))
         assert not np.isnan(found.scores).any()
-    # A number that no element can be stands for none of them.
+    # A number that the dtype cannot hold marks no pixel.
     a = xa.from_array(numbers(made))
     a.attrs.update({"nodata": 1e9, "missing_value": 0.5, "_FillValue": "none"})
     np.testing.assert_allclose(hs.pct(a).mean, numbers(made).mean(axis=(0, 1)))
@@ -330,7 +330,7 @@ def test_no_pixel_is_left(made, call):
         call(data)
 
 
-# -- every function, by those who compute it otherwise ---------------------------------------------
+# -- every function, against other computations ---------------------------------------------------
 
 
 def test_mnf_is_of_the_pairs_that_remain(made, holes, rest, scene):
@@ -360,7 +360,7 @@ def test_numbers_of_endmembers_are_those_of_the_rest(rest, scene, number):
 
 
 def places(holes, pixels):
-    """The positions of pixels that remain, by their numbers among these."""
+    """Return the positions of remaining pixels, numbered among these."""
     return np.argwhere(~holes)[pixels]
 
 
@@ -415,7 +415,7 @@ def test_as_many_endmembers_as_pixels_at_most(made):
 def test_amee_looks_at_neighbours_that_have_data(holes, scene, memory):
     black = (6, 6)
     data = scene.copy()
-    data[black] = 0  # which has no angle to others
+    data[black] = 0  # black has no angle to other spectra
     there = ~holes
     there[black] = False
     unit = data / np.linalg.norm(data, axis=2, keepdims=True).clip(1e-300)
@@ -464,7 +464,7 @@ def test_abundances_of_the_rest(made, holes, rest, scene, method):
         wanted = np.array([optimize.nnls(made.endmembers.T, pixel)[0] for pixel in rest])
     elif method == "ucls":
         wanted = spectral.unmix(rest[:, None], made.endmembers)[:, 0]
-    else:  # least squares in which the sum has a great weight
+    else:  # least squares with a great weight on the sum
         rows = np.vstack([made.endmembers.T, np.full((1, 4), 1e6)])
         solve = optimize.nnls if method == "fcls" else np.linalg.lstsq
         wanted = np.array([solve(rows, np.append(pixel, 1e6))[0] for pixel in rest])
@@ -487,7 +487,7 @@ def test_angles_and_labels_of_the_rest(made, holes, rest, scene):
 def test_results_without_data_at_a_path(made, holes, scene, tmp_path):
     with hs.abundances(scene, made.endmembers, path=tmp_path / "a", max_memory=LITTLE) as found:
         np.testing.assert_array_equal(np.isnan(found[..., 0]), holes)
-        # It is a scene again, whose pixels are left out.
+        # The result is a scene again, with the same pixels left out.
         assert hs.pct(found, 2).mean == pytest.approx(found[...][~holes].mean(axis=0))
 
 

@@ -1,4 +1,4 @@
-"""Hyperspectral analysis by several processes: the same bits on any number of ranks."""
+"""Hyperspectral analysis by several processes: bitwise equal on any number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hyperspectral analysis of real scenes: Indian Pines of tensorly, others of EXTARRAY_TEST_DATA."""
+"""Hyperspectral analysis of real scenes: tensorly's Indian Pines, others in EXTARRAY_TEST_DATA."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def published(name):
-    """The variables of a file of the folder."""
+    """Return the variables of a file in the folder."""
     found = sorted(Path(os.environ.get("EXTARRAY_TEST_DATA", "/nowhere")).rglob(name))
     if not found:
         pytest.skip(f"EXTARRAY_TEST_DATA names no folder with {name}")
@@ -46,12 +46,12 @@ def test_indian_pines(pines, tmp_path):
         found = hs.pct(a, 5, max_memory="8 MiB")
         theirs = spectral.principal_components(pines.astype("f8"))
         np.testing.assert_allclose(found.variances, theirs.eigenvalues[:5])
-        assert 15 <= hs.hysime(a) <= 20  # its truth has 16 classes
+        assert 15 <= hs.hysime(a) <= 20  # the ground truth has 16 classes
         members = hs.nfindr(a, 8).endmembers
         amounts = np.asarray(hs.abundances(a, members))
         left = np.linalg.norm(pines - amounts @ members) / np.linalg.norm(pines)
         assert left < 0.06
-        # Spectra of the labels themselves, as SPy's angles have them.
+        # Mean spectra of the labels, classified by SPy's angles.
         means = np.stack([pines[truth == c].mean(axis=0) for c in range(1, 17)])
         labels = hs.classify(a, means)
         angles = spectral.spectral_angles(pines.astype("f8"), means)

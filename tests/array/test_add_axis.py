@@ -1,4 +1,4 @@
-"""An axis more: nothing moves, everybody learns of it, and no failure leaves half of it."""
+"""New axes: nothing moves, all readers learn of them, and no failure leaves a half-made one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from extarray.storage.states import StateReader
 
 
 def grown(factory, order="C", **options):
-    """An array with a history on all sides, and what it holds."""
+    """Return an array with a history on all sides, and its model."""
     model = Model((3, 4), "i4", (2, 3), 7)
     array = factory.create((3, 4), "i4", chunks=(2, 3), order=order, fill_value=7, **options)
     array[...] = model.data[...] = sample("i4", (3, 4))
@@ -231,7 +231,7 @@ def test_names(factory):
         assert array.attrs["dims"] == list(array.dims)
 
 
-# -- what was made for fewer axes ----------------------------------------------------------------
+# -- views and iterators made for fewer axes -------------------------------------------------------
 
 
 def test_what_was_made_before_says_so(factory):
@@ -266,7 +266,7 @@ def test_what_was_made_before_says_so(factory):
         with pytest.raises(xa.ShapeError, match=r"gained an axis"):
             use()
     assert_same(array[...], before)
-    assert late.sum() == before.sum()  # it shows the array as it is
+    assert late.sum() == before.sum()  # the view shows the present array
     array.close()
 
 
@@ -319,7 +319,7 @@ def test_an_index_or_a_value_that_adds_an_axis(factory):
         lambda a: a.oindex[[0, 1], Adds(a)],
     ):
         array = factory.create((3, 4), chunks=(2, 3), fill_value=7)
-        found = use(array)  # as if it had come before
+        found = use(array)  # as if the axis had existed before
         assert array.shape == (1, 3, 4)
         assert found is None or (found == 7).all()
         assert found is None or found.ndim < 3
@@ -351,7 +351,7 @@ def test_an_index_or_a_value_that_adds_an_axis(factory):
 
 @pytest.mark.slow
 def test_threads_that_read_and_write_meanwhile(factory):
-    """Each sees the array before or after, or is told."""
+    """Each thread sees the array before or after the change, or gets an error."""
     array = factory.create((64, 96), "i4", chunks=(16, 32))
     values = np.arange(64 * 96, dtype="i4").reshape(64, 96)
     array[...] = values
@@ -439,7 +439,7 @@ def test_a_reader_takes_it_up(disk):
     for use in (lambda: view[...], lambda: next(news)):
         with pytest.raises(xa.ShapeError, match="gained an axis"):
             use()
-    for position in (1, 3, 0):  # the late one is told of all at once
+    for position in (1, 3, 0):  # the late reader learns of all three at once
         array.add_axis(position)
         model.add_axis(position)
         array.append(values := sample("i4", array.shape, position), position)
@@ -479,7 +479,7 @@ def test_a_reader_that_looks_before_the_name_is_given(disk, monkeypatch):
     rename = os.replace
 
     def looked(*names):
-        assert reader.refresh()  # the old file tells that another one will come
+        assert reader.refresh()  # the old file announces its successor
         assert not reader.refresh()
         assert reader.ndim == 2
         rename(*names)
@@ -558,7 +558,7 @@ def test_links_permissions_and_the_lock(tmp_path, engine):
 
 
 def test_a_second_name_of_the_metadata(tmp_path, engine):
-    """The other name would keep the old metadata, and who writes under it would do harm."""
+    """The other name would keep the old metadata, and writing under it would do harm."""
     with xa.create(tmp_path / "a", (2, 2), "i4", engine=engine) as array:
         array[...] = 3
         os.link(tmp_path / "a.xmd", tmp_path / "b.xmd")
@@ -608,7 +608,7 @@ def test_files_that_were_moved_or_replaced(disk):
 
 @pytest.mark.slow
 def test_a_long_history(disk):
-    """The growth log has several extents, and the next one is filled after the axis has come."""
+    """The growth log has several extents, and goes on filling the next one after an added axis."""
     array = disk.create((1, 1), "i2", chunks=1, sparse=True)
     model = Model((1, 1), "i2", (1, 1))
     reader = disk.open(array)
@@ -631,7 +631,7 @@ def test_a_long_history(disk):
 
 
 def test_what_a_power_cut_leaves_is_what_was_flushed(disk):
-    """The new file tells a state that is on the disk, in a superblock that commits do not touch."""
+    """The new file has a state on the disk, in a superblock that commits do not touch."""
     array, model = grown(disk)
     array.add_axis()
     model.add_axis(0)
@@ -639,7 +639,7 @@ def test_what_a_power_cut_leaves_is_what_was_flushed(disk):
     array.extend(0, 3)
     name = f"{array.path}.xmd"
     size = array._store.now.header.header_bytes
-    array._store.now.close()  # as if it had been killed
+    array._store.now.close()  # as if the process had been killed
     with open(name, "r+b") as file:
         for slot in (0, 1):
             file.seek(size + 1024 * slot)
@@ -655,7 +655,7 @@ FILE_CALLS = ["write", "truncate", "lengthen", "datasync"]
 
 
 class Faults:
-    """Has the n-th call of the system fail."""
+    """Makes the n-th system call fail."""
 
     def __init__(self, patch, number, failure):
         self.left = number
@@ -738,7 +738,7 @@ while array.ndim < 32:
 
 @pytest.mark.slow
 def test_killed_at_any_moment(forked, path, engine):
-    """Whenever it is killed: it opens, its elements are there, and the next one goes on."""
+    """A process killed at any moment leaves a valid array that the next process extends."""
     xa.create(path, (1, 2), chunks=(2, 2), attrs={"ndim": 2}, engine=engine).close()
     for number in range(4):
         with xa.open(path) as reader:
@@ -766,7 +766,7 @@ def test_killed_at_any_moment(forked, path, engine):
 
 
 def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
-    """The old file says that another one comes, and none has come: it is the array."""
+    """The old file announces a successor that never came: the old file is the array."""
     array, model = grown(disk)
     copy = tmp_path / "copy"
     rename = os.replace
@@ -784,7 +784,7 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
         array.add_axis()
     array.close()
     assert_same(format_reader.read(copy)[0], model.data)
-    with pytest.warns(xa.RecoveryWarning, match="a copy"):  # made beside its writer
+    with pytest.warns(xa.RecoveryWarning, match="a copy"):  # copied while its writer was at work
         reader = xa.open(copy)
     with xa.open(copy, "r+", engine=disk.engine) as again:
         agree(again, model)
@@ -800,7 +800,7 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
 
 
 def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
-    """What was cut off is holes by now, which hold zeros: better no answer than these."""
+    """The part cut off is holes of zeros by now: an error is better than those."""
     with disk.array((4, 1024), chunks=(1, 1024), fill_value=7) as array:
         array[...] = 3
         with disk.open(array) as reader:
@@ -817,7 +817,7 @@ def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
 def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
-    """Nothing was cut off behind the axes: all may be read, until something is."""
+    """Until something is cut off after the axes came, the reader may read all elements."""
     with disk.array((6, 1024), chunks=(1, 1024), fill_value=7) as array:
         array[...] = 3
         expected = np.full((6, 1024), 3.0)
@@ -827,7 +827,7 @@ def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
                 expected[4:] = 7
             for number in range(4):
                 array.add_axis()
-                if number == 2:  # another writer counts on
+                if number == 2:  # another writer continues the count
                     array.close()
                     array = disk.open(array, "r+")
                 if looks:
@@ -847,7 +847,7 @@ def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
 
 
 def test_the_number_of_cuts_is_read_behind_the_last_of_them(disk, monkeypatch):
-    """Between its look at the number and at the bounds, the array is cut, and gains an axis."""
+    """The array is cut and gains an axis between the reader's looks at number and bounds."""
     with disk.array((6, 1024), chunks=(1, 1024), fill_value=7) as array:
         array[...] = 3
         with disk.open(array) as reader:
@@ -868,7 +868,7 @@ def test_the_number_of_cuts_is_read_behind_the_last_of_them(disk, monkeypatch):
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
 def test_readers_of_a_pair_that_was_overwritten(path, engine, looks, cut):
-    """The file that counts cuts is gone, for those who have not looked before: they see holes."""
+    """The file that counts cuts is gone: after a cut, a reader gets an error instead of holes."""
     with xa.create(path, (4, 1024), chunks=(1, 1024), fill_value=7, engine=engine) as array:
         array[...] = 3
         reader = xa.open(path, engine=engine)
@@ -887,7 +887,7 @@ def test_readers_of_a_pair_that_was_overwritten(path, engine, looks, cut):
 
 
 def test_a_copy_of_metadata_that_have_passed_on_the_number(disk, tmp_path):
-    """Whoever copied the pair in that moment has a number that no other file goes on with."""
+    """A copy made at that moment has a number that no other file continues."""
     with disk.array((6, 1024), chunks=(1, 1024), fill_value=7) as array:
         array[...] = 3
         with disk.open(array) as reader:

@@ -1,4 +1,4 @@
-"""astype: an array in another dtype, read late, that computes as NumPy's does."""
+"""astype: an array read late in another dtype computes as NumPy does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ KINDS = ["f4", "f8", ">i2", "u1", "?", "c16", "S", "U", "S4", "M8[D]", "M8", "m8
 
 @pytest.fixture
 def pair(factory):
-    """An array and its elements."""
     data = np.linspace(-20, 20, 42).reshape(7, 6)
     with factory.array((7, 6), chunks=(3, 4)) as array:
         array[...] = data
@@ -36,7 +35,7 @@ def test_all_that_is_read_is_as_numpys(factory, case, dtype, data):
             with pytest.raises(type(error)):
                 np.asarray(array.astype(dtype))
             return
-        # The length of a text must not depend on the elements: nothing is read to know it.
+        # Text lengths must not depend on the elements, as that would need a read of them.
         kind = np.empty(0, case.dtype).astype(dtype).dtype
         if kind != expected.dtype:
             return

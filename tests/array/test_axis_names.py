@@ -1,4 +1,4 @@
-"""Names of axes, wherever an axis is an argument: as the numbers that they stand for."""
+"""Axis names work wherever an axis is an argument, like the numbers that they stand for."""
 
 from __future__ import annotations
 

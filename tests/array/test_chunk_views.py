@@ -33,7 +33,7 @@ def test_chunks_are_the_parts_of_the_array(factory, case, data):
 
 @given(case=cases(orders=st.sampled_from("ZH")))
 def test_chunks_in_a_curves_order_are_whole(factory, case):
-    """One axis in stored order; the chunk's elements are all there, each once."""
+    """The view is 1-d, in stored order, and has each of the chunk's elements once."""
     with built(factory, case) as (array, model):
         size = math.prod(array.chunks)
         for index in np.ndindex(*model.grid):
@@ -42,7 +42,7 @@ def test_chunks_in_a_curves_order_are_whole(factory, case):
             inside = model.chunk(index)
             if inside.size == size:
                 expected = sorted(element.tobytes() for element in inside.ravel())
-                if case.dtype.char != "g":  # whose padding may differ
+                if case.dtype.char != "g":  # long double: the padding may differ
                     assert sorted(element.tobytes() for element in stored) == expected
 
 
@@ -101,7 +101,7 @@ def test_writable_in_r_plus_only(disk):
 
 
 def test_views_outlive_growth(factory):
-    """Growth neither moves nor unmaps what a view looks at."""
+    """Growth neither moves nor unmaps the memory that a view shows."""
     with factory.array((4, 4), "i4", chunks=(2, 2), fill_value=1) as array:
         views = dict(array.chunk_views())
         places = {index: view.ctypes.data for index, view in views.items()}
@@ -115,7 +115,7 @@ def test_views_outlive_growth(factory):
 
 
 def test_views_outlive_the_window(disk):
-    """A file that outgrows its mapping is mapped anew; old views and new reads show one memory."""
+    """A file that outgrows its mapping is mapped anew; old views and new reads share the memory."""
     with disk.array((100,), "u1", chunks=2**20, sparse=True) as array, disk.open(array) as reader:
         views = array.chunk((0,)), reader.chunk((0,))
         array.extend(0, 2**38)

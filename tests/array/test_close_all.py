@@ -1,4 +1,4 @@
-"""All arrays in files that are open are closed together, and at the exit of Python."""
+"""close_all closes all open arrays in files, and so does Python's exit."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ begun.wait()
 
 @pytest.mark.parametrize("steps", [1, 8])
 def test_in_a_progress_callback(tmp_path, steps):
-    """An array that is being made is one of those that are open: there is none then."""
+    """An array under construction is open, too; closing it leaves no array."""
     xa.to_npy(xa.from_array(np.arange(64.0)), tmp_path / "file.npy")
     x = np.arange(64 * 64.0).reshape(64, 64)
     jobs = {
@@ -115,7 +115,7 @@ def test_in_a_progress_callback(tmp_path, steps):
             if left[0] <= 0 or done == total:
                 xa.close_all()
 
-        with pytest.raises(xa.ClosedError, match="was closed while it was"):
+        with pytest.raises(xa.ClosedError, match="was closed (during|while)"):
             job(end)
         assert not (tmp_path / "new.xmd").exists()
         assert not open_in_files()

@@ -184,7 +184,7 @@ def test_from_array_of_what_is_no_array(place):
 
 
 class Foreign:
-    """What h5py, zarr or netCDF4 offer: shape, dtype and slices of limited size."""
+    """A stand-in for h5py, zarr or netCDF4: shape, dtype and slices of limited size."""
 
     def __init__(self, values, limit):
         self.values, self.limit, self.shape, self.dtype = values, limit, values.shape, values.dtype
@@ -207,7 +207,6 @@ def test_from_a_foreign_array_in_bounded_memory(shape):
 
 @given(case=cases(), chunks=st.none() | st.integers(1, 5))
 def test_copy(factory, case, chunks):
-    """The same array, laid out afresh: one segment, and no tie to the old one."""
     with built(factory, case) as (array, model):
         array.attrs["a"] = [1]
         with array.copy(chunks=chunks) as copy:
@@ -248,7 +247,7 @@ def test_copy_in_an_order(factory, order):
 
 @pytest.mark.parametrize("order", "CFAK")
 def test_an_order_is_no_path_of_a_copy(tmp_path, monkeypatch, order):
-    """As ``ndarray.copy("F")`` means it; files of this name have to be meant."""
+    """As in ``ndarray.copy("F")``, "F" is an order; a file of this name needs a path."""
     monkeypatch.chdir(tmp_path)
     array = xa.zeros(3)
     with pytest.raises(xa.errors.ArgumentError, match=rf'order=\'{order}\'.*path="./{order}"'):
@@ -293,7 +292,7 @@ def test_chunks_as_given(memory, shape, chunks, expected):
     itemsize=st.sampled_from([1, 2, 8, 16, 100, 5000]),
 )
 def test_chosen_chunks(shape, itemsize):
-    """Not above 1 MiB, not below 256 KiB but where the sides of the chunk leave no choice."""
+    """At most 1 MiB, at least 256 KiB unless the sides of the chunk leave no choice."""
     chunks = choose_chunks(tuple(shape), itemsize)
     total = math.prod(shape) * itemsize
     size = math.prod(chunks) * itemsize
@@ -312,7 +311,7 @@ def test_chosen_chunks(shape, itemsize):
     itemsize=st.sampled_from([1, 2, 8, 16, 100]),
 )
 def test_chosen_chunks_of_small_arrays(shape, itemsize):
-    """One chunk, and not beyond four times what there is, or 1 KiB."""
+    """One chunk of at most four times the array's size, or 1 KiB."""
     total = math.prod(shape) * itemsize
     if 4 * total <= 2**19:
         chunks = choose_chunks(tuple(shape), itemsize)
@@ -481,7 +480,7 @@ def test_one_extent_of_a_chunk_serves_all_axes(chunks):
 
 def test_from_array_tells_how_far_it_has_come(monkeypatch):
     class Blocks:
-        """Elements that are there block by block, as those of other libraries."""
+        """A source that gives elements block by block, as other libraries do."""
 
         shape, dtype = (64, 64), np.dtype("f8")
 

@@ -1,4 +1,4 @@
-"""Groups: folders as mappings of arrays and groups, changed together, and hostile names refused."""
+"""Groups: folders as mappings of arrays and groups, changed together; hostile names are refused."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ _STEPS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "ct
 
 
 def killed_at(number, function):
-    """Run a function in a process that is killed at one of its steps; tell whether it was."""
+    """Run a function in a process killed at one of its steps; tell whether it was killed."""
     pid = os.fork()
     if not pid:
         left = [number]
@@ -309,7 +309,7 @@ def test_a_kill_in_the_replacement_of_a_group_leaves_it_or_its_successor(
             found = content(path)
             assert found in (old, new)
             seen.add(found == old)
-        else:  # the moment between two renames
+        else:  # killed between two renames
             assert not exchanges
             (moved,) = [name for name in os.listdir(tmp_path) if name.endswith(".old")]
             assert content(tmp_path / moved) == old
@@ -317,7 +317,7 @@ def test_a_kill_in_the_replacement_of_a_group_leaves_it_or_its_successor(
         replace(path)
         assert content(path) == new
         left = [name for name in os.listdir(tmp_path) if name.endswith(".new")]
-        assert not any(os.listdir(tmp_path / name) for name in left)  # an empty one may be in use
+        assert not any(os.listdir(tmp_path / name) for name in left)  # empty: may be in use
     else:
         raise AssertionError("it has no end")
     assert seen == ({True, False} if exchanges else {True, False, "between"})
@@ -398,7 +398,7 @@ def test_links_out_of_the_group_are_refused(group, tmp_path):
         group.create("out/new", 3)
     assert "cannot be opened: ArgumentError" in repr(group)
     assert xa.open(tmp_path / "secret").sum() == 3
-    # The group itself may be reached by a link.
+    # A link to the group itself is allowed.
     os.symlink(group.path, tmp_path / "name")
     with xa.open_group(tmp_path / "name") as g:
         assert g["scene"].sum() == 15
@@ -420,7 +420,7 @@ def test_closing(tmp_path):
         with pytest.raises(errors.ClosedError):
             use()
     assert repr(g).endswith("closed>")
-    with xa.open_group(tmp_path / "g") as g:  # readers close with the last who has them
+    with xa.open_group(tmp_path / "g") as g:  # a reader closes with its last reference
         a = g["a"]
         assert g["a"] is a
 
@@ -438,7 +438,7 @@ def test_a_group_keeps_few_writers_open_beside_those_that_somebody_has(tmp_path)
         assert [g[name].sum() for name in names] == [3 * n for n in range(100)]
         assert not first.closed and g["a000"] is first
         last = g["a099"]
-        all_of_them = [g[name] for name in names]  # more than that, as they are all somebody's
+        all_of_them = [g[name] for name in names]  # more than the limit, but all in use here
         assert not any(a.closed for a in all_of_them) and all_of_them[-1] is last
         with xa.commit(all_of_them):
             for a in all_of_them:
@@ -575,7 +575,7 @@ def test_more_arrays_are_packed_than_files_can_be_open(mode, tmp_path):
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("n", [4, 30])  # of which all are kept open, and not
+@pytest.mark.parametrize("n", [4, 30])  # all kept open, or only some
 def test_what_is_packed_while_others_commit_is_of_one_moment(n, tmp_path):
     with xa.open_group(tmp_path / "g", "w") as g:
         for i in range(n):
@@ -647,7 +647,7 @@ def test_a_group_is_removed_whole_or_not_at_all(group, tmp_path, monkeypatch):
 
 @pytest.fixture
 def deep(scratch):
-    """A packed file in which an array lies 2,000 folders deep."""
+    """Yield a packed file in which an array lies 2,000 folders deep."""
     with xa.open_group(scratch / "flat", "w") as g:
         g["a"] = np.arange(3)
         xa.pack(g, scratch / "flat.xap")
@@ -674,7 +674,7 @@ def test_a_packed_group_2000_folders_deep(deep, scratch):
 
 
 def test_members_that_are_removed_meanwhile(group):
-    """Whoever iterates goes on with those that are left."""
+    """An iteration goes on with the members that are left."""
     folder = group.path
     with xa.open_group(folder) as reader:
         left = iter(reader.arrays())
@@ -711,7 +711,7 @@ def test_views_of_members_that_are_removed_meanwhile(group, what):
 
 @pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir])
 def test_attributes_that_are_no_file(group, kind):
-    """A pipe is not waited for."""
+    """Reading does not block on a pipe."""
     (group.path / "dataset.json").unlink(missing_ok=True)
     kind(group.path / "dataset.json")
     with xa.open_group(group.path, "r+") as reader:
@@ -722,7 +722,7 @@ def test_attributes_that_are_no_file(group, kind):
 
 
 def test_links_that_lead_nowhere(group):
-    """They are members, since there is such a file, and are told as those that do not open."""
+    """Such links are members, as the files exist; the tree says that they cannot be opened."""
     folder = group.path
     (folder / "self.xmd").symlink_to("self.xmd")
     (folder / "gone.xmd").symlink_to("none.xmd")

@@ -94,7 +94,7 @@ print(states)
 @pytest.mark.invariant("I2", "I4")
 @pytest.mark.slow
 def test_readers_find_whole_commits_while_a_writer_makes_them(disk, script):
-    """EXTARRAY_TEST_COMMITS says how many; readers and writer never wait for one another."""
+    """Readers and writer never wait for each other; EXTARRAY_TEST_COMMITS sets the commits."""
     commits = int(os.environ.get("EXTARRAY_TEST_COMMITS", 2000))
     with disk.array((1, 2), "i4", chunks=(64, 2)) as array:
         path = array.path
@@ -177,7 +177,7 @@ def test_much_at_once_comes_in_parts(memory):
 
 
 def test_growth_at_the_start_while_a_part_is_read(memory, monkeypatch):
-    """Indices that were chosen mean the same elements when they are read."""
+    """Indices chosen before the growth mean the same elements when they are read."""
     with memory.array((0,), "i8", chunks=8) as array:
         news = array.follow(timeout=0)
         array.append([1, 2, 3])
@@ -216,7 +216,7 @@ def test_refused_at_once(memory, arguments, error):
 
 
 def test_an_array_that_is_overwritten(disk):
-    """What was appended before is given; then nothing can come any more."""
+    """Elements appended before are yielded; then nothing can arrive any more."""
     with disk.array((0, 2), "i4") as writer:
         news = disk.open(writer).follow()
         writer.append([[1, 2]])
@@ -318,7 +318,7 @@ def test_a_name_that_has_gained_an_axis_is_the_array_itself(disk):
 
 @pytest.mark.parametrize("other", [True, False])
 def test_an_array_that_was_moved(disk, monkeypatch, other):
-    """Its writer goes on, whatever has its name."""
+    """The writer goes on, whether or not another array has its old name."""
     sleep, naps = time.sleep, []
     with disk.array((0, 2), "i4") as writer, disk.open(writer) as reader:
         path = writer.path

@@ -1,4 +1,4 @@
-"""Growth: nothing moves, nothing half done is seen, and what is added holds the fill value."""
+"""Growth: nothing moves, no reader sees half of a change, and new parts hold the fill value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extarray.storage.filesystem import File
 
 
 def stored_bytes(array) -> bytes:
-    """The allocated part of the file; what follows it while no writer is there is a seal."""
+    """Return the allocated part of the file; without a writer a seal follows it."""
     data = array.path.with_name(array.path.name + ".xta").read_bytes()
     return data[: array.info()["allocated_bytes"]]
 
@@ -67,7 +67,7 @@ def test_growth_inside_a_chunk_adds_no_segment(factory):
 
 
 def test_growth_inside_a_chunk_does_not_interrupt(factory):
-    """Axis 0 grows, axis 1 inside its chunk, axis 0 again: one record."""
+    """Axis 0 grows, then axis 1 inside its chunk, then axis 0 again: one record."""
     with factory.array((2, 3), "u1", chunks=(2, 4)) as array:
         array.extend(0, 2)
         array.extend(1, 1)
@@ -116,7 +116,7 @@ def test_resize_is_growth_of_each_axis_in_order(factory, case, data):
 
 
 def test_resize_is_one_commit(disk):
-    """An axis that cannot grow keeps the others from growing; a reader sees all or nothing."""
+    """An axis that cannot grow stops the others; a reader sees all of the change or nothing."""
     with disk.array((2, 2), "u1", chunks=2) as array, disk.open(array) as reader:
         array[...] = 5
         with pytest.raises(xa.ExtArrayError):
@@ -194,7 +194,7 @@ def test_append_checks_what_a_source_gives(memory):
             return np.full(3, 1j)[key]
 
     class Foreign:
-        """As a tensor of torch: its dtype is none of NumPy's."""
+        """A stand-in for a tensor of torch: its dtype is not NumPy's."""
 
         shape = (3,)
         dtype = "float64"
@@ -259,7 +259,7 @@ def test_a_failed_append_changes_nothing(factory):
 
 @pytest.mark.invariant("I5")
 def test_readers_see_whole_appends_only(disk):
-    """Rows are numbered as they come; a reader that polls sees numbered rows only."""
+    """Rows are numbered in order; a polling reader sees only numbered rows."""
     rounds = 300
     with disk.array((0, 3), "i4", chunks=(4, 2), fill_value=-1) as array:
         seen, problems = [], []
@@ -311,7 +311,7 @@ def test_refresh_in_memory(memory):
 
 
 def test_many_growths_of_every_axis(factory):
-    """Three hundred appends: records, addresses and elements, at once and after reopening."""
+    """300 appends keep records, addresses and elements right, at once and after reopening."""
     model = Model((1, 1, 1), "u2", (2, 3, 1))
     with factory.array((1, 1, 1), "u2", chunks=(2, 3, 1)) as array:
         for step in range(100):

@@ -1,4 +1,4 @@
-"""Habits of users of h5py, and libraries that take what looks like an array."""
+"""Habits of h5py's users, and libraries that take arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import extarray as xa
 
 
 def inside(strategy, shape):
-    """Selections that are inside the bounds, also where an axis has length 0."""
+    """Draw selections inside the bounds, even where an axis has length 0."""
     empty = np.empty(shape, "V1")
 
     def is_possible(selection):
@@ -104,15 +104,15 @@ def test_direct_of_everything(factory):
 @pytest.mark.parametrize(
     ("dtype", "source_sel", "dest_sel"),
     [
-        ("f8", np.s_[0], np.s_[:]),  # a row for all rows
-        ("i2", np.s_[:2], np.s_[2:]),  # a cast that may lose: as in an assignment
+        ("f8", np.s_[0], np.s_[:]),  # broadcast one row to all rows
+        ("i2", np.s_[:2], np.s_[2:]),  # an assignment may cast lossily
         ("f4", np.s_[1:3, 0], np.s_[[3, 0], 1]),
         ("f4", np.s_[1, 2], np.s_[1, 1]),
         ("f4", np.s_[1, 2], None),
         ("f4", np.s_[:], np.s_[:, ::-1]),
         ("f4", np.s_[:0], np.s_[4:]),
-        ("f4", np.s_[:2], np.s_[:3]),  # refused
-        ("f4", np.s_[4], None),  # refused
+        ("f4", np.s_[:2], np.s_[:3]),  # shapes do not fit
+        ("f4", np.s_[4], None),  # out of bounds
     ],
 )
 def test_read_direct_is_an_assignment(factory, dtype, source_sel, dest_sel):
@@ -152,7 +152,7 @@ def test_write_direct_takes_lists_and_arrays_of_ours(memory):
 
 @st.composite
 def regions(draw, shape):
-    """Integers and slices of step 1."""
+    """Draw integers and slices of step 1."""
     entries = []
     for n in shape[: draw(st.integers(0, len(shape)))]:
         low, high = sorted([draw(st.integers(-n, n)), draw(st.integers(-n, n))])
@@ -165,7 +165,7 @@ def regions(draw, shape):
 
 @given(case=cases(), order=st.sampled_from(["address", "grid"]), data=st.data())
 def test_chunks_of_a_selection(factory, case, order, data):
-    """Each element of the selection is in one part, and each part in one chunk."""
+    """Each element of the selection lies in one part, and each part in one chunk."""
     with built(factory, case) as (array, model):
         selection = data.draw(inside(regions, array.shape))
         counts = np.zeros(model.shape, int)
@@ -219,7 +219,7 @@ def test_what_is_no_region(memory, selection, error, message):
 
 
 def test_matplotlib_sees_columns():
-    """What is no ndarray it takes for a list of rows, but for what has `to_numpy`."""
+    """matplotlib takes anything but an ndarray or an object with `to_numpy` for a list of rows."""
     cbook = pytest.importorskip("matplotlib.cbook")
     x = np.arange(12.0).reshape(4, 3)
     a = xa.from_array(x, chunks=2)
@@ -293,7 +293,7 @@ def test_views_in_numba(filled):
 
 @pytest.mark.parametrize("types", [["f8(f8, f8)"], []])
 def test_ufuncs_of_numba(types):
-    """They fill wrong places of an output whose elements are apart, as those of a lone column."""
+    """They write to wrong places of a strided output, such as a lone column."""
     numba = pytest.importorskip("numba")
     line = numba.vectorize(types)(lambda x, y: 2 * x + y)
     values = np.arange(90.0).reshape(10, 9)
@@ -307,7 +307,7 @@ def test_ufuncs_of_numba(types):
         np.testing.assert_array_equal(a, 3 * values)
 
 
-# -- arrays as sources of learning ---------------------------------------------------------------
+# -- arrays as sources for machine learning -------------------------------------------------------
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -342,7 +342,7 @@ def test_a_torch_dataset_of_workers(source, method):
     context = multiprocessing.get_context(method)
     options = {"num_workers": 1 + (method == "fork"), "multiprocessing_context": context}
     assert_batches(loader_batches(torch, source, **options), source[...])
-    source[0, 0] = 7  # still the writer
+    source[0, 0] = 7  # the array is still the writer
 
 
 @pytest.mark.sampled(1)
@@ -359,7 +359,7 @@ def test_partial_fit(source):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_memory")  # joblib asks for it whatever the backend
+@pytest.mark.usefixtures("shared_memory")  # joblib asks for it with any backend
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_estimators_in_workers(source, backend):
     pytest.importorskip("sklearn")

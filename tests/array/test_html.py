@@ -1,6 +1,6 @@
-"""What a notebook shows of an array: one element, whole, bounded and harmless, whatever the array.
+"""A notebook shows an array as one HTML element: whole, bounded and harmless, for any array.
 
-`Reader` is an HTML parser that holds the element to this.
+`Reader` is an HTML parser that checks this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ATTRIBUTES = _PLACE | _LOOK | {"text-anchor", "font-size", "role", "aria-label"
 
 
 class Reader(HTMLParser):
-    """Elements that are closed in order, of harmless kinds, and the text between them."""
+    """Checks that tags are harmless and closed in order, and collects the text between them."""
 
     def __init__(self, source: str):
         super().__init__()
@@ -58,7 +58,6 @@ class Reader(HTMLParser):
         return " ".join(self.words)
 
     def colours(self) -> set[str]:
-        """Colours of cells."""
         return {
             attrs["fill"] for tag, attrs in self.elements if tag == "path" and "stroke" in attrs
         } - {"none"}
@@ -82,12 +81,12 @@ def test_any_array_is_shown(factory, case):
             if all(a < b for a, b in zip(start, stop, strict=True))
         ]
         is_empty = not with_chunks or 0 in model.shape
-        assert ("no chunk yet" in reader.text) == is_empty
+        assert ("no chunks yet" in reader.text) == is_empty
         assert bool(re.search(r"first \d", reader.text)) == (len(with_chunks) > 1 and not is_empty)
 
 
 def cells(array) -> dict[str, float]:
-    """Pixels of each colour in the picture of a plane."""
+    """Return the pixels of each colour in the picture of a plane."""
     found: dict[str, float] = {}
     for tag, attrs in show(array).elements:
         if tag == "path" and attrs["stroke"] == attrs["fill"]:
@@ -130,7 +129,7 @@ def test_colours_of_a_long_history_are_shared_evenly():
         array.extend(n % 2, 1)
     areas = list(cells(array).values())
     assert len(areas) == 16
-    # Growth 4 k + 3 is the last of colour k.
+    # Colour k ends with growth 4 k + 3.
     totals = np.array([(2 * k + 3) * (2 * k + 2) for k in range(16)])
     expected = np.diff(totals, prepend=0) / totals[-1]
     np.testing.assert_allclose(np.array(areas) / sum(areas), expected, rtol=0.05)

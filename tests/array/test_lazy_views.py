@@ -1,4 +1,4 @@
-"""Lazy views: NumPy's views, or places of elements, are the oracle."""
+"""Lazy views, with NumPy's views and the places of elements as the oracle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ numeric = st.sampled_from([np.dtype(d) for d in ["i4", "f8", ">i2", "u1"]])
 
 
 def orthogonal(x, key):
-    """What ``oindex`` means, in NumPy's words."""
+    """Apply a key to an ndarray as ``oindex`` does."""
     for axis, item in enumerate(key):
         x = x[(*[slice(None)] * axis, item)]
     return x
@@ -48,7 +48,7 @@ def orthogonal_keys(draw, shape, unique):
 
 @st.composite
 def steps(draw, x, writable=False):
-    """One step from a view to another, and what it makes of an array of NumPy's."""
+    """Draw a step from one view to another, and the result of the same step for an ndarray."""
     kinds = ["basic", "basic", "transpose", "orthogonal", "expand_dims", "squeeze", "list"]
     if x.ndim:
         kinds += ["swapaxes", "moveaxis"]
@@ -95,7 +95,7 @@ def steps(draw, x, writable=False):
 
 @st.composite
 def chains(draw, view, places, writable=False):
-    """A view of a view of ..., and the places of its elements in the array."""
+    """Draw a chain of views, and the places of the last one's elements in the array."""
     for _ in range(draw(st.integers(1, 4))):
         step, places = draw(steps(places, writable))
         view = step(view)
@@ -107,7 +107,7 @@ def everywhere(shape):
 
 
 def elements(data, places):
-    """Those at some places; an array of no axes where there is one place."""
+    """Return the elements at some places; a 0-d array for a single place."""
     return data.reshape(-1)[places, ...].copy()
 
 
@@ -163,7 +163,7 @@ def test_a_view_writes_through(factory, case, data):
 
 @given(case=cases(numeric, min_ndim=1, max_ndim=3), data=st.data())
 def test_overlapping_views(factory, case, data):
-    """NumPy's views, that share memory, are the oracle."""
+    """NumPy's views, which share memory, are the oracle."""
     with built(factory, case) as (array, model):
         steps = [slice(None), slice(None, None, -1)]
         a, x = array.lazy[...], model.data
@@ -254,7 +254,7 @@ def test_squeezed_without_axes(axis):
 
 @pytest.mark.parametrize("dtype", ["S3", "U3", "M8[s]", "f8", [("t", "S2")]])
 def test_an_element_of_any_dtype_is_assigned(factory, dtype):
-    """To one element, too, where NumPy converts values otherwise than arrays."""
+    """Also to one element, where NumPy converts scalars differently from arrays."""
     data = sample(np.dtype(dtype), (3,), 1)
     with factory.array((3,), data.dtype) as array:
         array[...] = data
@@ -319,7 +319,7 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def pair(memory):
-    """An array and its elements, which nobody changes."""
+    """Yield an array and its elements, which no test changes."""
     data = np.random.default_rng(4).integers(-9, 20, (9, 7)).astype("f8")
     with memory.array((9, 4), chunks=(4, 2)) as array:
         array.extend(1, 3)
@@ -489,7 +489,7 @@ def test_indexers_of_a_view(pair):
     assert_same(v.vindex[[0, 2], [1, 3]], w[[0, 2], [1, 3]])
     assert_same(v.get_mask_selection(w > 3), w[w > 3])
     assert v.chunks == (4, 2)
-    first = (len(data) - 1) % 4 + 1  # of the rows, the last chunk comes first
+    first = (len(data) - 1) % 4 + 1  # rows of the first block: the view begins with the last chunk
     assert_same(v.blocks[1, 0], w[first : first + 4, 0:1])
 
 
@@ -546,7 +546,7 @@ def test_options_of_read(pair):
     assert_same(view.read(..., out), pair[1][1:3].astype("f4"))
 
 
-# -- the array behind it -------------------------------------------------------------------------
+# -- the base array ------------------------------------------------------------------------------
 
 
 def test_a_view_does_not_grow(factory):
@@ -602,7 +602,7 @@ def test_a_pickled_view_shows_the_same_elements(disk):
 
 @given(case=cases(min_ndim=1, max_ndim=3), data=st.data())
 def test_streaming_goes_by_the_chunks(factory, case, data):
-    """Boxes of a view, and of an array that grew at its start, lie in one chunk each."""
+    """Each box of a view, or of an array that grew at its start, lies in one chunk."""
     with built(factory, case) as (array, _):
         steps = data.draw(st.tuples(*[st.sampled_from([1, -1])] * array.ndim))
         starts = data.draw(st.tuples(*[st.integers(0, 3)] * array.ndim))
@@ -717,7 +717,7 @@ def test_text(memory):
 
 
 def peak(call) -> int:
-    """Bytes that a call has in memory at a time."""
+    """Return the peak of the memory that a call allocates."""
     tracemalloc.start()
     try:
         call()

@@ -1,4 +1,4 @@
-"""Arrays made like others: what is taken over, and what is left out."""
+"""Arrays made like others: properties that are taken over, and those that are left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scene(path):
 
 
 def told(a):
-    """What an array says of itself."""
+    """Return the properties that an array has."""
     return {
         name: getattr(a, name)
         for name in ("shape", "dtype", "chunks", "fill_value", "order", "dims", "growth")
@@ -55,8 +55,8 @@ def test_checksums_and_holes(scene, tmp_path):
     raw = bytearray((tmp_path / "b.xta").read_bytes())
     raw[0] ^= 255
     (tmp_path / "b.xta").write_bytes(raw)
-    assert not xa.check(tmp_path / "b", data=True).ok  # a sum tells it
-    with xa.create(None, like=scene) as c:  # in memory there are none
+    assert not xa.check(tmp_path / "b", data=True).ok  # the checksum shows it
+    with xa.create(None, like=scene) as c:  # none in memory
         assert c.shape == scene.shape
 
 
@@ -89,9 +89,9 @@ def test_what_does_not_fit_is_left_out(scene):
     assert (b.dims, b.attrs.asdict()) == (None, {"units": "K"})
     assert b.chunks == xa.create(None, (4, 6, 5), scene.dtype).chunks
     assert b.fill_value == -9
-    c = xa.create(None, (9, 5), like=scene)  # no labels of other elements
+    c = xa.create(None, (9, 5), like=scene)  # its labels belong to other elements
     assert c.attrs.asdict() == {"units": "K", "dims": ["y", "x"]}
-    assert xa.create(None, like=scene, dtype="u2").fill_value == 0  # has no -9
+    assert xa.create(None, like=scene, dtype="u2").fill_value == 0  # u2 has no -9
     nans = xa.create(None, 3, fill_value=np.nan)
     assert xa.create(None, like=nans, dtype=bool).fill_value == False  # noqa: E712
     assert np.isnan(xa.create(None, like=nans, dtype="f2").fill_value)
@@ -134,7 +134,7 @@ def test_views(scene):
     assert (b.shape, b.dims, b.dtype, b.fill_value) == ((5, 5), ("x", "y"), ">f4", -9)
     labels = {"x": {"dims": ["x"], "data": [4, 3, 2, 1, 0], "origin": [0]}}
     assert b.attrs.asdict() == {"units": "K", "dims": ["x", "y"], "coords": labels}
-    c = xa.create(None, (4, 5), like=scene.lazy[1:])  # no labels of other elements
+    c = xa.create(None, (4, 5), like=scene.lazy[1:])  # its labels belong to other elements
     assert c.attrs.asdict() == {"units": "K", "dims": ["y", "x"]}
     records = xa.create(None, (4,), [("k", "i2"), ("v", "f4")], fill_value=(1, 2.5))
     v = xa.create(None, like=records.lazy["v"])
@@ -204,7 +204,7 @@ def test_from_array(scene, kind, tmp_path):
 
 
 class memoryview_like:  # noqa: N801
-    """An array of another library: shape, dtype, slices."""
+    """A stand-in for an array of another library: shape, dtype, slices."""
 
     def __init__(self, x):
         self._x, self.shape, self.dtype, self.ndim = x, x.shape, x.dtype, x.ndim

@@ -1,4 +1,4 @@
-"""Masked arrays as values: what is masked becomes the fill value."""
+"""Masked arrays as values: masked elements become the fill value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VALUES = np.ma.masked_equal(np.array([[1.0, -9999.0, 3.0], [4.0, 5.0, -9999.0]])
 
 
 class Blocks:
-    """A source that gives masked floats where its dtype says integers, as scaled variables do."""
+    """A source of dtype int that gives masked floats, as scaled variables do."""
 
     shape = VALUES.shape
     dtype = np.dtype("i2")
@@ -91,7 +91,7 @@ def test_records_are_not_masked_in_part():
 
 
 class Labels:
-    """A source of masked texts, block by block."""
+    """A source of masked texts, read block by block."""
 
     def __init__(self, labels):
         self.labels, self.shape, self.dtype = labels, labels.shape, labels.dtype

@@ -1,4 +1,4 @@
-"""Orders of the elements in a chunk: what a new one needs, and that an unknown one is refused."""
+"""Orders of the elements in a chunk: requirements of a new one; an unknown one is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_chunk_in_a_new_order_widens_where_its_elements_stay(name, at):
         a = xa.create(None, (1, 4), "i4", chunks=(1, 4), order=name)
         a[0] = [1, 2, 3, 4]
         b = a.copy(order=name)
-        if name == "P":  # backwards: the elements would come last
+        if name == "P":  # the order runs backwards: old elements would come last
             with pytest.raises(errors.ChunksError, match="would move"):
                 a.add_axis(at, chunk=2)
         else:
@@ -62,7 +62,7 @@ def test_a_chunk_in_a_new_order_widens_where_its_elements_stay(name, at):
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
 def test_an_order_that_is_unknown_is_never_taken_for_another(tmp_path, shape):
-    """Not even where the metadata would have it: here of a file that another version made."""
+    """Not even in a file that names it, such as one made by another version."""
     path = tmp_path / "a"
     with new_orders():
         xa.create(path, shape, "i4", chunks=(2, 3), order="P").close()

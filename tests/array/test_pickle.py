@@ -1,4 +1,4 @@
-"""Pickles and copies: by path, for writing where the original is, or by value."""
+"""Pickles and copies: by path, writable if the original is, or by value."""
 
 from __future__ import annotations
 
@@ -122,7 +122,6 @@ def test_the_path_is_absolute(tmp_path, monkeypatch):
 
 
 def test_unpickled_arrays_show_what_is_there_now(disk):
-    """The elements and the bounds are those of the moment of unpickling."""
     with disk.array((2,), "i4") as array:
         data = pickle.dumps(array)
         array.append([5])
@@ -146,7 +145,7 @@ def test_files_that_are_gone(path):
 
 @pytest.mark.parametrize("replaces", [False, True])
 def test_an_array_that_is_being_made(path, replaces):
-    """Others write to it as long as it has no name of its own, and find it when it has."""
+    """Others write to it before it has its own name, and find it once it has."""
     if replaces:
         xa.create(path, 3, "i4").close()
     with filled(path, (4,), "i4", overwrite=replaces, fill_value=5) as new:
@@ -174,7 +173,7 @@ def test_an_array_that_was_not_made(path, replaces):
         data = pickle.dumps(new)
         early = pickle.loads(data)
         raise RuntimeError
-    early[0] = 1  # the files are nobody's any more
+    early[0] = 1  # no array owns the files any more
     early.close()
     with pytest.raises(
         xa.errors.MissingError, match="no longer exists" if replaces else "No such file"

@@ -35,7 +35,7 @@ def files_of(folder):
 
 @pytest.fixture
 def cube(path):
-    """An array with a history, at both sides, and what it holds."""
+    """Yield an array with a history on both sides, and its elements."""
     values = np.arange(11 * 9 * 7).reshape(11, 9, 7)
     with xa.create(
         path, (5, 9, 7), "i4", chunks=(3, 4, 2), fill_value=-1, dims=("t", "y", "x")
@@ -207,7 +207,7 @@ def test_too_little_memory(cube):
 def test_tables_of_orders_are_part_of_the_memory(cube):
     a, values = cube
     before = 0
-    # While the first table is made, and while elements are moved.
+    # While the first table is made, and while elements move.
     for order, n, least in ("Z", 5, 3 * 1000), ("H", 3, 1000 + 216 + 4 * (125 + 27)):
         table, wanted = 8 * n**3, {"chunks": n, "order": order}
         for make in (xa.rechunk, xa.rechunk_plan):
@@ -292,11 +292,11 @@ def test_verification_finds_what_was_not_written(cube, tmp_path, monkeypatch):
 
 
 class Stopped(BaseException):
-    """As an interrupt of the user's."""
+    """Stands for a user's interrupt."""
 
 
 def stop_after(monkeypatch, n):
-    """Have a transformation stop after n templates; the list counts those that are moved."""
+    """Stop a transformation after n templates; return a list of those that were moved."""
     moved, move = [], Mover.move
 
     def counted(self, template):
@@ -480,15 +480,15 @@ def test_in_place_what_is_finished_is_not_done_again(tmp_path, capsys, from_path
     with xa.rechunk(src, resume=True, **job) as a:
         assert a._identity == uuid
         assert_same(a[...], values.T)
-        a.append(values.T[:1])  # it is open for writing, and may grow
+        a.append(values.T[:1])  # open for writing, so it may grow
     assert "nothing left to do" in capsys.readouterr().err
-    with xa.rechunk(tmp_path / "a", **job) as a:  # asked for anew
+    with xa.rechunk(tmp_path / "a", **job) as a:  # without resume it is done again
         assert_same(a[...], np.concatenate([values.T, values.T[:1]]).T)
     other = {**job, "axes": None}
     with xa.rechunk(tmp_path / "a", resume=True, **other) as a:
         assert a.shape == (2, 4)
         assert a._identity != uuid
-    # A copy remembers nothing of it.
+    # A copy does not carry the note.
     with xa.open(tmp_path / "a") as a:
         a.copy(tmp_path / "b").close()
     xa.rechunk(tmp_path / "b", resume=True, progress=False, **other).close()
@@ -504,10 +504,10 @@ def test_what_is_finished_elsewhere_is_not_done_again(tmp_path, capsys):
     assert "nothing left to do" in capsys.readouterr().err
     with pytest.raises(FileExistsError):
         xa.rechunk(a, **{**job, "resume": False})
-    with pytest.raises(FileExistsError):  # of other elements
+    with pytest.raises(FileExistsError):  # done for other elements
         xa.rechunk(a.lazy[:, ::-1], **job)
     a.append(a[:1])
-    with pytest.raises(FileExistsError):  # of fewer
+    with pytest.raises(FileExistsError):  # done for fewer elements
         xa.rechunk(a, **job)
     a.close()
 
@@ -579,7 +579,7 @@ def test_in_place(path, how):
             with pytest.raises(xa.LockedError):
                 xa.open(path, "r+")
             b[0, 0] = 100
-        # Who has the old one keeps it.
+        # Those that have the old array open keep it.
         assert_same(other[...], values)
     if how != "path":
         assert src.closed
@@ -592,7 +592,7 @@ def test_in_place(path, how):
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_killed_at_each_name(tmp_path, in_place, at):
-    """The names are those that `create` gives to the target, and then `move`."""
+    """`create` gives the names to the target, and then `move`."""
     values = np.arange(20).reshape(4, 5)
     xa.from_array(values, tmp_path / "old", chunks=(1, 5)).close()
     path = None if in_place else tmp_path / "new"
@@ -611,7 +611,7 @@ def test_killed_at_each_name(tmp_path, in_place, at):
     with xa.rechunk(tmp_path / "old", path, **again) as found:
         assert found.chunks == (4, 1)
         assert_same(found[...], values)
-    # What a creation has left under other names is in nobody's way.
+    # Files that a creation left under temporary names disturb nobody.
     left = [name for name in files_of(tmp_path) if not name.endswith(".new")]
     assert len(left) == (2 if in_place else 4)
 
@@ -678,7 +678,7 @@ def test_a_column_of_texts_is_widened_under_its_name(tmp_path, kind):
             a.append(data)
         assert a.shape == (2,)
     call = re.search(r"a = (a\.rechunk\(.*?\))", str(caught.value)).group(1)
-    old, a = a, eval(call)  # what the error says is what helps
+    old, a = a, eval(call)  # the error's own advice works
     assert old.closed
     assert a.path == tmp_path / "a"
     a.append(longer)
@@ -727,7 +727,7 @@ def test_the_memory_bound_holds(freeing):
         'run("rows", "32 MiB", chunks=(1024, 1024), order="H")': 32,
     }
     grown = peaks(freeing, SETUP, list(calls))
-    # Besides: the interpreter's own, and what the kernels stage for each thread.
+    # 5 MiB: the interpreter itself, and what the kernels stage for each thread.
     assert {call: mib for call, mib in grown.items() if mib > calls[call] + 5} == {}
 
 
@@ -739,7 +739,7 @@ def test_workers(tmp_path):
 
 
 def share_all(monkeypatch):
-    """Have threads share what is not worth it otherwise."""
+    """Let threads share work that is otherwise too small."""
     monkeypatch.setattr(limits, "rechunk_step_bytes", 1)
     monkeypatch.setattr(limits, "share_bytes", 1)
 
@@ -752,7 +752,7 @@ def test_threads_share_the_templates(tmp_path, monkeypatch, checksum, engine):
 
     def noted(self, template):
         threads.add(threading.get_ident())
-        # The others get their turn.
+        # Let the other threads have their turn.
         barrier.wait(timeout=60)
         yield from move(self, template)
 
@@ -789,7 +789,7 @@ def test_threads_have_the_memory_together(monkeypatch):
 
 @pytest.mark.parametrize("where", ["caller", "another"])
 def test_a_thread_that_fails_ends_the_work(tmp_path, monkeypatch, where):
-    """All stop, the target is not there, and what is done is known."""
+    """All threads stop, there is no target, and the work done is recorded."""
     share_all(monkeypatch)
     values = np.arange(64 * 64).reshape(64, 64)
     a = xa.from_array(values, chunks=(1, 64))
@@ -799,7 +799,7 @@ def test_a_thread_that_fails_ends_the_work(tmp_path, monkeypatch, where):
 
     def failing(self, template):
         if next(count) < 2:
-            barrier.wait(timeout=60)  # both have begun
+            barrier.wait(timeout=60)  # wait until both have begun
         elif (threading.get_ident() == caller) == (where == "caller"):
             failed.set()
             raise Stopped
@@ -833,7 +833,7 @@ xa.rechunk(xa.from_array(np.arange(6.)), chunks=2, progress=sys.argv[1] == "True
 @pytest.mark.parametrize("bar", [True, False])
 @pytest.mark.parametrize("shown", [True, False])
 def test_progress_on_a_terminal(script, shown, bar):
-    """A bar of tqdm, or without it a line."""
+    """A bar of tqdm, or a line without it."""
     if bar:
         pytest.importorskip("tqdm")
     hide = "" if bar else "import importlib.util; importlib.util.find_spec = lambda name: None\n"
@@ -856,7 +856,7 @@ def test_no_progress_elsewhere(capsys):
 
 
 class Closed(io.StringIO):
-    """A terminal that is gone."""
+    """A terminal that has gone away."""
 
     def isatty(self):
         return True

@@ -1,4 +1,4 @@
-"""Shrinking: what is cut off is gone for good, and its space is given back."""
+"""Shrinking: parts cut off are gone for good, and their space is given back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILLS = [0, 7]
 
 
 def disk_bytes(array) -> int:
-    """Bytes on the disk; pages written through a mapping count once they are there."""
+    """Return the bytes on the disk; pages written through a mapping count once they are there."""
     array.flush()
     return array.info()["disk_bytes"]
 
@@ -86,7 +86,7 @@ assert not array[4:].any() and array[:4].all()
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_rolling_window(place, engine, fill):
-    """Append at one end, shrink at the other, for ever, in bounded space."""
+    """Appending at one end and shrinking at the other takes bounded space for ever."""
     row = 2**14
     options = {"chunks": (4, row), "fill_value": fill, "engine": engine}
     with xa.create(place / "a", (0, row), "i4", **options) as array:
@@ -116,7 +116,7 @@ GROWTHS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "engine", "fill", "growth", "sparse"),
-    # Each growth meets every pair of the other three, in half of their combinations.
+    # Each growth meets every pair of the other parameters, in half of their combinations.
     [
         (("folder", "tmpfs")[p], ("mmap", "pread")[e], FILLS[(p + e + number) % 2], *growth)
         for number, growth in enumerate(GROWTHS)
@@ -126,8 +126,8 @@ GROWTHS = [
     indirect=["place", "engine"],
 )
 def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
-    """Chunks beside the window take no space, in whatever way it gets its own."""
-    chunk = 20  # of 3200 bytes: none begins and ends with a page
+    """Chunks beside the window take no space, however the window gets its own."""
+    chunk = 20  # 3200 bytes: never a whole number of pages
     options = {"chunks": chunk, "fill_value": fill, "sparse": sparse, "growth": growth}
     with xa.create(place / "a", (80, 80), "f8", engine=engine, **options) as array:
         model = np.full((80, 80), float(fill))
@@ -141,7 +141,7 @@ def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
             if step % 20 == 19:
                 spaces.append(disk_bytes(array))
                 assert_same(array[...], model)
-        array.extend(0, 25, side="start")  # into what was left, and what never had space
+        array.extend(0, 25, side="start")  # into parts left behind, or never given space
         array.extend(1, 200)
         array.extend(1, 200, side="start")
         wanted = np.full((105, 480), float(fill))
@@ -149,7 +149,7 @@ def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
         assert_same(array[...], wanted)
     with xa.open(place / "a") as reader:
         assert_same(reader[...], wanted)
-    # The window has 6 x 6 chunks of 3200 bytes, and policies add rows to it.
+    # The window has 6 x 6 chunks of 3200 bytes; policies add rows to it.
     assert max(spaces) < 3 * 36 * 4096
 
 
@@ -202,7 +202,7 @@ assert resident() - before < 4_000, resident() - before
 
 
 def test_growth_into_what_was_reserved_reads_nothing(place, monkeypatch):
-    """What a cut elsewhere has made of the array does not matter to whole chunks."""
+    """A cut elsewhere does not matter to whole chunks."""
     with xa.create(place / "a", (10, 400), "f8", chunks=(10, 20), sparse=True) as array:
         array.reserve((1000, 400))
         array.shrink(1, 1)
@@ -283,7 +283,7 @@ def test_a_block_that_cuts_all_off_and_grows_can_be_rolled_back(factory, fill, c
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("close", [False, True])
 def test_checksums_of_space_that_is_given_back_late(path, engine, fill, close):
-    size = 2**20  # a chunk: none around it goes with it
+    size = 2**20  # so large that no neighbour is given back with it
     options = {"chunks": (1, size), "checksum": True, "fill_value": fill, "engine": engine}
     with xa.create(path, (6, size), "u1", **options) as array:
         array[...] = 1
@@ -368,7 +368,7 @@ def test_killed_after_shrinking(forked, path, engine, side, sparse, fill):
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_reader_that_has_not_refreshed(disk, fill):
-    """It finds old elements or the fill value where the array was cut."""
+    """The reader finds old elements or the fill value where the array was cut."""
     values = np.arange(1000, 1000 + 60, dtype="i4").reshape(10, 6)
     with disk.array((10, 6), "i4", chunks=(2, 2), fill_value=fill) as array:
         array[...] = values
@@ -406,7 +406,7 @@ def test_nothing_is_cut_by_a_mode_that_cannot_write(disk):
 
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeypatch):
-    """Or a loss of power could bring back the bounds before it, without the elements."""
+    """Otherwise a loss of power could bring back the old bounds without their elements."""
     events = []
 
     def noting(name, function):
@@ -435,7 +435,7 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
         assert events[2:] == ["reserve", "zero"], "once is enough"
 
 
-# -- what fails half way, and what meets a change -----------------------------------------------
+# -- failures half way, and concurrent changes --------------------------------------------------
 
 
 def test_room_that_is_not_to_be_had(factory):
@@ -490,7 +490,7 @@ def test_a_cut_of_more_chunks_than_can_be_looked_up(path, engine, share, checksu
 
 @pytest.mark.parametrize("in_block", [False, True])
 def test_a_cut_of_very_many_runs(path, engine, in_block):
-    """Each column of the last segment is one, but little is needed between them."""
+    """Each column of the last segment is a run, but few needed chunks lie between them."""
     with xa.create(path, (4, 4), "u1", chunks=(1, 2), sparse=True, engine=engine) as array:
         array[...] = 7
         array.resize((2**20, 2**21))
@@ -530,7 +530,7 @@ def test_an_extent_that_never_had_a_chunk_takes_no_space(path, engine, fill, che
         assert_same(array[...], expected)
         array[-1, -1] = expected[-1, -1] = 5
         shape = tuple(n + 9 * c for n, c in zip(steps[-1], array.chunks, strict=True))
-        array.resize(shape)  # what comes in has its space, and the fill value
+        array.resize(shape)  # new parts have their space, and the fill value
         grown = np.full(shape, fill, "u1")
         grown[tuple(map(slice, expected.shape))] = expected
         assert_same(array[...], grown)
@@ -541,7 +541,7 @@ def test_an_extent_that_never_had_a_chunk_takes_no_space(path, engine, fill, che
 
 
 def test_an_unseal_that_fails_is_made_up_for(path, engine, monkeypatch):
-    """What stands at the end of a sealed file must not become elements."""
+    """The seal at the end of a file must not become elements."""
     with xa.create(path, (6,), "i4", chunks=(4,)) as array:
         array[...] = 1
     with xa.open(path, mode="r+", engine=engine) as array:
@@ -584,7 +584,7 @@ QUERIES = {
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("given_back", [False, True])
 def test_queries_whose_values_grow_the_array_at_its_start(factory, kind, given_back):
-    """Written is what the indices meant, not what they mean now."""
+    """The write goes to the elements that the indices meant before the growth."""
     key = QUERIES[kind]
 
     class Growing:
@@ -608,7 +608,7 @@ def test_queries_whose_values_grow_the_array_at_its_start(factory, kind, given_b
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_queries_whose_values_cut_the_array(factory, kind, side):
-    """The assignment comes first, also where there are as many elements again."""
+    """The assignment comes first, even if growth restores the number of elements."""
 
     class Shrinking:
         def __array__(self, dtype=None, copy=None):
@@ -628,7 +628,7 @@ def test_queries_whose_values_cut_the_array(factory, kind, side):
 
 @pytest.mark.parametrize("key", [np.s_[60:70], [60, 65]], ids=["box", "list"])
 def test_a_cut_while_a_write_waits_for_the_disk(disk, monkeypatch, key):
-    """Nothing is stored in chunks whose space was given back."""
+    """The write stores nothing to chunks whose space was given back."""
     with disk.array((100,), "u1", chunks=(10,), checksum=True) as array:
         array[...] = 1
         array.flush()
@@ -660,7 +660,7 @@ def test_an_index_that_shifts_the_others(factory):
 
 
 def test_threads_that_read_while_the_start_shrinks(factory):
-    """They get an error in time, or the elements."""
+    """Readers get the elements or, in time, an error."""
     n = 1 << 20
     with (
         factory.array((n,), "i4", chunks=(1 << 12,)) as array,
@@ -675,7 +675,7 @@ def test_threads_that_read_while_the_start_shrinks(factory):
                 results.append(array.read(..., out=out).sum())
             except xa.BoundsError:
                 results.append(None)
-            except xa.ShapeError:  # the others were cut off before it began
+            except xa.ShapeError:  # the rest was cut off before the read began
                 results.append(len(array))
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(read,))
@@ -687,7 +687,7 @@ def test_threads_that_read_while_the_start_shrinks(factory):
 
 @pytest.mark.parametrize("mapped", [True, False])
 def test_the_number_of_cuts_is_read_in_the_order_of_the_format(tmp_path, mapped):
-    """Lowest byte first, whatever the order of the host."""
+    """The lowest byte comes first, whatever the byte order of the host."""
     path = tmp_path / "numbers"
     path.write_bytes(bytes(8) + (0x0102030405060708).to_bytes(8, "little"))
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Elements from objects that can be sliced: read block by block, and all or nothing."""
+"""Elements from objects that can be sliced: read block by block, all or nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import extarray as xa
 
 
 class Sliced:
-    """What a library's dataset looks like; it remembers what was read."""
+    """A stand-in for a library's dataset; it records the reads."""
 
     def __init__(self, x, chunks=None, fails_at=None):
         self.x = np.asarray(x)
@@ -45,7 +45,7 @@ def test_blocks_are_those_of_the_source(chunks):
         source = Sliced(x, chunks)
         with xa.config.set(max_memory=8 * 15):
             take(source)
-        read = [k for k in source.read if k != np.s_[0:1, 0:1]]  # an element tells the dtype
+        read = [k for k in source.read if k != np.s_[0:1, 0:1]]  # one element is read for the dtype
         assert [(k[0].start, k[1].start) for k in read] == [(0, 0), (0, 5), (3, 0), (3, 5)]
 
 
@@ -82,7 +82,7 @@ def test_a_source_that_gives_another_shape():
 
 
 class Meddler(Sliced):
-    """Does something to the array that it is appended to."""
+    """Changes the array while it is being appended to it."""
 
     def __init__(self, act):
         super().__init__(np.ones((2, 3)))
@@ -124,7 +124,7 @@ def test_from_array_takes_the_options_of_create(path):
             assert dict(a.attrs) == {"unit": "K", "dims": ["y", "x"]}
 
 
-# -- what a dataset says of itself ---------------------------------------------------------------
+# -- properties of datasets -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_dataset_of_h5py_keeps_what_it_says(hdf5, place):
     x = np.arange(60, dtype="f4").reshape(10, 6)
     dataset = hdf5.create_dataset("t", data=x, chunks=(4, 3), fillvalue=-9)
     dataset.attrs.update({"unit": "K", "levels": np.arange(3, dtype="i2"), "scale": np.float32(2)})
-    dataset.attrs["other"] = dataset.ref  # a reference has no form here
+    dataset.attrs["other"] = dataset.ref  # attributes cannot hold references
     dataset.dims[0].label = "time"
     hdf5["band"] = np.arange(6)
     hdf5["band"].make_scale()
@@ -161,7 +161,7 @@ def test_a_dataset_of_h5py_keeps_what_it_says(hdf5, place):
 def test_a_dataset_without_chunks_and_names(hdf5):
     x = np.arange(60).reshape(10, 6)
     hdf5["t"] = x
-    hdf5["t"].dims[0].label = "time"  # the other axis has no name
+    hdf5["t"].dims[0].label = "time"  # the other axis stays unnamed
     a, b = xa.from_array(hdf5["t"]), xa.from_array(x)
     assert (a.chunks, a.fill_value, a.dims, dict(a.attrs)) == (b.chunks, 0, None, {})
     large = hdf5.create_dataset("large", (100, 100), "f8", chunks=(100, 100))

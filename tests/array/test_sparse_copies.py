@@ -1,4 +1,4 @@
-"""Copies of sparse arrays are as sparse, whatever makes them, and have the same elements."""
+"""Copies of sparse arrays stay sparse, however they are made, and have the same elements."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PIXELS = SHAPE[0] * SHAPE[1] * 8
 
 
 def space(path) -> int:
-    """Bytes that the elements of an array in files take, as the system says."""
+    """Return the bytes on the disk of an array's elements, as the system counts them."""
     with open(f"{path}.xta", "rb") as file:
         os.fsync(file.fileno())
     return 512 * os.stat(f"{path}.xta").st_blocks
 
 
 def fill(a) -> np.ndarray:
-    """Write to a few elements, of chunks far from each other; return all."""
+    """Write to a few elements in chunks far apart; return all elements."""
     model = np.full(a.shape, a.fill_value, a.dtype)
     for key in (np.s_[205:300, 330:390], np.s_[0, 0], np.s_[-1, 700]):
         a[key] = model[key] = 1.5
@@ -36,7 +36,7 @@ def fill(a) -> np.ndarray:
 
 @pytest.fixture
 def sparse(path, engine):
-    """An array that is sparse, and its elements."""
+    """Yield a sparse array and its elements."""
     with xa.create(path, SHAPE, chunks=CHUNKS, sparse=True, engine=engine) as a:
         model = fill(a)
         yield a, model
@@ -75,7 +75,7 @@ def test_a_copy_is_as_sparse(sparse, path, tmp_path, way):
         assert b.info()["sparse"]
         assert_same(b[...].view("u8"), model.view("u8"))
         b.flush()
-    # Their chunks are others: a few of them, and some pages at the ends of each.
+    # Chunks may differ: allow for a few of them, and some pages at the ends of each.
     assert space(tmp_path / "copy") < 4 * space(path) + 600_000 < PIXELS / 2
     assert xa.check(tmp_path / "copy", data=True).ok
 
@@ -102,7 +102,7 @@ def test_the_flag_decides(sparse, tmp_path):
             assert not b.info()["sparse"]
             assert_same(b[...], model)
             assert space(dense) >= PIXELS
-            with way(b, holes, True) as c:  # of one that has all of its space
+            with way(b, holes, True) as c:  # from an array that has all of its space
                 assert_same(c[...], model)
                 assert space(holes) < 800_000
         with pytest.raises(ArgumentTypeError, match="sparse"):
@@ -117,7 +117,7 @@ def test_a_copy_to_memory(sparse):
 
 @pytest.mark.parametrize("value", [7.0, np.nan, -0.0])
 def test_other_fill_values_stay_right(path, engine, tmp_path, value):
-    """Zeros that were written are no fill value; a copy has as many holes as there were: none."""
+    """Written zeros are not the fill value; the copies have no holes, as the array has none."""
     options = {"chunks": (4, 6), "sparse": True, "fill_value": value, "engine": engine}
     with xa.create(path, (16, 24), **options) as a:
         model = fill_small(a)
@@ -143,7 +143,7 @@ def fill_small(a):
 
 
 def test_another_dtype(sparse, tmp_path):
-    """A text of zero is no zero byte."""
+    """The text of zero is not zero bytes."""
     a, model = sparse
     small = a.lazy[:80, :120]
     for dtype in ("f4", "i2", "S5", "c16", "U4"):
@@ -173,7 +173,7 @@ def test_views(sparse, tmp_path, key):
 
 @given(data=st.data())
 def test_any_history(factory, data):
-    """Grown at both ends, shrunk and written to here and there."""
+    """A copy is right after growth at both ends, cuts and scattered writes."""
     ndim = data.draw(st.integers(1, 3))
     draw = st.integers(0, 4)
     chunks = tuple(data.draw(st.integers(1, 3)) for _ in range(ndim))
@@ -197,12 +197,12 @@ def test_any_history(factory, data):
 
 
 def test_what_was_not_flushed_is_copied(path, tmp_path, engine):
-    """The system has it in its cache alone."""
+    """Unflushed data may be in the system's cache alone."""
     options = {"chunks": (1, 1 << 16), "sparse": True, "engine": engine}
     with xa.create(path, (24, 1 << 16), "u1", **options) as a:
         expected = np.zeros(24, "u1")
         for i in range(0, 24, 3):
-            a[i, i * 1000] = 7  # through the mapping, or by a call
+            a[i, i * 1000] = 7  # through the mapping, or by a system call
             expected[i] = 7
             with a.copy(tmp_path / f"b{i}") as b, xa.open(path) as reader:
                 assert_same(b[...].max(axis=1), expected)
@@ -218,7 +218,7 @@ def test_a_hole_in_the_place_of_elements_is_damage(path, tmp_path):
         data[:size] = bytes(size)
         file.truncate(0)
         file.seek(0)
-        for at in range(0, len(data), 4096):  # holes where there are zeros
+        for at in range(0, len(data), 4096):  # turn zeros into holes
             if any(data[at : at + 4096]):
                 file.seek(at)
                 file.write(data[at : at + 4096])
@@ -247,4 +247,4 @@ def test_far_more_elements_than_anybody_could_read(path, tmp_path):
             assert (b[5, 7], b[-1, -1], b[5 * 10**4, 3], b[6, 7]) == (3, 4, 5, 0)
         with xa.rechunk(a.lazy[: 4 * 10**4], tmp_path / "c", chunks=(5000, 2000)) as c:
             assert (c[5, 7], c[6, 7]) == (3, 0)
-    assert space(tmp_path / "b") < 5 * 10**7  # of a chunk 10 MB
+    assert space(tmp_path / "b") < 5 * 10**7  # a chunk has 10 MB

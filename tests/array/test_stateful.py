@@ -1,4 +1,4 @@
-"""A state machine: whatever is done in whatever order, the array agrees with the model."""
+"""A state machine: after any operations in any order, the array agrees with the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Machine(RuleBasedStateMachine):
         self.folder = new_folder()
         self.array = self.reader = None
         self.added = []  # positions of the axes that the reader does not know
-        self.cut_behind = False  # whether elements were then lost elements the first of them came
+        self.cut_behind = False  # whether elements were cut off after the first of those came
 
     @property
     def on_disk(self) -> bool:
@@ -188,13 +188,13 @@ class Machine(RuleBasedStateMachine):
         self.look()
 
     def look(self):
-        """What the reader sees from now on."""
+        """Note what the reader sees from now on."""
         self.seen = self.model.box
         self.kept = self.model.box
         self.added, self.cut_behind = [], False
 
     def keep(self):
-        """What of that was never cut off."""
+        """Reduce it to the elements that were never cut off."""
         self.cut_behind = bool(self.added)
         if self.reader is not None and self.kept is not None:
             known = self.known()
@@ -203,16 +203,16 @@ class Machine(RuleBasedStateMachine):
             ]
 
     def known(self):
-        """The elements of the model and their box, on the axes that the reader has; None: cut off.
+        """Return the model's elements and box on the axes that the reader has; None: cut off.
 
-        Along an axis that it does not have, its elements have the index that was 0 at first.
+        Along an axis that the reader lacks, its elements have the initial index 0.
         """
         data, box = self.model.data, self.model.box
         for position in reversed(self.added):
             low, high = box.pop(position)
             if not low <= 0 < high:
                 return None
-            # With "...", or what has no axes is a scalar, which has no fields and no byte order.
+            # The "..." keeps a 0-d result an array: a scalar has no fields and no byte order.
             data = data[(*(slice(None),) * position, -low, ...)]
         return data, box
 
@@ -259,7 +259,7 @@ class Machine(RuleBasedStateMachine):
             try:
                 got = self.reader[(*theirs, ...)]
             except xa.ShapeError:
-                # Where holes do not hold the fill value, it cannot tell what is cut off.
+                # If holes do not read as the fill value, the reader cannot tell what is cut off.
                 assert self.cut_behind
                 assert any(self.model.fill.tobytes())
             else:
@@ -281,7 +281,7 @@ class Machine(RuleBasedStateMachine):
 
 
 class MemoryMachine(Machine):
-    """The same for memory-resident arrays."""
+    """The same machine for arrays in memory."""
 
     engines = ()
 
@@ -294,14 +294,13 @@ TestMemory = MemoryMachine.TestCase
 
 @pytest.fixture
 def machine():
-    """A machine, to be taken through steps by hand."""
+    """Yield a machine that a test drives by hand."""
     machine = Machine()
     yield machine
     machine.teardown()
 
 
 def begin(machine, shape, dtype, chunks, fill):
-    """An array, and a reader."""
     path, shown = machine.folder / "scene", sample(dtype, shape, 3)
     machine.array = xa.create(path, shape, dtype, chunks=chunks, fill_value=fill)
     machine.model = Model(shape, dtype, chunks, fill)

@@ -1,4 +1,4 @@
-"""The settings: a default of the process, overrides in a context, and the environment."""
+"""The settings: process-wide defaults, overrides in a context, and the environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import extarray as xa
 
 @pytest.fixture(autouse=True)
 def restored():
-    """Whatever a test sets as the default of the process is taken back."""
+    """Restore the process-wide defaults that a test sets."""
     names = ("threads", "max_memory", "engine")
     before = {name: getattr(xa.config, name) for name in names}
     yield
@@ -51,7 +51,6 @@ def test_environment(script):
     ],
 )
 def test_environment_that_cannot_be(script, name, value):
-    """The message names the variable."""
     code = (
         "try:\n"
         "    import extarray as xa\n"
@@ -112,7 +111,7 @@ def test_set_is_undone_after_an_error():
 
 
 def test_overrides_stay_in_their_thread():
-    """A thread that is started in the block has them where Python hands contexts on."""
+    """A thread started in the block has the overrides only if Python inherits contexts."""
     seen = []
     before = xa.config.threads
 
@@ -130,7 +129,7 @@ def test_overrides_stay_in_their_thread():
         thread.start()
         thread.join()
         assert xa.config.threads == before + 5
-    is_handed_on = getattr(sys.flags, "thread_inherit_context", False)  # from Python 3.14 on
+    is_handed_on = getattr(sys.flags, "thread_inherit_context", False)  # Python 3.14 and later
     assert seen == [before, before + 5 if is_handed_on else before]
 
 

@@ -1,4 +1,4 @@
-"""Each wrong argument: the class of the error, and what it says.  The cases are records."""
+"""Each wrong argument raises the right class with the right message; the cases are records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from extarray import errors
 
 @dataclass(frozen=True)
 class Fails:
-    """A call on an array (mode "r+", shape (4, 3), chunks (2, 2), named "scene") that fails."""
+    """A failing call on an array (mode "r+", shape (4, 3), chunks (2, 2), named "scene")."""
 
     id: str
     call: Callable
@@ -123,7 +123,7 @@ def array(request, path):
 
 @pytest.mark.parametrize("case", WRONG_ARGUMENT, ids=lambda case: case.id)
 def test_wrong_argument(array, case):
-    """The error, and an array that is as it was and goes on working."""
+    """The error leaves the array unchanged and usable."""
     before = array.info()
     check(case, array)
     after = array.info()
@@ -314,7 +314,7 @@ CLOSING = {
 
 @pytest.mark.parametrize("call", CLOSING.values(), ids=CLOSING.keys())
 def test_closed_while_an_argument_is_converted(array, call):
-    """An error, and no use of memory or files that are gone."""
+    """An error is raised, and no freed memory or closed file is used."""
     with pytest.raises(xa.ExtArrayError):
         call(array)
     assert array.closed
@@ -332,7 +332,6 @@ def test_what_a_closed_array_still_tells(array):
 
 
 def test_one_family():
-    """Every class is public, belongs to the family, and to a built-in beside it."""
     classes = [
         c for _, c in inspect.getmembers(errors, inspect.isclass) if c.__module__ == errors.__name__
     ]
@@ -390,7 +389,7 @@ def test_system_errors_carry_their_number_and_file(path):
 
 
 def test_errors_can_be_pickled(path):
-    """Process pools send them home."""
+    """Process pools pickle errors to send them back."""
     with pytest.raises(xa.MissingError) as caught:
         xa.open(path)
     again = pickle.loads(pickle.dumps(caught.value))
@@ -404,11 +403,11 @@ def test_errors_can_be_pickled(path):
         assert type(again) is type(caught.value)
 
 
-# -- as NumPy raises them ------------------------------------------------------------------------
+# -- errors as NumPy raises them -----------------------------------------------------------------
 
 ONES = np.ones
 
-#: What NumPy refuses of an array (4, 3) of float64, and what it says.
+#: Calls that NumPy refuses for an array (4, 3) of float64; messages must agree.
 AS_NUMPY = {
     "conversion to int": lambda a: int(a),
     "conversion to float": lambda a: float(a),
@@ -528,7 +527,7 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize(("call", "way"), TOO_LARGE.values(), ids=TOO_LARGE.keys())
 def test_too_large(factory, call, way):
-    """The message names the way without the memory."""
+    """The message names a way that needs less memory."""
     with factory.array((32, 32, 32), chunks=16) as array:
         array[...] = 1
         with xa.config.set(max_result=2**12), pytest.raises(xa.ResultError, match=way) as caught:

@@ -31,7 +31,7 @@ def test_missing_package_names_its_extra(module):
 
 
 def test_broken_package_raises_its_own_error(tmp_path, monkeypatch):
-    """Installing a package again does not help when it lacks something itself."""
+    """Reinstalling a package does not help if its own import fails."""
     (tmp_path / "broken_package.py").write_text("import no_such_dependency\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
@@ -47,7 +47,7 @@ def test_missing_is_an_error_to_raise():
 
 
 def test_all_is_for_users():
-    """It has every extra but those for work on the package."""
+    """The extra "all" has every extra but those for work on the package."""
     tomllib = pytest.importorskip("tomllib")
     root = Path(__file__).resolve().parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]

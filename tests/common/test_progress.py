@@ -1,4 +1,4 @@
-"""Progress of long work: one argument, for all that takes long."""
+"""Progress of long work: one argument for every long function."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_notebook_shows_it_too(monkeypatch):
-    """There stderr is no terminal."""
+    """In a notebook, stderr is no terminal."""
     monkeypatch.setattr(limits, "progress_interval", 0)
     shell = types.SimpleNamespace(kernel=object())
     for found, shown in ((shell, True), (types.SimpleNamespace(), False), (None, False)):

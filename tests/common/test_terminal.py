@@ -1,4 +1,4 @@
-"""Text for a terminal: control characters are in letters, all else is as it was."""
+"""Text for a terminal: control characters are spelt out, all others stay."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import extarray as xa
 from extarray.common.terminal import print_text, printable
 
 ROOT = Path(xa.__file__).parent
-#: ESC and the C1 form of it, two lines in one, and a name that shows from right to left.
+#: ESC and its C1 form, a line break, and a name that shows from right to left.
 HOSTILE = "a\x1b]0;owned\x07\x9b2J\r\nb\u202ec\x7f"
 
 
 def controls(text):
-    """Characters that a terminal obeys."""
+    """Return the characters that a terminal obeys."""
     return {c for c in text if unicodedata.category(c) in ("Cc", "Zl", "Zp") or c in "\u202e\u2066"}
 
 
@@ -47,7 +47,7 @@ def test_lines_stay_lines_and_an_encoding_takes_what_it_can():
 
 
 def test_nothing_else_prints():
-    """A name of a file would reach the terminal as it is."""
+    """Any other call would pass file names to the terminal as they are."""
     found = []
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -59,7 +59,7 @@ def test_nothing_else_prints():
 
 @pytest.mark.parametrize("name", [HOSTILE, "plain"])
 def test_texts_of_arrays_and_groups(scratch, name):
-    """A name cannot pass for a line of its own."""
+    """A name cannot imitate a line of its own."""
     folder = scratch / name
     with xa.open_group(folder, "w") as group:
         a = group.create(name, (2, 3), dims=["x", f"{name}2"], attrs={name: name})

@@ -27,7 +27,7 @@ def test_one_call_goes_on_while_the_next_is_made_ready():
     ready, is_seen = threading.Event(), []
     with ThreadPool(1) as pool:
         pool.call(lambda: is_seen.append(ready.wait(60)))
-        ready.set()  # is reached before the call has ended
+        ready.set()  # reached before the call has ended
         pool.rest()
     assert is_seen == [True]
 
@@ -38,7 +38,7 @@ def test_calls_see_the_settings_of_the_owner():
         assert pool.rest() == [3]
 
 
-@pytest.mark.thread_unsafe  # all threads of the process are counted
+@pytest.mark.thread_unsafe  # counts all threads of the process
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_what_fails_is_raised_and_all_threads_end(threads):
     before = threading.active_count()
@@ -62,7 +62,7 @@ def test_what_has_not_begun_is_left_out_where_the_block_fails():
     def use():
         with ThreadPool(1) as pool:
             pool.call(go_on.wait)
-            pool._calls.put(partial(made.append, 1))  # behind it
+            pool._calls.put(partial(made.append, 1))  # queued behind it
             threading.Timer(0.05, go_on.set).start()
             raise KeyError
 

@@ -452,7 +452,7 @@ def test_neighbours_without_axes(memory):
     [
         (90, 1, xa.BoundsError, "address 90 is out of bounds"),
         (0, -1, xa.ArgumentError, "at least 0 chunks, not -1"),
-        (0, (1, 1, 1), xa.ShapeError, "2 ints here, not 3"),
+        (0, (1, 1, 1), xa.ShapeError, "or 2 ints, not 3"),
         (0, 1.5, xa.ArgumentTypeError, r"an int is needed, not 1\.5"),
         (0, "1", xa.ArgumentTypeError, "an int is needed"),
     ],

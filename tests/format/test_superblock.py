@@ -115,7 +115,7 @@ def test_the_next_one_has_other_bounds(block, other):
 )
 def test_what_would_not_fit_is_refused(changes):
     block = decode_superblock(packed(Superblock(*[0] * 12, bytes(16), (1, 2), (0, 0), (3, 4))), 2)
-    with pytest.raises(ValueError, match="no superblock"):
+    with pytest.raises(ValueError, match="not a superblock"):
         encode_superblock(block._replace(**changes))
 
 

@@ -154,7 +154,7 @@ def test_what_bands_have(tmp_path, rasterio):
         with rasterio.open(file) as g:
             assert (g.scales, g.offsets, g.units) == ((0.125,), (3.0,), ("s",))
         a.extend("band", 1)
-        with pytest.warns(xa.LossyWarning, match="'scales' of the bands 1, 5, which have 1.0"):
+        with pytest.warns(xa.LossyWarning, match="'scales' of the bands 1, 5, which get 1.0"):
             xa.to_geotiff(a, file, overwrite=True)
         with rasterio.open(file) as g:
             assert list(g.scales) == [1.0, 0.5, 0.25, 0.125, 1.0]

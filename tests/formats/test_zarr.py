@@ -118,9 +118,9 @@ def test_arrays_in_a_group(store):
         xa.from_zarr(store, "run")
     with pytest.raises(xa.VariableError, match="'level'"):
         xa.from_zarr(store)
-    with pytest.raises(xa.ExistsError, match="no array"):
+    with pytest.raises(xa.ExistsError, match="an array cannot replace"):
         xa.to_zarr(a, store, "run", overwrite=True)
-    with pytest.raises(xa.ExistsError, match="no array"):
+    with pytest.raises(xa.ExistsError, match="an array cannot replace"):
         xa.to_zarr(a, store, overwrite=True)
     group = zarr.open_group(store)["run"]
     assert xa.from_zarr(group, "deep/b")[...].tolist() == [[1, 2], [3, 4]]

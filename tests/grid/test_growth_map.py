@@ -122,7 +122,7 @@ def test_planes_have_the_addresses_of_the_array():
     (one,) = planes(a, at={"t": -1, "x": 0})
     assert (one.row_name, one.column_name, one.title) == ("", "axis 1", "")
     assert one.addresses.tolist() == [[a.axial.address((2, i, 0)) for i in range(5)]]
-    with pytest.raises(AxisError, match="no axis has the name 'z'"):
+    with pytest.raises(AxisError, match="no axis is named 'z'"):
         planes(a, at={"z": 0})
 
 

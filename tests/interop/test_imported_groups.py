@@ -1,4 +1,4 @@
-"""Groups of files of other formats in xarray: as xarray reads the files themselves."""
+"""Groups imported from files of other formats: xarray reads them as it reads the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_text_that_was_never_written_is_empty(tmp_path, chunked):
 
 
 def packed():
-    """A dataset with missing values of several kinds, and with zeros that are values."""
+    """Return a dataset with missing values of several kinds, and with zeros that are values."""
     ds = xr.Dataset(
         {
             "packed": ("x", [1.5, np.nan, 2.5]),
@@ -137,7 +137,7 @@ def test_integers_of_another_sign(tmp_path, model, kind, said):
 
 
 def put(group, name, kind, dims, values, fill=None, **notes):
-    """Make a variable of what is stored."""
+    """Make a variable of stored values, without masks, scales or texts."""
     v = group.createVariable(name, kind, dims, fill_value=fill)
     v.set_auto_maskandscale(False)
     v.set_auto_chartostring(False)
@@ -150,7 +150,7 @@ def characters(*texts, n=8):
 
 
 def forecast(file, model):
-    """Write a file with what the CF conventions attach to variables."""
+    """Write a file with everything that the CF conventions attach to variables."""
     netCDF4 = pytest.importorskip("netCDF4")
     with netCDF4.Dataset(file, "w", format=model) as f:
         sizes = {"time": None, "y": 3, "x": 4, "nv": 2, "station": 3, "strlen": 8}
@@ -175,7 +175,7 @@ def forecast(file, model):
         towns = characters("K\u00f6ln", "Graz", "Wien")
         put(f, "town", "S1", ("station", "strlen"), towns, _Encoding="utf-8")
         put(f, "wind", "f4", ("station",), [1, 2, 3], coordinates="name")
-        put(f, "code", "S1", ("station",), [b"a", b"b", b"c"])  # no text: numbers are along it
+        put(f, "code", "S1", ("station",), [b"a", b"b", b"c"])  # no text: numbers share its axis
         put(f, "word", "S1", ("strlen",), characters("abc")[0])
         put(f, "letter", "S1", (), b"z")
         flags = {"flag_values": np.array([0, 1], "i1"), "flag_meanings": "a b"}
@@ -268,7 +268,7 @@ def test_a_store_of_a_group_is_what_xarray_reads(tmp_path, zarr_format):
 
 
 def test_one_variable_of_a_file(tmp_path):
-    """Alone, it has its coordinates as attributes, and characters are texts as well."""
+    """A lone variable has its coordinates as attributes; characters become texts, too."""
     forecast(tmp_path / "f.nc", "NETCDF4")
     xa.from_netcdf(tmp_path / "f.nc", "t2m", path=tmp_path / "t2m").close()
     xa.from_netcdf(tmp_path / "f.nc", "town", path=tmp_path / "town").close()
@@ -293,7 +293,7 @@ def test_one_array_of_a_group_has_no_coordinates_to_write(tmp_path):
 
 
 def test_coordinates_of_groups_of_earlier_versions(tmp_path):
-    """They had them as arrays of the group and as attributes of the arrays that they label."""
+    """Earlier versions stored coordinates both as arrays and as attributes of labelled arrays."""
     coords = {"lat": {"dims": ["y", "x"], "data": [[1.0, 2.0]]}}
     with xa.open_group(tmp_path / "g", "w") as g:
         g.create("lat", (1, 2), dims=["y", "x"])[...] = [[1, 2]]

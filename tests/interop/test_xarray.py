@@ -1,4 +1,4 @@
-"""Arrays and folders of arrays in xarray, beyond what xarray's own tests look at."""
+"""Arrays and folders of arrays in xarray, beyond xarray's own tests."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_is_stored(path):
 
 
 def test_an_array_of_another_program(path):
-    """Plain attributes, written by hand, are enough."""
+    """Plain attributes, written by hand, suffice."""
     coords = {
         "band": {"dims": ["band"], "data": [400, 410.5], "attrs": {"units": "nm"}},
         "day": {"data": "2024-05-01", "dtype": "M8[D]"},
@@ -95,7 +95,7 @@ def test_an_array_of_another_program(path):
 
 
 def test_coordinates_without_more(path):
-    """Plain lists and arrays label the axis of their name; other values label none."""
+    """Plain lists and arrays label the axis of their name; other values label no axis."""
     coords = {
         "band": [450.0, 550.0],
         "x": np.array(["a", "b", "c"]),
@@ -124,7 +124,7 @@ def test_coordinates_without_more(path):
 
 
 def test_attributes_of_earlier_files(path):
-    """Scalars and arrays were dicts without a tag."""
+    """Earlier versions stored scalars and arrays as dicts without a tag."""
     attrs = {"_FillValue": {"dtype": "<f4", "data": "NaN"}, "gain": {"dtype": "|i1", "data": [1]}}
     coords = {"x": {"dims": ["x"], "dtype": "<f8", "data": [0.5, "NaN"], "attrs": attrs}}
     xa.create(path, 2, "f4", dims=["x"], attrs={**attrs, "coords": coords}).close()
@@ -239,7 +239,7 @@ def test_large_coordinates_are_no_attributes(path):
 
 @pytest.mark.parametrize("dim", ["time", "y", "x"])
 def test_append_along_any_dimension(path, dim):
-    """Any dimension grows, its coordinates too, whatever the order of the dimensions."""
+    """Any dimension grows with its coordinates, whatever the order of the dimensions."""
     whole = scene((1, 2, 3, 4), 6, 8)
     n = whole.sizes[dim] // 2
     whole.isel({dim: slice(n)}).extarray.to_extarray(path, chunks=2)
@@ -306,7 +306,7 @@ def test_values_that_would_be_cut_are_refused(path, first, more):
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_what_an_append_may_lose_is_said(path, folder, stored, more, whole):
-    """By default nothing is rounded; by a rule of NumPy it is as NumPy does it."""
+    """Values are rounded only by a casting rule, as NumPy does."""
     first = xr.DataArray(np.ones(2, stored), dims="x", name="v")
     new = xr.DataArray(more, dims="x", name="v")
     if whole:
@@ -401,7 +401,6 @@ def test_an_append_that_fails_leaves_everything(path):
 
 
 def test_the_first_part_is_not_appended(path, folder):
-    """The message says what to do."""
     da = xr.DataArray([1.0], {"x": [0]}, ["x"], "level")
     with pytest.raises(xa.MissingError, match="write its first part without append_dim"):
         da.extarray.to_extarray(path, append_dim="x")
@@ -427,7 +426,7 @@ def test_integers_are_appended_where_values_may_be_missing(path, dtype, missing)
 
 
 def test_coordinates_that_do_not_fit(path):
-    """Too many, as between the two commits of an append; too few, after growth by others."""
+    """Too many between the two commits of an append; too few after others grow the array."""
     da = scene()
     da.extarray.to_extarray(path)
     with xa.open(path, "r+") as a:
@@ -457,7 +456,7 @@ def test_coordinates_that_do_not_fit(path):
 
 
 def dated(path, origin):
-    """Four dates with the values 1 to 4."""
+    """Return four dates with the values 1 to 4."""
     form = {"dims": ["time"], "dtype": "M8[D]", "data": list(map(str, times(1, 2, 3, 4, unit="D")))}
     if origin is not None:
         form["origin"] = origin
@@ -466,7 +465,7 @@ def dated(path, origin):
 
 
 def labelled(path):
-    """What xarray says: the day of each value."""
+    """Return the day of each value, as xarray reads it."""
     with xr.open_dataarray(path, engine="extarray") as da:
         assert da.place == 7
         if "time" not in da.coords:
@@ -504,7 +503,7 @@ def test_labels_are_those_of_the_origin_at_which_they_were_set(path):
         del coords["time"]["origin"]
         coords["time"]["data"] = ["2024-05-12", "2024-05-13", "2024-05-14"]
         a.attrs["coords"] = coords
-        a.attrs["unit"] = "mm"  # changes nothing else
+        a.attrs["unit"] = "mm"  # leaves the labels as they are
         assert labelled(path) == {"12": 2, "13": 3, "14": 4}
         a.shrink(0, 1, side="start")
     assert labelled(path) == {"13": 3, "14": 4}
@@ -525,7 +524,7 @@ def test_labels_that_do_not_tell_where_they_begin(path):
 
 
 def test_a_window_that_rolls_with_its_labels(path):
-    """What is appended is labelled, and labels of what was cut off do not pile up."""
+    """Appended elements get labels, and labels of elements cut off do not pile up."""
     da = xr.DataArray([1, 2, 3, 4], {"time": times(1, 2, 3, 4), "place": 7}, ["time"], "series")
     da.extarray.to_extarray(path)
     for day in range(5, 9):
@@ -555,7 +554,7 @@ VIEWS = [
 def test_labels_go_with_a_view_that_is_copied(tmp_path, view, expected, rolled):
     with dated(tmp_path / "a", [0]) as a:
         a.shrink(0, 1, side="start")
-        if rolled:  # what has a label moves on, out of the first chunk
+        if rolled:  # the labelled elements move out of the first chunk
             a.append([0, 0], side="start")
             a.shrink(0, 2, side="start")
         xa.rechunk(view(a), tmp_path / "b", chunks=2).close()
@@ -611,7 +610,7 @@ def test_labels_of_axes_that_change_places(tmp_path, dims):
 
 
 def test_a_dataset_that_is_read_when_the_start_has_moved(path):
-    """As by a process that is sent it: the array is opened anew."""
+    """A process that receives the dataset opens the array anew."""
     dated(path, [0]).close()
     with ArrayStore(path) as store:
         da = store.get_variables()[path.name]
@@ -658,7 +657,7 @@ def test_an_array_of_a_dataset_that_grows_at_the_start(folder):
 
 
 def test_a_dataset_that_rolls(folder):
-    """Arrays that are added, or copied, belong to what the others have by then."""
+    """Arrays that are added or copied belong to the others' present elements."""
     level([1, 2, 3]).extarray.to_extarray(folder)
     for name in ("v", "w", "y"):
         with xa.open(folder / name, "r+") as a:
@@ -677,7 +676,7 @@ def test_a_dataset_that_rolls(folder):
 
 
 def test_arrays_that_do_not_tell_what_belongs_together(folder):
-    """As files of before, or those of somebody else."""
+    """Files of earlier versions or other programs have no common origin."""
     level([1, 2, 3]).assign_coords(far=("y", [1, 2, 3])).extarray.to_extarray(folder)
     for name in ("v", "w", "y", "far"):
         with xa.open(folder / name, "r+") as a:
@@ -709,7 +708,7 @@ def test_an_array_that_is_being_written(path):
 
 
 def test_a_dataset_keeps_its_bounds(path):
-    """What a writer adds is not seen; neither when the array is opened anew."""
+    """Additions by a writer stay unseen, even when the array is opened anew."""
     xa.from_array(np.arange(4.0), path, dims=["x"]).close()
     with xr.open_dataarray(path, engine="extarray", cache=False) as da:
         with xa.open(path, "r+") as a:
@@ -724,7 +723,7 @@ def test_a_dataset_keeps_its_bounds(path):
 
 @pytest.fixture
 def board(path):
-    """100 x 100 elements, in chunks of 800 bytes."""
+    """Return 100 x 100 elements, stored in chunks of 800 bytes."""
     x = np.arange(10_000.0).reshape(100, 100)
     xa.from_array(x, path, chunks=(10, 10), dims=("y", "x")).close()
     return x
@@ -745,8 +744,6 @@ def board(path):
     ],
 )
 def test_no_more_is_read_than_is_selected(board, path, select, n_chunks):
-    """Whatever the index, only the chunks that it meets are read."""
-
     def bytes_read():
         return int(Path("/proc/self/io").read_text().split()[1])
 
@@ -779,7 +776,7 @@ def test_dask_reads_block_by_block(board, path, monkeypatch):
 
 @pytest.mark.parametrize("n_dims", [1, 2])
 def test_every_kind_of_index(path, n_dims):
-    """As xarray's own adapter of NumPy's arrays has it, where the array has grown too."""
+    """Each index gives what xarray's adapter of NumPy's arrays gives, in a grown array, too."""
     x = np.arange(7 * 6 * 5.0).reshape(7, 6, 5)
     xa.from_array(x, path, chunks=(3, 2, 2)).close()
     rng = np.random.default_rng(0)
@@ -808,7 +805,7 @@ def test_every_kind_of_index(path, n_dims):
 
 
 def test_points_that_xarray_spreads_are_a_product(board, path, monkeypatch):
-    """Of a list of points along some dimensions, and all of the others."""
+    """A list of points along some dimensions is combined with all of the others."""
     keys = []
     read = xa.ExtArray.__getitem__
 
@@ -839,7 +836,7 @@ def test_an_index_beyond_the_bounds(board, path):
 def test_an_array_that_was_replaced_by_a_smaller_one(board, path, shape):
     with xr.open_dataarray(path, engine="extarray", cache=False) as da:
         xa.create(path, shape, overwrite=True).close()
-        np.testing.assert_array_equal(da, board)  # what is open stays
+        np.testing.assert_array_equal(da, board)  # an open array stays
         da.close()
         with pytest.raises(xa.BoundsError, match=r"had shape \(100, 100\), but has "):
             da.load()
@@ -972,7 +969,7 @@ def test_variables_without_the_dimension_need_not_be_given(folder):
 
 
 def test_an_append_that_did_not_end(folder):
-    """Readers see what all arrays have; the next append goes on from there."""
+    """Readers see the common extent of all arrays; the next append goes on from there."""
     ds = weather()
     ds.extarray.to_extarray(folder)
     with xa.open(folder / "wind", "r+") as a:
@@ -1008,7 +1005,7 @@ def test_modes_of_a_dataset(folder):
 
 
 def test_variables_are_found_by_their_names(folder):
-    """A file may have another name than its variable; none takes the place of another."""
+    """A file's name may differ from its variable's; no variable takes another's place."""
     folder.mkdir()
     xa.zeros((2,), path=folder / "t").close()
     with xa.open(folder / "t", "r+") as a:
@@ -1035,7 +1032,7 @@ def test_what_a_crash_left_is_replaced(folder):
 
 
 def test_dask_takes_no_results_of_before_an_append(folder):
-    """xarray names tasks after the path and its time of modification."""
+    """xarray names tasks after the path and its modification time."""
     weather().extarray.to_extarray(folder)
     names = set()
     for day in (3, 4):
@@ -1104,7 +1101,7 @@ def test_arrays_with_coordinates_of_their_own(folder):
 
 
 def test_coordinates_of_axes_of_other_arrays(folder):
-    """Which of the elements there they label is not known."""
+    """It is unknown which elements of those arrays they label."""
     folder.mkdir()
     coords = {"y": {"dims": ["y"], "data": [1, 2]}, "z": {"dims": ["z"], "data": [1, 2]}}
     xa.create(folder / "a", (2,), dims=["x"], attrs={"coords": coords}).close()
@@ -1154,7 +1151,7 @@ def test_importing_the_package_does_not_import_xarray(script):
     assert script("import sys, extarray; print('xarray' in sys.modules)").split() == ["False"]
 
 
-# -- arrays of ours beside xarray's objects, and in them -----------------------------------------
+# -- our arrays beside xarray's objects, and in them --------------------------------------------
 
 
 @pytest.fixture(params=[None, ("y", "x"), ("a", "b")], ids=str)
@@ -1175,7 +1172,7 @@ BESIDE = {
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("function", BESIDE.values(), ids=BESIDE.keys())
 def test_operators_with_objects_of_xarray(named, function, late):
-    """Positions count, as with NumPy's arrays, and not the names that an array may have."""
+    """Positions count, as for NumPy's arrays; names of the array's axes do not."""
     array, n, array.dims = named
     other = xr.DataArray(n % 3, dims=("y", "x"), coords={"y": [1, 2, 3, 4]})
     expected = function(n.copy(), other)
@@ -1226,7 +1223,7 @@ def test_an_array_in_a_dataarray(function):
 
 
 def test_what_a_dataarray_of_an_array_lacks():
-    """xarray has points only of arrays that it knows; its lazy ones, dask's and NumPy's."""
+    """xarray selects points only from arrays that it knows: NumPy's, dask's and its lazy ones."""
     array = xa.ones((4, 5))
     points = {"dim_0": xr.DataArray([0, 2], dims="p"), "dim_1": xr.DataArray([1, 3], dims="p")}
     with pytest.raises(TypeError, match="Vectorized indexing is not supported"):

@@ -1,4 +1,4 @@
-"""xarray's own tests of backends, with arrays in the place of netCDF files."""
+"""xarray's own tests of backends, with arrays in place of netCDF files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-# Its tests, unlike itself, have changed since the oldest version that the backend supports.
+# xarray's tests need a newer xarray than the oldest that the backend supports.
 xr = pytest.importorskip("xarray", minversion="2026.9")
 
 from xarray.tests.conftest import time_unit, use_dask  # noqa: E402, F401 (fixtures)
@@ -15,7 +15,7 @@ from xarray.tests.test_backends import CFEncodedBase, DatasetIOBase  # noqa: E40
 
 import extarray.interop.xarray  # noqa: E402, F401 (the accessors)
 
-#: Tests that do not apply, and why.
+#: Tests that do not apply, with reasons.
 SKIPPED = {
     "test_write_store": "stores are for reading: datasets are written by the accessor",
     "test_encoding_unlimited_dims": "every dimension is unlimited, and none is marked",
@@ -29,7 +29,7 @@ class TestDatasetFolder(CFEncodedBase):
     """A dataset in a folder of arrays."""
 
     engine = "extarray"
-    file_format = "NETCDF4"  # so that the tests with unsigned bytes are run
+    file_format = "NETCDF4"  # runs the tests with unsigned bytes
 
     @pytest.fixture(autouse=True)
     def skip(self, request):
@@ -41,7 +41,7 @@ class TestDatasetFolder(CFEncodedBase):
         dataset.extarray.to_extarray(path, **kwargs)
 
     def test_load_async(self):
-        # Needs no plugin for coroutines.
+        # Runs without pytest's plugin for coroutines.
         asyncio.run(super().test_load_async())
 
 

@@ -1,4 +1,4 @@
-"""Arrays inside xarray's objects: loaded, computed, stored; the manager of chunks that does it."""
+"""Arrays inside xarray's objects: loaded, computed, stored by our chunk manager."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = np.arange(24.0).reshape(4, 6)
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """What is written into the package is registered, whenever it was installed."""
+    """Register the entry points of pyproject.toml, whenever the package was installed."""
     tomllib = pytest.importorskip("tomllib")
     project = Path(__file__).resolve().parents[2] / "pyproject.toml"
     table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["entry-points"]
@@ -35,7 +35,7 @@ def registered(monkeypatch):
 
 @pytest.fixture(params=["array", "view"])
 def array(request, path):
-    """An array in files, or a view of one: the elements are those of `VALUES`."""
+    """Yield an array in files, or a view of one, with the elements of `VALUES`."""
     if request.param == "array":
         with xa.from_array(VALUES, path, chunks=(3, 4)) as a:
             yield a
@@ -86,7 +86,7 @@ def test_a_netcdf_file_is_written(array, tmp_path, memory, compute, monkeypatch)
 
 
 def test_a_netcdf_file_of_an_array_with_coordinates(tmp_path):
-    """The attribute is a dict, which netCDF has not: coordinates are made of it, or it is left."""
+    """netCDF has no dict attributes: they become coordinates, or are left out."""
     pytest.importorskip("scipy")
     path, target = tmp_path / "a", tmp_path / "a.nc"
     labels = [450.0, 550.0]
@@ -149,7 +149,7 @@ def test_a_loaded_object_is_compared_with_its_source(array):
 
 
 def test_loading_needs_no_dask(array, monkeypatch):
-    """What does says so."""
+    """Calls that do need dask say so."""
     monkeypatch.setitem(sys.modules, "dask", None)
     manager = ExtArrayManager()
     np.testing.assert_array_equal(manager.compute(array)[0], VALUES)

@@ -1,4 +1,4 @@
-"""Datasets and trees that replace others, or come to others: in one step, and beside others."""
+"""Datasets and trees replace others, or join others, in one step, while others use them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(folder):
 
 @pytest.fixture
 def watched(shim, tmp_path):
-    """Environment of a process whose files in a folder of its own are watched."""
+    """Return the environment of a process whose file calls in one folder are watched."""
     inner = tmp_path / "watched"
     inner.mkdir()
     return preload.environment(shim, inner, tmp_path / "control")
@@ -56,7 +56,7 @@ def test_each_call_to_the_system_is_the_last_or_fails(script, watched, kind, job
 
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_all_variables_change_at_once(folder, mode, monkeypatch):
-    """A reader that looks at any moment finds one dataset, and not parts of two."""
+    """A reader finds one whole dataset at any moment, never parts of two."""
     weather(0).extarray.to_extarray(folder)
     seen = []
     swap = group_files.exchange
@@ -89,7 +89,7 @@ def test_a_new_dataset_has_its_name_when_it_is_complete(folder):
 
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_what_else_is_in_the_folder_stays(folder, mode):
-    """Files of others, groups, links; by their inodes: who has them open notices nothing."""
+    """Other files, groups and links keep their inodes: those who have them open notice nothing."""
     weather(0).extarray.to_extarray(folder)
     weather(1).extarray.to_extarray(folder / "north")
     (folder / "notes.txt").write_text("hello")
@@ -119,7 +119,7 @@ def test_what_else_is_in_the_folder_stays(folder, mode):
 @pytest.mark.process
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_what_a_killed_call_leaves_is_removed_by_the_next(folder, monkeypatch, moment):
-    """With links to what others have put into the folder, but not with files of their own."""
+    """Links to foreign files in the folder go, too, but files that others put there stay."""
     weather(0).extarray.to_extarray(folder)
     (folder / "plots").mkdir()
     (folder / "plots" / "a.png").write_bytes(b"png")
@@ -151,7 +151,7 @@ def test_what_a_killed_call_leaves_is_removed_by_the_next(folder, monkeypatch, m
 
 
 def test_what_others_make_meanwhile_stays(folder, monkeypatch):
-    """In the short time in which the folders change places."""
+    """Files made while the two folders change places are kept."""
     weather(0).extarray.to_extarray(folder)
     weather(1).extarray.to_extarray(folder / "north")
     swap = group_files.exchange
@@ -228,7 +228,7 @@ def test_arrays_that_somebody_writes_to_are_not_replaced(folder, mode, forked):
         with pytest.raises(xa.LockedError):
             weather(50).extarray.to_extarray(folder, mode=mode)
         xr.testing.assert_identical(found(folder), weather(0))
-        if mode == "a":  # of what stays somebody may be a writer
+        if mode == "a":  # somebody may write to arrays that stay
             weather(0).drop_vars("rain").extarray.to_extarray(folder, mode="a")
         assert os.listdir(folder.parent) == [folder.name]
         child.stdin.write("\n")
@@ -240,7 +240,7 @@ def test_arrays_that_somebody_writes_to_are_not_replaced(folder, mode, forked):
 
 @pytest.mark.parametrize("what", ["dataset", "tree"])
 def test_a_group_that_is_open_elsewhere(folder, what):
-    """Its writers are in the way; its readers keep the old arrays, and find the new ones."""
+    """Open writers block the call; open readers keep the old arrays, and find the new ones."""
 
     def write(first):
         if what == "tree":

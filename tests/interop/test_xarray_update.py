@@ -1,4 +1,4 @@
-"""Appends at both ends, regions, and what is written later: xarray itself is the oracle."""
+"""Appends at both ends, regions, and delayed writes, with xarray itself as the oracle."""
 
 from __future__ import annotations
 
@@ -120,7 +120,6 @@ def test_a_start_that_fails_leaves_everything(kind, tmp_path):
 @pytest.mark.slow
 @pytest.mark.process
 def test_killed_in_the_midst_no_array_has_grown(folder, tmp_path):
-    """The process dies while it writes the last variable: all are as they were."""
     weather(0).extarray.to_extarray(folder)
     program = tmp_path / "program.py"
     program.write_text(
@@ -204,7 +203,7 @@ def test_regions(kind, chunked, asked, tmp_path):
 
 @pytest.mark.parametrize("region", ["auto", {"time": slice(1, 3)}, {"time": "auto"}])
 def test_a_region_is_what_zarr_makes_of_it(region, folder, tmp_path):
-    """xarray's own writer to zarr, with the same arguments."""
+    """xarray's own writer to zarr, with the same arguments, is the oracle."""
     pytest.importorskip("zarr")
     whole, new = weather(0, 5), weather(1, 2, scale=-7)[["wind", "rain"]].drop_vars(["area", "x"])
     whole.to_zarr(tmp_path / "zarr", consolidated=False, zarr_format=2)
@@ -228,7 +227,7 @@ def test_a_region_has_coordinates_of_its_own(folder, path):
     weather(10).extarray.to_extarray(folder, region={"time": slice(2, 4)})
     want = joined([weather(0), weather(10)])
     same(stored(folder), want)
-    ds.wind.extarray.to_extarray(path)  # here they are attributes
+    ds.wind.extarray.to_extarray(path)  # an array keeps coordinates as attributes
     with pytest.raises(xa.ArgumentError, match="'time' differs from the stored one"):
         weather(10).wind.extarray.to_extarray(path, region={"time": slice(2, 4)})
     weather(10).wind.drop_vars("time").extarray.to_extarray(path, region={"time": slice(2, 4)})
@@ -237,7 +236,7 @@ def test_a_region_has_coordinates_of_its_own(folder, path):
 
 
 def test_a_region_beside_a_writer(path):
-    """No lock is taken: who extends goes on, and others fill."""
+    """A region takes no lock: one process extends while others fill."""
     weather(0, 2).wind.extarray.to_extarray(path)
     with xa.open(path, "r+") as a:
         weather(5, 1).wind.drop_vars("time").extarray.to_extarray(path, region={"time": slice(1)})
@@ -302,14 +301,14 @@ def test_nothing_is_there(folder, path):
         weather(0).wind.extarray.to_extarray(path, region="auto")
 
 
-# -- later ---------------------------------------------------------------------------------------
+# -- delayed writes ------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(1)
 @KINDS
 @CHUNKED
 def test_what_is_written_later(kind, chunked, tmp_path):
-    """Files and bounds are there at once; what dask holds comes when it is computed."""
+    """Files and bounds appear at once; the elements of dask's arrays come with `compute`."""
     path = tmp_path / "path"
     first, more, third = (whole_or_wind(kind, weather(day)) for day in (0, 2, 1))
     late = [ds.chunk(time=1) if chunked else ds for ds in (first, more, third)]
@@ -346,7 +345,7 @@ def test_what_is_written_later(kind, chunked, tmp_path):
 
 
 def test_a_frame_that_regions_fill(folder):
-    """As with zarr: make it without its elements, and fill it part by part."""
+    """As with zarr: make an array without elements, then fill it part by part."""
     whole = weather(0, 6)
     whole.chunk(time=2).extarray.to_extarray(folder, compute=False)
     for n in range(0, 6, 2):
@@ -361,7 +360,7 @@ def test_later_casts_are_looked_at_where_they_are_made(folder):
     delayed = bad.extarray.to_extarray(folder, append_dim="time", compute=False)
     with pytest.raises(xa.CastingError, match="without loss"):
         delayed.compute()
-    assert stored(folder).wind[2:].isnull().all()  # labelled, and to be written
+    assert stored(folder).wind[2:].isnull().all()  # labelled, but still to be written
     delayed = bad.extarray.to_extarray(folder, region="auto", compute=False, casting="same_kind")
     delayed.compute()
     assert np.allclose(stored(folder).wind[2:], bad.wind)
@@ -380,14 +379,14 @@ def cluster(shared_memory):
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.filterwarnings("default")  # distributed warns
 @KINDS
 def test_workers_write(cluster, kind, tmp_path, monkeypatch):
-    """The client extends, workers fill: what they compute does not come back."""
+    """The client extends and the workers fill: computed blocks do not come back to it."""
     path, notes = tmp_path / "path", tmp_path / "notes"
     notes.mkdir()
 
-    def compute(block, folder, fail):  # pickled by value: workers do not find this module
+    def compute(block, folder, fail):  # pickled by value, as workers cannot import this module
         import os
         from pathlib import Path
 
@@ -442,7 +441,7 @@ def test_workers_write(cluster, kind, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("side", ["start", "end"])
 def test_a_late_task_of_a_write_that_was_taken_back_writes_nothing(tmp_path, side):
-    """A task that runs after all finds that its elements are gone, and meets no others."""
+    """The late task finds its elements gone, and writes to no others."""
     with xa.from_array(np.arange(6), tmp_path / "a", chunks=2) as a:
         a.extend(0, 3, side=side)
         key = (slice(1, 2),) if side == "start" else (slice(7, 8),)
@@ -467,10 +466,10 @@ def test_a_task_on_another_host_brings_what_it_wrote_to_the_disk(tmp_path, monke
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.filterwarnings("default")  # distributed warns
 @pytest.mark.parametrize("side", ["start", "end"])
 def test_a_late_task_does_not_write_into_the_next_attempt(cluster, tmp_path, side, monkeypatch):
-    """A task of an append that was rolled back finds another one's elements in its place."""
+    """The late task finds the elements of another append in its place."""
     path = tmp_path / "a"
     first = xr.DataArray(np.zeros((2, 3)), dims=("y", "x"))
     first.extarray.to_extarray(path, 2)
@@ -479,13 +478,13 @@ def test_a_late_task_does_not_write_into_the_next_attempt(cluster, tmp_path, sid
 
     def noted(parts, compute):
         messages.append(pickle.dumps(xarray_tasks._Target(parts[0].array, parts[0].token)))
-        with xa.open(path) as a:  # as readers see it
+        with xa.open(path) as a:  # readers' view
             seen.append((a.shape, xarray_tasks.BEING_FILLED in a.attrs))
         with xr.open_dataarray(path) as shown:
             seen.append(shown.attrs)
         if len(messages) == 1:
             raise RuntimeError("no more")
-        # Here the second attempt is under way, in the place that the first one had.
+        # The second attempt is under way now, in the place of the first one.
         for message, value in zip(messages, (22, 33), strict=True):
             key = (slice(0, 1) if side == "start" else slice(2, 3), slice(0, 3))
             refused = pytest.raises(xa.errors.ArgumentError, match="rolled back")

@@ -1,4 +1,4 @@
-"""Values of xarray read back as they were given, or the call is refused: dates, packed numbers."""
+"""Dates and packed numbers of xarray read back unchanged, or the call is refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 @pytest.fixture(params=["folder", "array", "dask"])
 def write(request, tmp_path):
-    """Writes a variable "v" along "x" to a folder or to an array, or appends it; reads it."""
+    """Return a writer of a variable "v" along "x", to a folder or an array, and its reader."""
 
     class Written:
         path = tmp_path / "written"
@@ -68,7 +68,7 @@ def times_in(folder, **options):
 
 
 def refused(call, *words):
-    """The error of the family that a call ends with."""
+    """Check that a call raises an error of the family whose message has these words."""
     with pytest.raises(xa.ExtArrayError) as caught:
         call()
     for word in words:
@@ -79,7 +79,7 @@ def refused(call, *words):
 
 
 def test_dates_of_a_finer_unit_are_refused_until_the_unit_is_finer(folder):
-    """The message has the place, both values and the step that helps."""
+    """The message names the place, both values and the remedy."""
     first, more = timed(dates("2000-01-01")), timed(dates("2000-01-02", "2000-01-02T06"))
     first.extarray.to_extarray(folder, encoding={"time": {"units": DAYS}})
     refused(
@@ -100,7 +100,7 @@ def test_dates_of_a_finer_unit_are_refused_until_the_unit_is_finer(folder):
 
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_the_stored_unit_wins_over_that_of_the_dataset(folder, side):
-    """As datasets that were opened from files of single days have one each."""
+    """Datasets opened from files of single days have a unit each."""
     first, more = timed(dates("2000-01-03")), timed(dates("2000-01-02"))
     first.extarray.to_extarray(folder, encoding={"time": {"units": DAYS}})
     more.time.encoding = {"units": "hours since 2000-01-02", "dtype": "int32"}
@@ -114,7 +114,7 @@ def test_the_stored_unit_wins_over_that_of_the_dataset(folder, side):
 
 @pytest.mark.parametrize("model", ["NETCDF3_CLASSIC", "NETCDF4"])
 def test_a_group_of_a_netcdf_file_takes_dates_of_other_files(tmp_path, folder, model):
-    """netCDF4 is asked what the dates of the files are."""
+    """netCDF4 reads the dates of the files as the oracle."""
     netcdf4 = pytest.importorskip("netCDF4")
     for day, units in (("1", "hours since 1900-01-01"), ("2", "hours since 2000-01-02")):
         timed(dates(f"2000-01-0{day}T06", f"2000-01-0{day}T12")).to_netcdf(
@@ -132,7 +132,7 @@ def test_a_group_of_a_netcdf_file_takes_dates_of_other_files(tmp_path, folder, m
 
 
 def test_a_dataset_that_was_opened_without_decoding(tmp_path, folder):
-    """Its numbers mean what its attributes say, and not those of the array."""
+    """Its numbers have the unit in its own attributes, not that of the stored array."""
     timed(dates("2000-01-01")).extarray.to_extarray(folder, encoding={"time": {"units": DAYS}})
     raw = timed(np.array([48]))
     raw.time.attrs["units"] = "hours since 2000-01-01"
@@ -159,7 +159,7 @@ def test_dates_of_cftime(folder, calendar):
     more = timed([cftime.datetime(2000, 1, 5, calendar=other)])
     refused(lambda: more.extarray.to_extarray(folder, append_dim="time"), "'time'")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # standard dates may be decoded to both
+        warnings.simplefilter("ignore")  # standard dates may decode to either type
         got = times_in(folder)
     if got.dtype.kind == "M":
         assert got.tolist() == dates("2000-01-01", "2000-01-02", "2000-01-04").tolist()
@@ -168,14 +168,14 @@ def test_dates_of_cftime(folder, calendar):
 
 
 def test_dates_beyond_nanoseconds_are_not_folded(folder):
-    """Year 3000 is not 2415 (2**64 ns before), where seconds are stored or given."""
+    """Year 3000 must not become 2415 (2**64 ns earlier), with seconds stored or given."""
     timed(dates("2000-01-01")).extarray.to_extarray(folder)
     more = timed(dates("3000-01-01", unit="s"))
     refused(lambda: more.extarray.to_extarray(folder, append_dim="time"), "cannot be stored as")
     days = timed(dates("2000-01-01"))
     days.extarray.to_extarray(folder, mode="w", encoding={"time": {"units": DAYS}})
     more.extarray.to_extarray(folder, append_dim="time")
-    with pytest.warns(xr.SerializationWarning):  # it reads objects of cftime
+    with pytest.warns(xr.SerializationWarning):  # decodes to objects of cftime
         got = times_in(folder)
     assert [str(date) for date in got] == ["2000-01-01 00:00:00", "3000-01-01 00:00:00"]
 
@@ -191,7 +191,7 @@ def test_dates_beyond_nanoseconds_are_not_folded(folder):
     ],
 )
 def test_an_encoding_that_cannot_hold_the_times(write, encoding, last):
-    """A first write that is refused leaves nothing, and an append what is there."""
+    """A refused first write leaves nothing, and a refused append leaves the array unchanged."""
     bad = dates("2000-01-02", last)
     if "_FillValue" not in encoding:
         refused(lambda: write(bad, encoding={"v": encoding}), "give another encoding={'v'")
@@ -205,7 +205,7 @@ def test_fractions_in_floating_point_units(write):
     encoding = {"v": {"dtype": "f8", "units": DAYS}}
     write(dates("2000-01-01T06", "NaT"), encoding=encoding)
     write(dates("2000-01-02T18", "NaT"), append_dim="x")
-    third = dates("2024-05-01T00:00:00.123456789")  # between two floats
+    third = dates("2024-05-01T00:00:00.123456789")  # lies between two floats
     refused(lambda: write(third, append_dim="x"), "would become")
     write(third, append_dim="x", casting="same_kind")
     got = write.read()
@@ -214,7 +214,7 @@ def test_fractions_in_floating_point_units(write):
 
 
 def test_what_a_unit_cannot_say_is_cut_if_it_is_asked_for(write):
-    """As NumPy casts dates to days."""
+    """As in NumPy's cast of dates to days."""
     encoding = {"v": {"units": DAYS, "_FillValue": -1, "dtype": "i4"}}
     write(dates("2000-01-01"), encoding=encoding)
     write(dates("2000-01-02T18", "1999-12-30T18", "NaT"), append_dim="x", casting="unsafe")
@@ -237,7 +237,7 @@ def test_time_differences(folder):
 
 @pytest.mark.invariant("I13")
 def test_bounds_of_times_have_the_unit_of_the_times(folder):
-    """By the conventions they need no attribute of their own."""
+    """The CF conventions ask for no units of bounds."""
 
     def day(n):
         ds = timed(dates(f"2000-01-0{n}")).assign(
@@ -284,7 +284,7 @@ def test_regions_are_compared_before_they_are_written(folder, region):
 @pytest.mark.parametrize("casting", [None, "safe", "same_kind"])
 @pytest.mark.parametrize("value", [1e6, -5.0, 127.5, np.inf, -0.3])
 def test_packed_values_do_not_wrap(write, value, casting):
-    """127.5 would be stored as 255, the missing value."""
+    """Stored as uint8, 127.5 would be 255, the missing value."""
     write(np.array([1.0, np.nan]), encoding={"v": HALVES})
     refused(
         lambda: write(np.array([2.0, value]), append_dim="x", casting=casting),
@@ -323,7 +323,7 @@ def test_no_value_stands_for_a_missing_one(write):
 
 
 def test_files_whose_packing_changes_from_day_to_day(tmp_path, folder):
-    """Values keep within half a step of the packing that is stored, or are refused."""
+    """Values stay within half a step of the stored packing, or are refused."""
     pytest.importorskip("netCDF4")
     rng = np.random.default_rng(0)
     days = []
@@ -351,7 +351,7 @@ def test_files_whose_packing_changes_from_day_to_day(tmp_path, folder):
 
 @pytest.mark.parametrize("fill", [None, np.uint8(255), np.int8(-1)])
 def test_unsigned_values_in_signed_bytes(tmp_path, folder, fill):
-    """As satellites' files have them: netCDF4 reads the file of them that we continue."""
+    """Satellite files do this; netCDF4 reads the file as the oracle."""
     netcdf4 = pytest.importorskip("netCDF4")
     with netcdf4.Dataset(tmp_path / "u.nc", "w") as file:
         file.createDimension("x", 2)
@@ -446,7 +446,7 @@ def test_a_first_write_rounds_to_the_floats_that_are_asked_for(write):
 
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_what_is_replaced_stays_where_values_do_not_fit(folder, mode):
-    """Also the variables that fit and come first."""
+    """Variables that fit and come first are not replaced, either."""
     first = xr.Dataset({"a": ("x", [1.0]), "v": ("x", [1.0])})
     first.extarray.to_extarray(folder)
     names = sorted(path.name for path in folder.iterdir())
@@ -463,7 +463,7 @@ def test_what_is_replaced_stays_where_values_do_not_fit(folder, mode):
 @pytest.mark.parametrize("kind", ["folder", "array"])
 @pytest.mark.parametrize("units", [None, DAYS])
 def test_a_label_is_appended_once(tmp_path, kind, units):
-    """Appending a day again is a mistake; with ``verify_integrity=False`` it is not."""
+    """Appending a day twice is a mistake, unless ``verify_integrity=False``."""
     path = tmp_path / kind
 
     def write(*days, **options):
@@ -529,7 +529,7 @@ def test_attributes_that_give_numbers_another_meaning(tmp_path, kind, key, store
     refused(lambda: write("2000-01-09", {}, append_dim="time", combine_attrs="drop"), "override")
 
 
-# -- anything ------------------------------------------------------------------------------------
+# -- random values -------------------------------------------------------------------------------
 
 UNITS = {
     "days": "D",
@@ -544,11 +544,11 @@ FIRST = np.datetime64("1999-12-30", "ns")
 
 @st.composite
 def pieces(draw):
-    """Values of one kind in some pieces, an encoding of the first one, and how near they come."""
+    """Draw values of one kind in pieces, an encoding of the first, and its resolution."""
     kind = draw(st.sampled_from(["M8", "m8", "cftime", "packed", "whole", "float"]))
     dtype = draw(st.sampled_from(["u1", "i2", "i4", "i8", "f4", "f8"]))
     lengths = draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
-    # Whole numbers of a unit, which is often that of the encoding.
+    # Draw whole numbers of a unit, which is often the encoding's.
     unit = draw(st.sampled_from([*UNITS]))
     numbers = draw(
         st.lists(st.integers(-40, 400), min_size=sum(lengths), max_size=sum(lengths), unique=True)
@@ -611,7 +611,7 @@ def agree(got, want, step):
 @settings(max_examples=60, deadline=None)
 @given(pieces(), st.booleans(), st.sampled_from(["end", "start"]), st.booleans())
 def test_pieces_read_as_they_were_given_or_are_refused(case, is_array, side, late):
-    """`numpy.concatenate` of what was taken is the oracle."""
+    """`numpy.concatenate` of the accepted pieces is the oracle."""
     kind, parts, encoding, step = case
     with tempfile.TemporaryDirectory() as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")

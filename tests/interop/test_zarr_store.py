@@ -1,4 +1,4 @@
-"""Arrays as stores of Zarr: read by zarr, xarray and dask, with NumPy as the oracle."""
+"""Arrays as stores of Zarr, read by zarr, xarray and dask, with NumPy as the oracle."""
 
 from __future__ import annotations
 

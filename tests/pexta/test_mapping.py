@@ -1,4 +1,4 @@
-"""Arrays that are mapped from HDF5 and netCDF, by the thesis's names."""
+"""Arrays mapped from HDF5 and netCDF, by the thesis's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PEXTA interface: which element goes where, and real programs under mpiexec."""
+"""The PEXTA interface: places of elements, and real programs under mpiexec."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_what_a_section_has_in_a_zone(shape, is_reversed, data):
     ("low", "high", "error", "match"),
     [
         ((0,), (1, 1), xa.ShapeError, "2 axes"),
-        ((0, 0), (1, 4), xa.BoundsError, "0 ... 4 along axis 1 with size 4"),
-        ((2, 0), (1, 1), xa.BoundsError, "2 ... 1 along axis 0"),
+        ((0, 0), (1, 4), xa.BoundsError, "0 ... 4 of the global array is out of bounds for axis 1"),
+        ((2, 0), (1, 1), xa.BoundsError, "2 ... 1 of the global array is out of bounds for axis 0"),
         ((-1, 0), (1, 1), xa.BoundsError, "-1 ... 1"),
         ((0.5, 0), (1, 1), xa.ArgumentTypeError, "lo must be"),
         ((0, 0), None, xa.ArgumentTypeError, "hi must be"),
@@ -83,7 +83,7 @@ def test_sections_that_are_not_possible(low, high, error, match):
     [
         ((1, 20, 20), (20, 20, 20), 4, (1, 20, 20)),
         ((3, 20, 20), (20, 20, 20), 8, (3, 20, 20)),
-        ((50, 7), (10, 10), 8, (50, 7)),  # the array will grow
+        ((50, 7), (10, 10), 8, (50, 7)),  # the array may grow beyond its shape
         ((-1, 7), (10, 10), 8, (10, 7)),
         ((-1, 7), (0, 10), 8, (1, 7)),
         ((-1, -1), (10, 10), 8, None),

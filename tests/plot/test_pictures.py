@@ -1,4 +1,4 @@
-"""Pictures of `a.plot`: what their artists show, and where it stands; pictures as text."""
+"""Pictures of `a.plot`: what their artists show and where; pictures as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ matplotlib = pytest.importorskip("matplotlib")
 
 
 def scene():
-    """An array with a history along both axes, whose bounds cut chunks on three sides."""
+    """Return an array with a history along both axes; its bounds cut chunks on three sides."""
     a = xa.create(None, (10, 9), "i4", chunks=(4, 3), dims=("y", "x"))
     a.extend("x", 2)
     a.extend("y", 4)
@@ -28,7 +28,7 @@ def scene():
 
 
 def outside(ax):
-    """The boxes (left, top, right, bottom) that are hatched, in chunks."""
+    """Return the hatched boxes (left, top, right, bottom), in chunks."""
     found = []
     for patch in ax.patches:
         if patch.get_gid() == "outside":
@@ -54,7 +54,7 @@ class TestGrowth:
         a = scene()
         assert (a.grid, a.info()["offset"], a.shape) == ((5, 4), (3, 0), (15, 11))
         (ax,) = a.plot.growth().axes
-        # Elements 3 to 17 of 20 rows, and 0 to 10 of 12 columns.
+        # The bounds have elements 3 to 17 of 20 rows, and 0 to 10 of 12 columns.
         boxes = outside(ax)
         area = sum((right - left) * (bottom - top) for left, top, right, bottom in boxes)
         assert area == pytest.approx(20 - 15 * 11 / 12)

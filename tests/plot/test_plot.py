@@ -1,4 +1,4 @@
-"""Growth maps and composites: what they show, and that it can be read."""
+"""Growth maps and composites show the right chunks, legibly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DRXMP_3 = ((4, 3, 1), ((2, 1), (2, 1), (1, 1), (0, 2), (2, 1)))
 
 
 def grown(grid, extensions):
-    """An array in memory with chunks of one element and this history."""
+    """Return an array in memory with chunks of one element and this history."""
     a = xa.create(None, shape=grid, dtype="u1", chunks=1)
     for axis, by in extensions:
         a.extend(axis=axis, by=by)
@@ -43,7 +43,7 @@ def grown(grid, extensions):
 
 
 def many_segments():
-    """Three axes in turn: more segments than a legend lists."""
+    """Return an array grown along three axes in turn: more segments than a legend lists."""
     return grown((1, 1, 1), [(axis, 1) for _ in range(5) for axis in range(3)])
 
 
@@ -52,13 +52,13 @@ def panels(figure):
 
 
 def cells(ax):
-    """The image: one colour a cell."""
+    """Return the image: one colour a cell."""
     (image,) = ax.images
     return np.asarray(image.get_array())
 
 
 def numbers(ax):
-    """The addresses in the cells, where they stand."""
+    """Return the addresses that the cells show, at their places."""
     shown = np.full(cells(ax).shape[:2], -1)
     for text in ax.texts:
         x, y = text.get_position()
@@ -90,7 +90,7 @@ class TestSegments:
 
     @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
     def test_axes_that_began_at_length_0(self, order):
-        """Records without a chunk are no segments; the sizes add up to the grid."""
+        """Records without chunks are no segments; the sizes add up to the grid."""
         a = grown((0, 0, 0), [(axis, 2) for axis in order * 2])
         found = plot.segments(a)
         assert found[0].start_address == 0
@@ -168,7 +168,7 @@ class TestGrowthMap:
     @pytest.mark.sampled(1)
     @pytest.mark.parametrize("make", [lambda: grown(*OTOO_3A[:2]), many_segments])
     def test_addresses_stand_out_from_their_cells(self, make):
-        """The ratio that accessibility guidelines ask for is 4.5."""
+        """Accessibility guidelines ask for a contrast ratio of 4.5."""
         for ax in panels(plot.growth_map(make())):
             colours = cells(ax)
             assert len(ax.texts) == colours[..., 0].size
@@ -346,7 +346,7 @@ def test_without_matplotlib_the_extra_is_named(call, monkeypatch):
 
 @pytest.mark.slow
 def test_neither_display_nor_pyplot(script):
-    """Pictures leave matplotlib's global state alone; importing the module needs NumPy alone."""
+    """Pictures leave matplotlib's global state alone; importing the module needs only NumPy."""
     script(
         "import sys, extarray as xa, extarray.plot as plot\n"
         "assert 'matplotlib' not in sys.modules\n"

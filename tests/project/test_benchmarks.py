@@ -1,4 +1,4 @@
-"""The benchmarks run: every case once, at tiny sizes, so that none rots."""
+"""Every case of the benchmarks runs once, at a tiny size, so that none rots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from preload import preloaded
 
-# Last in the path: the extarray under test may be an installed one.
+# Last in the path: the tested extarray may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
 from benchmarks import (
@@ -104,7 +104,7 @@ def test_another_checkout_is_compared_case_by_case():
 
     text = beside({"box": {"read": row(1.0, 2.0), "write": row(3.0, 2.0)}, "slab": {"read": {}}})
     rows = [line.split()[-2:] for line in text.splitlines()[1:]]
-    assert "box: write" in text.splitlines()[1]  # the worst first
+    assert "box: write" in text.splitlines()[1]  # worst first
     assert rows == [["1.50", "1.50"], ["0.50", "0.50"], ["1.000", "1.000"]]
 
 
@@ -167,7 +167,7 @@ def test_charts_show_what_was_stored(tmp_path):
     numpy, libraries = (
         (tmp_path / f"performance-{n}.svg").read_text() for n in ("numpy", "libraries")
     )
-    # Chunks of both shapes are on one line.
+    # Chunks of both shapes share one line.
     assert numpy.count(">read all<") == 1
     (panel,) = charts.beside_numpy(results).axes
     dots = [
@@ -258,7 +258,7 @@ def test_allocation_schemes():
 def test_rechunking_beside_other_packages(tmp_path):
     *_, cubes = rechunk.cases(2**20)
     assert next(case.nbytes for case in rechunk.cases(2**31)) == 2**31
-    # Others take longer to be imported than all tests of this module.
+    # Other packages take longer to import than all tests of this module.
     pythons = dict.fromkeys([rechunk.PLAIN, rechunk.OURS, rechunk.PANGEO], sys.executable)
     outcomes = rechunk.measure(cubes, 2**20, pythons, 1, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -269,7 +269,7 @@ def test_rechunking_beside_other_packages(tmp_path):
 
 
 def test_hyperspectral_tables(monkeypatch, capsys):
-    # The layout of a scene: two fields, and a border that nobody has labelled.
+    # The layout of a scene: two fields, and an unlabelled border.
     labels = np.zeros((14, 15), int)
     labels[:, :6], labels[:, 9:] = 1, 5
     scene = hyperspectral.synthetic("Botswana", labels, 12)
@@ -278,7 +278,7 @@ def test_hyperspectral_tables(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     row = next(line for line in lines if line.startswith("|N-FINDR|"))
     assert float(row.split("|")[2]) > 95
-    # Beside ours stands what the thesis found; only the first two of its classes are here.
+    # Our figures stand beside the thesis's; only the first two of its classes are here.
     assert "|Water|84|" in "".join(lines) and "|its accuracy, %|" in "".join(lines)
 
 
@@ -287,7 +287,7 @@ def test_hyperspectral_growing(tmp_path, monkeypatch, capsys):
     hyperspectral.growing("small", tmp_path, 2)
     rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()[-3:-1]]
     assert [row[0] for row in rows] == ["64", "128"]
-    # Each new byte is read once; beside it, what /proc says itself, and endmembers.
+    # Each new byte is read once; the rest is /proc's own text, and endmembers.
     assert all(0.99 < float(row[-1]) < 1.2 for row in rows)
 
 
@@ -344,7 +344,7 @@ def test_formats_are_measured(name, tmp_path, capsys):
 
 
 def test_a_picture_of_100_gb_reads_what_it_shows(tmp_path):
-    """An upper bound that pictures need not come near: the array has 6,000 times as much."""
+    """An upper bound far above the need of pictures: the array has 6,000 times as much."""
     pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
     case = bench_view.CASES["a plane of a cube"]
     taken = bench_view.measure(case, str(tmp_path), 1)
@@ -390,7 +390,7 @@ def test_cold_reads_tell_what_the_disk_delivers(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", larger.CANDIDATES)
 def test_work_on_larger_data_finds_the_same(tmp_path, name):
-    """In a folder that stands for a control group, which only root could make."""
+    """The folder stands for a control group, which only root could make."""
     pytest.importorskip({"h5py": "h5py", "dask on zarr": "dask"}.get(name, "numpy"))
     data = cold.Data(32, 8, os.fspath(tmp_path), own=True)
     used = tmp_path / "used"

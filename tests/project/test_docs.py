@@ -1,4 +1,4 @@
-"""The examples in the docstrings of all modules, Python and compiled, run and give what they say.
+"""The examples in docstrings of all modules, Python and compiled, run and give their results.
 
 pytest collects no doctests from compiled modules, so this uses `doctest` itself.
 """
@@ -63,12 +63,12 @@ def test_examples_of_a_module(name, tmp_path, monkeypatch):
 
 
 def test_examples_are_found_in_compiled_modules():
-    """Were they passed over, the test above would hold without one example."""
+    """Without this, the test above would pass if it found no example."""
     compiled = [n for n in NAMES if not importlib.util.find_spec(n).origin.endswith(".py")]
     assert compiled
     tests = [t for n in compiled for t in Finder().find(importlib.import_module(n), n)]
     assert any(t.examples for t in tests)
-    # Functions, methods and properties alike.
+    # Functions, methods and properties.
     assert any(t.name.endswith("crc32c") and t.examples for t in tests)
     assert any(t.name.endswith("Axial.address") and t.examples for t in tests)
 

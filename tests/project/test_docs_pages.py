@@ -19,7 +19,7 @@ from extarray import pexta
 from extarray.cli import COMMANDS, command_line
 
 NEEDS_SHARED_MEMORY = r"\b(mpiexec|multiprocessing|distributed|num_workers)\b"
-#: What is imported once for all pages, by the first word of a line that needs it.
+#: Modules imported once for all pages, by the first word of a line that needs them.
 SHARED = {
     "dask": ["dask.array"],
     "extarray": ["rich.console", "rich.table", "click"],
@@ -38,14 +38,14 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def forked(patience):
-    """A process that is forked to run pages, which show the defaults."""
-    # Warnings are errors also here: a page must leave no writer open.
+    """Yield a process that forks to run pages, which see the default settings."""
+    # Warnings are errors here too: a page must leave no writer open.
     with Nursery({**os.environ, **preloaded(*patience)}) as forked:
         yield forked
 
 
 def shared_modules(found):
-    """What blocks import that takes long and others import, too."""
+    """Return the slow imports that blocks have in common with other pages."""
     text = "\n".join(block.text for block in found)
     names = set(re.findall(r"^\W*(?:import |from )?(\w+)", text, re.MULTILINE))
     return [
@@ -57,7 +57,7 @@ def shared_modules(found):
 
 
 def running(page, forked, tmp_path):
-    """The arguments and options with which the nursery runs a page."""
+    """Return the arguments and options with which the nursery runs a page."""
     if re.search(NEEDS_SHARED_MEMORY, run_text(page)) and not shares_memory():
         pytest.skip("needs shared memory, which this system does not give (Linux: /dev/shm)")
     command = [sys.executable, "-I", "-S", nursery.__file__, forked.path, "extarray"]
@@ -67,7 +67,7 @@ def running(page, forked, tmp_path):
 
 
 def marked(found):
-    """Pages as parameters: those that start ranks are tests of MPI."""
+    """Return pages as parameters; pages that start ranks are marked as tests of MPI."""
     return [
         pytest.param(page, marks=[pytest.mark.mpi] * ("mpiexec" in run_text(page)))
         for page in found
@@ -75,7 +75,7 @@ def marked(found):
 
 
 def run_text(page):
-    """All that is run of a page."""
+    """Return the text of all blocks of a page that run."""
     return "\n".join(block.text for block in page_blocks(page) if is_run(block))
 
 
@@ -87,14 +87,14 @@ def test_the_blocks_of_a_page_run(page, forked, tmp_path):
     status, out, err = forked.run(*words, **options)
     report = f"{page}:\n{out}\n{err}"
     assert status == 0, report
-    # What goes wrong while an interpreter shuts down changes no exit status.
+    # Errors while an interpreter shuts down change no exit status.
     assert "Warning" not in err, report
     assert "Exception ignored" not in err, report
 
 
 @pytest.mark.parametrize("page", marked(page for page in pages() if starts_others(page)))
 def test_a_page_that_starts_programs_runs_in_a_terminal(page, forked, tmp_path):
-    """Programs look whether they have one: they show progress, colours, and lines at once."""
+    """In a terminal, programs show progress and colours, and flush each line."""
     words, options = running(page, forked, tmp_path)
     status, shown = forked.run_in_terminal(*words, environment={"TERM": "xterm"}, **options)
     report = f"{page}:\n{shown}"
@@ -105,7 +105,7 @@ def test_a_page_that_starts_programs_runs_in_a_terminal(page, forked, tmp_path):
 @pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_have_a_known_kind(page):
     for block in page_blocks(page):
-        # Braces: a directive of MyST, {glossary} or {toctree}.
+        # Braces enclose a directive of MyST, such as {glossary} or {toctree}.
         known = block.language in RUN | SHOWN or block.language.startswith("{")
         assert known, f"{page}, line {block.line}: language {block.language!r}"
 
@@ -173,7 +173,6 @@ def test_reference_names_every_option_of_the_command():
 
 
 def extension(name):
-    """Module of docs/_ext."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_ext" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

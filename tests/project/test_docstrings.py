@@ -1,4 +1,4 @@
-"""Docstrings begin with what a function does, or with what a thing is: never with a clause."""
+"""Docstrings begin with a verb or a noun, never with a clause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2] / "extarray"
 SOURCES = sorted(p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx"})
 
 _CLAUSE = re.compile(r"(What|Who|Have|Which|Whether|Where|How|When)\b")
-# Cython's sources are not Python's: there a string that begins a line is a docstring.
+# The ast module cannot parse Cython; there a string that begins a line is a docstring.
 _CYTHON_DOCSTRING = re.compile(
     r'^[ \t]*[rRuU]?(?P<quotes>"""|\'\'\'|"|\')(?P<text>.*?)(?P=quotes)', re.MULTILINE | re.DOTALL
 )
@@ -34,7 +34,7 @@ def docstrings(text: str, suffix: str):
 
 
 def clauses(documented, name: str) -> list[str]:
-    """Return file, line and first line of each of these docstrings that begins with a clause."""
+    """Return file, line and first line of each docstring that begins with a clause."""
     return [
         f"{name}:{line}: {found.splitlines()[0]}"
         for line, found in documented

@@ -1,4 +1,4 @@
-"""Which examples Hypothesis chooses: the same in every run, or those of a seed that it prints."""
+"""Hypothesis chooses the same examples in every run, or those of a seed that it prints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_numbers(number):
 
 @pytest.fixture
 def drawn(tmp_path):
-    """Runs a property with the suite's conftest: its numbers, and the seed that the run tells."""
+    """Return a function that runs a property with the suite's conftest: its numbers and seed."""
     file = tmp_path / "test_numbers.py"
     file.write_text(PROPERTY)
     known = {name: value for name, value in os.environ.items() if name != "HYPOTHESIS_PROFILE"}
@@ -32,7 +32,7 @@ def drawn(tmp_path):
 
     def run(*options, **environment):
         command = [sys.executable, "-m", "pytest", "-s", "-c", os.devnull, "-p", "conftest"]
-        command += ["-p", "no:zarr"]  # as the suite has it: to load zarr takes half of a start
+        command += ["-p", "no:zarr"]  # as in the suite: loading zarr takes half of a start
         done = subprocess.run(
             [*command, "-p", "no:cacheprovider", *options, file],
             capture_output=True,

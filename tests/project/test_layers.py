@@ -1,4 +1,4 @@
-"""Imports go down only, and the package needs NumPy alone."""
+"""Imports go down only, and the package needs only NumPy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 
-#: The rooms, floor by floor, from the top down.  A room uses what is on lower floors, and no other
-#: room of its own.  Inside a room a module uses those that its map, the docstring of the room's
-#: ``__init__``, lists below it.  ``__main__`` is the door of `cli`, from the street.
+#: The rooms, floor by floor, from the top down.  A room uses rooms on lower floors only.  Inside a
+#: room, a module uses only modules that the map, the docstring of the room's ``__init__``, lists
+#: below it.  ``__main__`` counts as a part of `cli`.
 FLOORS = [
     ["cli"],
     ["apps", "pexta", "errors"],
@@ -47,13 +47,13 @@ def full_name(path: Path) -> str:
 
 
 def room_of(name: str) -> str:
-    """The room that a module is in; that of the face is "extarray"."""
+    """Return the room of a module; the room of the public face is "extarray"."""
     room = (name.split(".") + [ROOT.name])[1]
     return "cli" if room == "__main__" else room
 
 
 def listed(room: str) -> list[str]:
-    """The modules of a room, as its map lists them from the top down."""
+    """Return the modules of a room, as its map lists them from the top down."""
     text = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8")))
     return [
         n for line in re.findall(r"^(``.+``)$", text or "", re.M) for n in re.findall(r"\w+", line)
@@ -64,14 +64,14 @@ MAPS = {p.parent.name: listed(p.parent.name) for p in ROOT.glob("*/__init__.py")
 
 
 def purpose(room: str) -> str:
-    """The first sentence of what a room says of itself."""
+    """Return the first sentence of a room's docstring."""
     path = "__init__.py" if room == "extarray" else f"{room}/__init__.py"
     text = ast.get_docstring(ast.parse((ROOT / path).read_text(encoding="utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].split()).replace("`", "")
 
 
 def picture() -> str:
-    """The rooms on their floors, as `docs/design.md` shows them; `python FILE` prints it."""
+    """Draw the rooms on their floors, as `docs/design.md` shows them; `python FILE` prints it."""
     rows, wide = [], max(len(purpose(room)) for room in FLOOR)
     for floor, rooms in zip(range(len(FLOORS), 0, -1), FLOORS, strict=True):
         for room in rooms:
@@ -84,7 +84,7 @@ def picture() -> str:
 
 
 def called(node) -> str:
-    """The name of the class or function that a node calls, or ""."""
+    """Return the name of the class or function that a node calls, or ""."""
     return getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
 
 
@@ -92,7 +92,7 @@ def lazy_table(node) -> dict[str, str]:
     return ast.literal_eval(node.args[0])
 
 
-#: The modules that a lower module finds by name when a method first needs them.
+#: Modules above that a module finds by name when a method first needs them.
 UPWARD = {
     "array/copies.py": {"extarray.array.rechunk"},
     "array/facts.py": {
@@ -107,9 +107,9 @@ UPWARD = {
 
 
 def imports(text: str, path: Path):
-    """Yield (line, full name) of what a source imports: at its head, in its functions, lazily.
+    """Yield (line, full name) of a source's imports: at its head, in its functions, lazily.
 
-    `from x import y` gives x.y where that is a module of the package, else x.
+    `from x import y` gives x.y if that is a module of the package, else x.
     """
     package = [ROOT.name, *path.relative_to(ROOT).parent.parts]
     if path.suffix == ".py":
@@ -144,7 +144,7 @@ def imports(text: str, path: Path):
 
 
 def violations(text: str, path: Path) -> list[str]:
-    """What a source imports that it must not."""
+    """Return the forbidden imports of a source."""
     here = full_name(path)
     problems = []
     for line, target in sorted(set(imports(text, path))):
@@ -161,14 +161,14 @@ def violations(text: str, path: Path) -> list[str]:
 
 
 def is_below(target: str, here: str) -> bool:
-    """Tell whether a module may be imported by another."""
+    """Tell whether a module may import another one."""
     own, other = room_of(here), room_of(target)
     if own != other:
         return FLOOR[own] < FLOOR[other]
     if here == f"{ROOT.name}.__main__":
         return target != here
     inner, outer = (name.split(".")[2:3] for name in (target, here))
-    if not (inner and outer):  # a room's face has all of it; the room has nothing of its face
+    if not (inner and outer):  # a face may use all of its room, the room nothing of its face
         return bool(inner) or target == here
     order = MAPS[own]
     return target == here or order.index(inner[0]) > order.index(outer[0])
@@ -294,7 +294,7 @@ def test_benchmarks_import_in_no_circle():
 
 @pytest.mark.slow
 def test_what_is_imported_by_name_stands_in_a_lazy_table():
-    # Tables are literals, which are read as imports are; what they name is there.
+    # Tables are literals, which `imports` reads, too.
     users, tables = [], 0
     for path in SOURCES:
         if path.suffix != ".py":
@@ -316,7 +316,7 @@ def test_what_is_imported_by_name_stands_in_a_lazy_table():
 
 
 def test_the_core_sets_no_directives():
-    # setup.py has one set for all, which the debug build reverses as a whole.
+    # setup.py has one set for all modules, which the debug build reverses as a whole.
     pattern = re.compile(
         r"^\s*#\s*cython:|\bcython\.(boundscheck|wraparound|initializedcheck|cdivision)\b",
         re.MULTILINE,
@@ -338,7 +338,7 @@ print(*sorted(new - sys.stdlib_module_names - {"numpy"}))
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    # Cython's own: what its modules share, in a module named after its version, and its settings.
+    # Cython's own modules: one for what its modules share, and one for settings.
     cythons = re.compile(r"_cython_\w+|cython_runtime")
     others = [name for name in done.stdout.split() if not cythons.fullmatch(name)]
     assert others == ["extarray"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from preload import preloaded
 
-# Last in the path: the extarray under test may be an installed one.
+# Last in the path: the tested extarray may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
 from benchmarks.papers import EXPERIMENTS
@@ -37,7 +37,7 @@ def title(name):
 
 
 def run(script, patience, folder, *arguments):
-    """Run the command in a folder; return what it prints, and the page."""
+    """Run the command in a folder; return its output and the page."""
     page, files = folder / "page.md", folder / "files"
     files.mkdir()
     done = subprocess.run(
@@ -54,7 +54,7 @@ def run(script, patience, folder, *arguments):
 
 
 def work(name):
-    """The work that an experiment is of, and the chapter: these run in one process."""
+    """Return the work and chapter of an experiment: a group that runs in one process."""
     kind, *parts = name.split("_")
     return f"{kind}-{next(filter(str.isdigit, parts))}" if kind == "thesis" else kind
 
@@ -79,7 +79,7 @@ def test_experiments_run(which, script, patience, tmp_path, subtests):
 
 @pytest.mark.process
 def test_what_has_no_room_on_the_disk_is_left_out_and_named(script, patience, tmp_path):
-    # One has files; the other has none to speak of.
+    # The first one needs files, the second hardly any.
     names = ("thesis_5_4_2", "claim_12_cubical")
     printed, text = run(script, patience, tmp_path, *names, "--disk", "0")
     reason = "at this scale it takes 0.0 GiB of disk, and there are 0.0"

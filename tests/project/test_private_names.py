@@ -1,9 +1,9 @@
-"""A room uses no private name, one that begins with an underscore, of another room.
+"""A room uses no private name (with a leading underscore) of another room.
 
 A member belongs to the rooms whose classes define it: as a method, a value, a slot, or an attribute
-of ``self``; also to those that name it in a protocol, as what they need of an object, but for rooms
-beside the array, which need public names alone.  To declare one for somebody else's class (a bare
-annotation, a stub under ``TYPE_CHECKING``) defines nothing.  A member that no room defines is
+of ``self``.  It also belongs to rooms that declare it in a protocol, as a need of theirs; but rooms
+beside the array (`BESIDE`) may need public names alone.  A declaration for another room's class (a
+bare annotation, a stub under ``TYPE_CHECKING``) defines nothing.  A member that no room defines is
 Python's or NumPy's.
 """
 
@@ -34,7 +34,7 @@ _CYTHON_IMPORTS = re.compile(
 )
 
 
-#: The tree of a text, which is asked for what it defines and for what it uses.
+#: Parse a text; cached, as both its definitions and its uses are asked for.
 tree = cache(ast.parse)
 
 
@@ -42,11 +42,11 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_"
 
 
-# -- what a room defines -------------------------------------------------------------------------
+# -- definitions of a room ------------------------------------------------------------------------
 
 
 def targets(node: ast.AST):
-    """Yield what a statement gives a value to."""
+    """Yield the targets to which a statement gives a value."""
     if isinstance(node, ast.Assign):
         yield from node.targets
     elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
@@ -65,7 +65,7 @@ def is_protocol(node: ast.AST) -> bool:
 
 
 def members_of_python(text: str, protocols: bool = True):
-    """Yield the members that the classes of a module define, protocols among them or not."""
+    """Yield the members that the classes of a module define, with or without protocols."""
     left: list[tuple[ast.AST, bool]] = [(tree(text), False)]
     while left:
         node, of_class = left.pop()
@@ -88,7 +88,7 @@ def members_of_python(text: str, protocols: bool = True):
 
 
 def members_of_cython(text: str):
-    """Yield the members that a module of Cython defines, or its declarations; functions, too."""
+    """Yield the members and functions that a Cython module, or its declarations, define."""
     for function, declared in _CYTHON_DEFINITIONS.findall(text):
         yield from [function] if function else re.findall(r"(\w+)[ \t]*(?=,|=|$)", declared.strip())
     yield from _CYTHON_ATTRIBUTES.findall(text)
@@ -100,7 +100,7 @@ def sources(room: str) -> list[Path]:
 
 @cache
 def members(room: str) -> frozenset[str]:
-    """The private members that a room defines."""
+    """Return the private members that a room defines."""
     found: set[str] = set()
     for path in sources(room):
         text = path.read_text(encoding="utf-8")
@@ -111,11 +111,11 @@ def members(room: str) -> frozenset[str]:
     return frozenset(found)
 
 
-# -- what a source uses --------------------------------------------------------------------------
+# -- uses of a source -----------------------------------------------------------------------------
 
 
 def used_in_python(text: str):
-    """Yield (line, module or None, name): of what is imported from a module, and of members."""
+    """Yield (line, module, name) of imports from modules, and (line, None, name) of members."""
     for node in ast.walk(tree(text)):
         if isinstance(node, ast.Attribute):
             yield node.lineno, None, node.attr
@@ -125,7 +125,7 @@ def used_in_python(text: str):
 
 
 def used_in_cython(text: str):
-    """Yield what `used_in_python` does."""
+    """Yield the same as `used_in_python`."""
     for match in _CYTHON_IMPORTS.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         for name in re.findall(r"(\w+)[^,]*", match[2]):
@@ -135,7 +135,7 @@ def used_in_cython(text: str):
 
 
 def room_of(module: str, room: str) -> str | None:
-    """The room of a module that a module of a room imports from; None: it is not the package's."""
+    """Return the room from which a module of `room` imports; None: it is not in the package."""
     if module.startswith("."):
         dots = len(module) - len(module.lstrip("."))
         return room if dots == 1 else module.lstrip(".").partition(".")[0]
@@ -144,7 +144,7 @@ def room_of(module: str, room: str) -> str | None:
 
 
 def violations(text: str, name: str, room: str) -> list[str]:
-    """Private names of other rooms that a source uses."""
+    """Return the private names of other rooms that a source uses."""
     found = []
     for line, module, used in (used_in_python if name.endswith(".py") else used_in_cython)(text):
         if not is_private(used):
@@ -175,7 +175,7 @@ def test_no_private_name_of_another_room(room):
 
 
 def test_members_are_found():
-    """They are read of Python and of Cython, or the tests above would hold for nothing."""
+    """The tests above would pass for nothing if no members were found."""
     assert "_check" in members("array")
     assert {"_watch", "_set_bounds"} <= members("_core")
 

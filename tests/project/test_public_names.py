@@ -1,4 +1,4 @@
-"""The public names: there, documented, with examples, and those of the README."""
+"""The public names exist, are documented with examples, and include those of the README."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from extarray import pexta
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What the face offers, beside the errors; the parameters are fixed, in this order.
+#: Public functions, with their parameters in fixed order.
 FUNCTIONS = {
     "create": (
         "path shape dtype chunks fill_value order sparse overwrite attrs dims engine durability "
@@ -248,7 +248,7 @@ def test_all_is_sorted_and_without_repetition():
 
 
 def test_dir_shows_nothing_else():
-    # Submodules show as soon as they are imported.
+    # Submodules appear as soon as they are imported.
     others = [
         name
         for name in public(xa)
@@ -372,7 +372,7 @@ def test_pexta_has_no_other_routines():
 
 
 def names_in(text: str):
-    """Yield (owner, attribute) of the names that the code of a text takes from xa and from a."""
+    """Yield (owner, attribute) of the names that code in a text takes from xa and from a."""
     for block in re.findall(r"^```(?:python|pycon)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         if ">>>" in block:
             code = "".join(e.source for e in doctest.DocTestParser().get_examples(block))
@@ -400,7 +400,7 @@ def test_a_name_that_does_not_exist_is_found():
 @pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("named", [False, True])
 def test_every_attribute_can_be_looked_at(tmp_path, named, checksum):
-    """Inspectors look at all of them, private ones too."""
+    """Inspectors look at all attributes, private ones too."""
     a = xa.zeros((2, 3), path=tmp_path / "a" if named else None, checksum=named and checksum)
     for closed in (False, True):
         for name in dir(a):

@@ -1,4 +1,4 @@
-"""Whatever surrounds a run: its programs start alike, and its files are its own."""
+"""In any surroundings, programs of a run start alike, and its files are its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def inner(tmp_path, text, *options, **environment):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["-n", "1", "--capture=fd", "-rP"]])
 def test_programs_do_not_see_how_the_caller_likes_python(tmp_path, options):
-    """Else what does not flush its output would pass on one machine, and hang on another."""
+    """A program that does not flush would otherwise pass on one machine, and hang on another."""
     if options:
         pytest.importorskip("xdist")
     done = inner(

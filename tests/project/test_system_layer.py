@@ -12,10 +12,10 @@ ROOT = Path(__file__).resolve().parents[2] / "extarray"
 COMPILED = ROOT / "_core" / "_system.h"
 PYTHON = ROOT / "common" / "system.py"
 
-#: Modules of the standard library that Windows lacks, or has without what POSIX means by them.
+#: Modules of the standard library that Windows lacks, or has without their POSIX meaning.
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "signal", "termios"}
 
-#: What ``os`` has on POSIX alone, by CPython's documentation.
+#: Members of ``os`` that only POSIX has, by CPython's documentation.
 CALLS = re.compile(
     r"""(O_(CLOEXEC|NONBLOCK|DIRECTORY|NOFOLLOW|PATH|TMPFILE|D?SYNC|NDELAY|NOCTTY|DIRECT)
     |SEEK_(DATA|HOLE)|p(read|write)v?2?|posix_\w+|copy_file_range|sendfile|splice|eventfd\w*
@@ -30,7 +30,7 @@ ATTRIBUTES = {"st_blocks", "st_uid", "st_gid", "st_flags"}
 
 
 def posix_in_python(text: str) -> list[str]:
-    """What a module uses of the system that Windows does not have."""
+    """Return the system's names that a module uses and Windows lacks."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -65,7 +65,7 @@ _COMMENTS = re.compile(
 
 
 def posix_in_compiled(text: str) -> list[str]:
-    """What a source in C or Cython uses of the system, comments and docstrings left out."""
+    """Return the system's names in C or Cython code, without comments and docstrings."""
     code = _COMMENTS.sub("", text)
     return [m[0] for m in (*_HEADERS.finditer(code), *_C_CALLS.finditer(code))]
 

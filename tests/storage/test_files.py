@@ -303,7 +303,7 @@ def test_what_is_no_array(tmp_path, kind):
     else:
         path.mkdir()
     for mode in ("r", "r+"):
-        with pytest.raises(xa.MissingError, match=r"t\.npy'.* no array.*from_array") as caught:
+        with pytest.raises(xa.MissingError, match=r"t\.npy'.* not an array.*from_array") as caught:
             xa.open(path, mode)
         assert caught.value.filename == f"{path}.xmd"
 

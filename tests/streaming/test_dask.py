@@ -1,4 +1,4 @@
-"""dask: graphs that hold an array and not its elements, on every scheduler."""
+"""dask graphs hold an array, not its elements, on every scheduler."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_the_same_elements(factory, way, case):
         graph = way(array)
         assert isinstance(graph, da.Array)
         assert isinstance(graph._meta, np.ndarray)
-        # Dask gives scalars, of the native byte order, for arrays without axes.
+        # For 0-d arrays dask returns scalars of native byte order.
         assert_same(np.asarray(graph.compute(), model.dtype), model.data)
 
 
 @ways
 def test_nothing_is_loaded_for_a_graph(tmp_path, way):
-    """8 TiB: reading, or copying, would fail."""
+    """The array has 8 TiB: reading or copying it would fail."""
     shape = (2**20, 2**20)
     with xa.create(tmp_path / "huge", shape, "f8", chunks=(512, 512), sparse=True) as array:
         graph = way(array)
@@ -122,7 +122,7 @@ def test_operators_with_dask_arrays(filled):
         assert_same(late.compute(), filled[...] - 1)
 
 
-#: Functions of an array of ours and one of dask's, that dask has.
+#: Functions of one of our arrays and one of dask's that dask implements.
 MIXED = {
     "where": lambda x, y: np.where(y > 700, x, 0),
     "concatenate": lambda x, y: np.concatenate([x, y]),
@@ -149,7 +149,7 @@ def test_functions_of_both_are_late(filled, function):
     np.testing.assert_array_equal(got.compute(), function(n, graph.compute()))
 
 
-#: What dask has not, or does not look at: its arrays are computed.
+#: Calls that dask lacks, or does not check for: its arrays are computed.
 COMPUTED = {
     "array_equal": lambda x, y: np.array_equal(y, x),
     "sum where": lambda x, y: np.sum(x, where=y > 700),
@@ -170,7 +170,7 @@ def test_arrays_of_dask_are_computed(filled, function):
         function(filled, graph)
 
 
-#: Ways for a result of dask's into an array of ours.
+#: Ways to write a result of dask's to one of our arrays.
 INTO = {
     "+=": lambda x, y: operator.iadd(x, y),
     "+= broadcast": lambda x, y: operator.iadd(x, y[0]),
@@ -229,7 +229,7 @@ def test_a_result_larger_than_memory_goes_into_an_array(tmp_path):
         ("threads", True, "from_array"),
         ("threads", False, "to_dask"),
         ("threads", False, "from_array"),
-        # Processes take a while to start.
+        # Processes are slow to start.
         ("processes", True, "to_dask"),
         ("processes", False, "from_array"),
     ],
@@ -256,7 +256,7 @@ def cluster(shared_memory):
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.filterwarnings("default")  # distributed warns
 def test_distributed(cluster, path):
     def store_there(path, values):  # pickled by value: workers do not find this module
         with xa.open(path, "r+") as array:
@@ -273,7 +273,7 @@ def test_distributed(cluster, path):
         for source in (array, array.copy(), array.astype("i2")):
             for graph in (da.from_array(source, chunks=20), xa.ExtArray.to_dask(array, 20)):
                 assert graph.sum().compute(scheduler=None) == 1999000
-        # The client extends, the workers fill, also parts of chunks, and the client flushes.
+        # The client extends and flushes, the workers fill, including parts of chunks.
         for n in range(1, 4):
             array.extend(0, 25)
             rows = slice(25 + 25 * n, 50 + 25 * n)
@@ -282,7 +282,7 @@ def test_distributed(cluster, path):
             assert (array[rows] == values[:25] + n).all()
         array.flush()
         assert (array[:50] == values).all()
-        # What was read before and what is read now are not taken for the same.
+        # dask must not reuse results read before the change.
         before = array.to_dask(20)
         assert before.sum().persist(scheduler=None).compute(scheduler=None) == array[...].sum()
         da.store(da.full((125, 40), 2.0, chunks=(13, 40)), array, lock=False, scheduler=None)
@@ -302,7 +302,7 @@ def test_distributed(cluster, path):
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.filterwarnings("default")  # distributed warns
 def test_a_worker_that_is_killed_has_its_blocks_written_by_others(cluster, path, tmp_path):
     def fill(rows, array, flag):
         import os
@@ -330,9 +330,9 @@ def test_a_worker_that_is_killed_has_its_blocks_written_by_others(cluster, path,
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.filterwarnings("default")  # distributed warns
 def test_xarray_of_blocks_on_workers(cluster, path):
-    """Whoever computes writes: this process, which computes by itself here, or workers."""
+    """The process that computes writes: this one, which computes by itself here, or workers."""
     xr = pytest.importorskip("xarray")
     pytest.importorskip("extarray.interop.xarray")
     x = np.arange(600.0).reshape(30, 20)
@@ -348,7 +348,7 @@ def test_xarray_of_blocks_on_workers(cluster, path):
 @pytest.mark.process
 @pytest.mark.usefixtures("shared_memory")
 def test_workers_on_two_hosts(private_network, script, path):
-    """Two network namespaces, which share a file system: the client extends, both hosts fill."""
+    """Two network namespaces share a file system: the client extends, both hosts fill."""
     pytest.importorskip("distributed")
     pytest.importorskip("xarray")
     here = Path(__file__).parent
@@ -371,7 +371,7 @@ def test_workers_on_two_hosts(private_network, script, path):
 
 @given(case=cases(min_ndim=1, max_ndim=3), data=st.data())
 def test_store_without_a_lock(factory, case, data):
-    """Blocks cut across chunks, and threads write to one chunk at a time."""
+    """Blocks cut across chunks, and threads write to one chunk at the same time."""
     with built(factory, case) as (array, model):
         region, shape = [], []
         for n in array.shape:
@@ -464,7 +464,7 @@ def test_names_of_readers(disk):
 def test_a_name_tells_that_another_process_wrote(path):
     with xa.create(path, 4, "i4", engine="pread") as array, xa.open(path) as reader:
         before = tokenize(reader)
-        time.sleep(0.02)  # the clock of the file system
+        time.sleep(0.02)  # let the file system's clock tick
         array[0] = 1
         assert tokenize(reader) != before
 

@@ -1,4 +1,4 @@
-"""What nobody has written: found, skipped, and left out."""
+"""Holes: unwritten elements are found, skipped, and left out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from extarray.storage.filesystem import File
 from extarray.streaming import holes
 from extarray.streaming.holes import clear, keeps_zeros, write_fresh
 
-PAGE = 1 << 16  # holes are of whole blocks, wherever this runs
+PAGE = 1 << 16  # a multiple of the block size on any system
 
 
 @pytest.fixture
 def file(tmp_path):
-    """A file with data at its third and sixth page of eight."""
+    """Yield a file of eight pages, with data in its third and sixth."""
     with open(tmp_path / "f", "wb") as f:
         for page in (2, 5):
             f.seek(page * PAGE)
@@ -87,7 +87,7 @@ def test_chunks_of_zeros_are_left_out_and_no_others(data, dtype):
 def test_nothing_is_written_for_zeros(monkeypatch):
     a = xa.create(None, (64, 64), "f8", chunks=(16, 16), sparse=True)
     values = np.zeros((64, 64))
-    values[17, 40:60] = -0.0  # which is not zero in its bytes
+    values[17, 40:60] = -0.0  # not zero in its bytes
     values[63, 63] = np.nan
     written = []
     monkeypatch.setattr(holes, "write_elements", lambda a, box, values: written.append(box))
@@ -103,7 +103,7 @@ def test_nothing_is_written_for_zeros(monkeypatch):
     [
         ("f8", "f4", 0, True),
         ("f8", "f8", 1, False),
-        ("f8", "S4", 0, False),  # a text of zero
+        ("f8", "S4", 0, False),  # zero becomes a text
         ("S4", "S9", 0, True),
         ("i4", "?", 0, True),
         ("?", "U5", 0, False),

@@ -1,4 +1,4 @@
-"""Limits: of what comes into memory without being asked, and of temporary memory."""
+"""Limits of results in memory, and of temporary memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import extarray as xa
 
 @pytest.fixture
 def huge(path):
-    """64 GiB of zeros, which take no space."""
+    """Yield 64 GiB of zeros, which take no space."""
     with xa.create(path, (2**12, 2**11, 2**10), chunks=(64, 64, 64), sparse=True) as array:
         yield array
 
@@ -92,7 +92,7 @@ def test_what_is_asked_for_has_no_limit():
 
 # -- temporary memory ----------------------------------------------------------------------------
 
-#: Arrays of 32 MiB, all holes: reading them costs nothing; what is written takes space for a while.
+#: Arrays of 32 MiB, all holes: free to read; written parts take space for a while.
 _SETUP = """
 xa.config.max_memory = "4 MiB"
 xa.config.threads = 2
@@ -119,7 +119,7 @@ little = xa.zeros((4, 4))
 np.sqrt(little, out=little), little.std(axis=0), little.sum(), np.median(little)
 """
 
-#: Calls, of each family of streamed forms, with what their results take in MiB.
+#: Calls of each family of streamed forms, with the MiB of their results.
 _CALLS = {
     # elementwise
     "np.sqrt(a, out=c)": 0,
@@ -193,10 +193,10 @@ _CALLS = {
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_streams_in_bounded_memory(freeing, tmp_path, engine):
     setup = f"folder, engine = {str(tmp_path)!r}, {engine!r}\n{_SETUP}"
-    # Without a mapping boxes are copied: that takes the most.
+    # Without a mapping, boxes are copied, which takes the most memory.
     calls = list(_CALLS)[:: 1 if engine == "pread" else 3]
     grown = peaks(freeing, setup, calls)
-    # Two MiB for what threads, and the sampling itself, take.
+    # Allow 2 MiB for threads and for the sampling itself.
     above = {call: mib for call, mib in grown.items() if mib > 4 + _CALLS[call] + 2}
     assert not above
     for file in tmp_path.iterdir():

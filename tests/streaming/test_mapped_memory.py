@@ -1,4 +1,4 @@
-"""`config.mapped_memory`: what long operations leave resident of mapped files."""
+"""`config.mapped_memory` bounds the resident parts of mapped files in long operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import extarray as xa
 
 pytestmark = pytest.mark.slow
 
-SIDE = 1 << 11  # 32 MiB of float64
+SIDE = 1 << 11  # the array has 32 MiB of float64
 
 PEAK = """
 import sys
@@ -83,7 +83,7 @@ def test_nothing_is_lost(tmp_path):
     with (
         xa.config.set(mapped_memory=1),
         xa.from_array(values, tmp_path / "a", chunks=(50, 60)) as a,
-        xa.from_array(values, chunks=(50, 60)) as m,  # in memory: nobody but the process has it
+        xa.from_array(values, chunks=(50, 60)) as m,  # in memory: only this process has it
     ):
         a += 1
         m += 1

@@ -1,4 +1,4 @@
-"""Functions that stream: every one of them gives what NumPy gives."""
+"""Every function that streams gives what NumPy gives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "numpy-functions.
 
 _rng = np.random.default_rng(11)
 
-#: Operands, which the calls below name.
+#: Operands that the calls below name.
 OPERANDS = {
     "x": _rng.normal(size=(5, 4)).round(3),
     "y": _rng.normal(size=(5, 4)).round(1),
@@ -41,7 +41,7 @@ OPERANDS = {
     "z": np.array([1, "NaT", 3], "m8[s]"),
 }
 
-#: Calls of each function, named as in `numpy`; among them some that NumPy refuses.
+#: Calls of each function, named as in `numpy`; NumPy refuses some of them.
 CALLS = """
 all(b)  all(b, axis=0, keepdims=True)  all(x, 1, where=b)
 allclose(x, x + 1e-9)  allclose(x, y)  allclose(n, n, equal_nan=True)  allclose(t, t[0])
@@ -163,7 +163,7 @@ var(x, mean=np.mean(x))  vdot(v, w)  vdot(c, c)  vecdot(x, y)  vstack((x, y))  v
 where(b)  where(b, x, y)  where(b, x, 0)  where(b[0], x, k[0, 0, 0])  zeros_like(x)  where(b, x)
 """
 
-#: Calls that take out=, an array of ours.
+#: Calls with an array of ours as out=.
 OUT = """
 all(b, 0)  argmax(x, 1)  around(x, 1)  choose(j, (x, y, 7))  clip(x, 0, 1)
 compress([True, False, True], x, axis=0)  concatenate((x, y))  cumprod(x, 0)  cumsum(x)
@@ -176,12 +176,12 @@ var(x, 1)  round(x)
 
 
 def calls(text: str) -> list[str]:
-    """The calls of a text, which stand on lines, or two spaces apart."""
+    """Split a text into calls, which stand on lines of their own, or two spaces apart."""
     return re.split(r"\n|  ", text.strip())
 
 
 def function_of(call: str):
-    """The function of a call; None where this NumPy does not have it."""
+    """Return the function of a call; None if this NumPy lacks it."""
     found = np
     for name in call.partition("(")[0].split("."):
         found = getattr(found, name, None)
@@ -189,7 +189,7 @@ def function_of(call: str):
 
 
 def operation(call: str, **names):
-    """A call as a function of its operands, and these."""
+    """Return a call as a function of its operands and these names, and the operands."""
     found = re.findall(r"\b[a-z]\b(?!=)", re.sub(r'"[^"]*"', "", call))
     used = sorted(OPERANDS.keys() & set(found))
     code = compile(f"np.{call}", call, "eval")
@@ -208,7 +208,7 @@ def test_all_are_here():
 
 
 def test_the_reference_has_a_row_of_each():
-    """The table of the reference names all that stream, and nothing else."""
+    """The reference's table names exactly the functions that stream."""
     page = REFERENCE.read_text(encoding="utf-8")
     rows = page.partition("## How they run")[2].partition("\n## ")[0].splitlines()
     cells = [row.split("|")[1] for row in rows if row.startswith("| `")]
@@ -351,7 +351,7 @@ def test_rounds_into_an_output_as_numpy_does(memory):
     ],
 )
 def test_into_out_of_another_dtype(memory, call, dtype):
-    """What is cast into ``out=``, and what is refused, are as in NumPy."""
+    """Casts into ``out=``, and refusals, are NumPy's."""
     plain, arrays = operation(call)
     into, _ = operation(f"{call[:-1]}, out=out)")
     shape = np.shape(plain(*arrays))

@@ -1,4 +1,4 @@
-"""Workers on two hosts fill one array, which the client extends: HERE THERE_RUN PATH."""
+"""Workers on two hosts fill one array that the client extends: HERE THERE_RUN PATH."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(client, path):
     assert len(set(hosts.values())) == 2, "not on two hosts"
     with xa.create(path, (0, 40), "i4", chunks=(7, 9)) as array:
         for n in range(3):
-            # The client extends, both hosts fill, in the same chunks too.
+            # The client extends; both hosts fill, even within one chunk.
             array.extend(0, 20)
             tasks = [
                 client.submit(

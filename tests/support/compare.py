@@ -34,7 +34,7 @@ def _metadata(path) -> bytes:
     """Return the bytes of ``.xmd`` without the writer's place, which must be that of this pair."""
     with xa.open(path) as array:
         pair = array._store.now
-        at, place = pair.header.place_offset, pair.place()
+        at, place = pair.header.place_offset, pair.place(pair.header.uuid)
     xmd = Path(f"{path}.xmd").read_bytes()
     assert xmd[at : at + PLACE_BYTES] == place, f"{path} says that its writer wrote elsewhere"
     return xmd[:at] + bytes(PLACE_BYTES) + xmd[at + PLACE_BYTES :]

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: what a person sees, clicks and types."""
+"""The page in a real Chromium, as a person sees it, clicks and types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.skipif(MISSING is not None, reason=MISSING or ""),
-    # Selenium's own: its channels to the driver.
+    # Selenium leaves its channels to the driver open.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
@@ -64,7 +64,7 @@ def server(folder):
 
 
 class Page:
-    """The page, as a person has it."""
+    """The page, as a person uses it."""
 
     def __init__(self, browser, url):
         self.browser = browser
@@ -96,7 +96,6 @@ class Page:
         self.js("document.getElementById('stage').focus()")
 
     def show(self, name):
-        """Choose an array."""
         self.js(
             "const s = document.getElementById('arrays'); s.value = arguments[0];"
             "s.dispatchEvent(new Event('change'))",
@@ -110,7 +109,7 @@ class Page:
         return True
 
     def pixel(self, x, y):
-        """The colour of the picture at a place, in CSS pixels of the stage."""
+        """Return the colour of the picture at a place, in CSS pixels of the stage."""
         return self.js(
             "const c = document.getElementById('picture'), r = devicePixelRatio;"
             "return [...c.getContext('2d').getImageData("
@@ -130,9 +129,9 @@ class Page:
         (actions.click() if click else actions).perform()
 
     def place(self, row, column, shape):
-        """The middle of an element where all is shown, in CSS pixels of the stage.
+        """Return the middle of an element when all is shown, in CSS pixels of the stage.
 
-        The page keeps free 76 pixels at the left, 12 at the top, 14 at the right, 42 below; the
+        The page keeps 76 pixels free at the left, 12 at the top, 14 at the right, 42 below; the
         elements are squares.
         """
         size = self.find("#stage").size
@@ -145,13 +144,13 @@ class Page:
 
 @pytest.fixture
 def page(browser, server):
-    browser.get_log("browser")  # of other tests
+    browser.get_log("browser")  # discard the log of other tests
     page = Page(browser, server.url)
     page.show("scene")
     page.focus()
     until(lambda: page.js("return document.body.dataset.frame > 0"))
     yield page
-    # The page used nothing that its policy forbids, and made no mistake.
+    # The page used nothing that its policy forbids, and raised no error.
     assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
 
 
@@ -167,11 +166,11 @@ def test_the_token_leaves_the_address_and_a_reload_stays(page, server):
     page.browser.refresh()
     until(page.is_ready)
     assert page.sees("where", "time 2")
-    # Another tab has no token, unless it is given the address.
+    # Another tab has no token unless it gets the address.
     first = page.browser.current_window_handle
     page.browser.switch_to.new_window("tab")
     page.browser.get(server.url.partition("#")[0])
-    until(lambda: "needs the address" in page.text("notice"))
+    until(lambda: "token is missing" in page.text("notice"))
     page.browser.close()
     page.browser.switch_to.window(first)
 
@@ -272,7 +271,7 @@ def test_the_range_of_the_colours(page):
     page.focus()
     page.keys("]")
     assert page.sees("where", "time 1")
-    assert ends()[0] == -0.5  # held
+    assert ends()[0] == -0.5  # the range is held
 
 
 def test_other_data_types(page):
@@ -364,7 +363,7 @@ with xa.open(sys.argv[1], mode="r+") as a:
         tell(5)
         until(lambda: page.js("return document.body.dataset.shape") == "8,10")
         assert page.sees("facts", "8 × 10")
-        # What is written over is seen, too, without a reload and without any news.
+        # An overwritten element shows too, without a reload or news.
         tell(-77)
         assert page.sees("value", "77")
         page.find("#live").click()
@@ -373,12 +372,12 @@ with xa.open(sys.argv[1], mode="r+") as a:
         assert writer.wait(60) == 0
     until(lambda: server.process.poll() is not None)
     page.find("#live").click()
-    assert page.sees("notice", "does not answer")
+    assert page.sees("notice", "does not respond")
 
 
 @pytest.fixture
 def seven(browser, request):
-    """Opens an address seven times, in tabs or in windows; the last is in front."""
+    """Yield a function that opens an address in seven tabs or windows; the last is in front."""
     opened = []
     first = browser.current_window_handle
 
@@ -414,7 +413,7 @@ def test_seven_pages_follow_an_array(seven, tmp_path):
             a.append(np.full((3, 10), 7, "i4"))
             a[:] = 7
         all_see("6,10", "7")
-        # Files that replace the others are shown instead, and followed as well.
+        # Files that replace the old ones are shown instead, and followed as well.
         xa.create(path, (2, 2), "f8", fill_value=8.5, overwrite=True).close()
         all_see("2,2", "8.5")
         with xa.open(path, mode="r+") as a:
@@ -422,7 +421,7 @@ def test_seven_pages_follow_an_array(seven, tmp_path):
         all_see("3,2", "8.5")
         port = urlsplit(server.url).port
     _, front = pages[-1]
-    assert front.sees("notice", "does not answer")
+    assert front.sees("notice", "does not respond")
     # A server that takes its place has another token.
     with Server(path, "--no-browser", "--port", str(port)) as server:
         assert front.sees("notice", "does not know the token")

@@ -1,4 +1,4 @@
-"""Which connections are kept, and what happens where there is no descriptor for another."""
+"""The connections that the server keeps, and its behaviour without free descriptors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from extarray.view.connections import Connections
 
 
 class Stream:
-    """A connection that is open until somebody closes it."""
+    """A connection that stays open until it is closed."""
 
     def __init__(self):
         self.is_closed = False
@@ -66,8 +66,8 @@ def test_connections_that_have_ended_take_no_room():
     for _ in range(2):
         connections.admit(Stream())
     assert not first.closed()
-    connections.trust(second)  # shown, and closed at once
-    connections.trust(Stream())  # one that was never admitted
+    connections.trust(second)  # ignored: closed meanwhile
+    connections.trust(Stream())  # ignored: never admitted
     assert len(connections) == 3
 
 
@@ -82,7 +82,7 @@ def test_there_is_room_for_half_of_the_descriptors(monkeypatch, limit, most):
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ECONNABORTED])
 def test_accepting_rests_where_no_descriptor_is_left(monkeypatch, number):
-    """It closes strangers first, one for each failure, and pauses when there is none."""
+    """The server closes one stranger per failure, and pauses when no stranger is left."""
     pauses = []
 
     async def rest(seconds):

@@ -1,4 +1,4 @@
-"""Elements as numbers for the page: NumPy's values come back."""
+"""Elements encoded for the page decode to NumPy's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server answers, to whom, by Tornado's own test client."""
+"""Answers of the server, by client and request, through Tornado's own test client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORD = np.dtype([("when", "M8[s]"), ("speed", "f8"), ("tag", "S3")])
 
 
 def make_arrays(folder):
-    """A folder as users have it; what stands beside it belongs to nobody."""
+    """Make a folder as users have it; files beside it must stay unseen."""
     data = np.random.default_rng(0).standard_normal((6, 50, 70)).astype("f4")
     data[2, 3, 4] = np.nan
     coords = {
@@ -76,7 +76,7 @@ def make_arrays(folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def patience():
-    """Tornado's own time for an answer is five seconds, which a busy machine may take."""
+    """Raise Tornado's limit of five seconds for an answer, which a busy machine may exceed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASYNC_TEST_TIMEOUT", "250")
         yield
@@ -103,7 +103,7 @@ class Case(AsyncHTTPTestCase):
         return make_app(self.site)
 
     def others(self):
-        """Link what lies outside the folder; names of arrays that nobody may see."""
+        """Link to files outside the folder; return names that must not be readable."""
         (self.folder / "arrays" / "link").symlink_to(self.folder)
         for suffix in (".xmd", ".xta"):
             target = self.folder / f"outside{suffix}"
@@ -141,7 +141,7 @@ class Case(AsyncHTTPTestCase):
         return follower
 
     def plane(self, name, at, rows, columns, **query):
-        """The values of a plane, as float64."""
+        """Return the values of a plane, as float64."""
         query = {"ms": 10_000, **query}
         rows = ",".join(map(str, rows))
         columns = ",".join(map(str, columns))
@@ -175,7 +175,7 @@ class Follower:
         self.say(json.dumps({"name": name, "revision": revision}))
 
     def hear(self):
-        """The next message; None: the server has closed the connection."""
+        """Return the next message; None: the server has closed the connection."""
         message = self.case.wait(self.socket.read_message())
         self.is_over = message is None
         return message and json.loads(message)
@@ -240,7 +240,7 @@ class TestWhoIsAnswered(Case):
         assert self.ask("arrays", {"Origin": own}).code == 200
         for site in ("cross-site", "same-site"):
             assert self.ask("arrays", {"Sec-Fetch-Site": site}).code == 403
-        # Another page cannot use ours as an image or a script either; a link may lead to it.
+        # Another site cannot load ours as an image or a script either, but may link to it.
         foreign = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
         assert self.fetch("/main.js", headers=foreign, raise_error=False).code == 403
         link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
@@ -522,7 +522,7 @@ class TestNews(Case):
         self.change(lambda a: a.append(self.data[:1]))
         news = follower.hear()
         assert news["revision"] != info["revision"]
-        if news["shape"] == info["shape"]:  # a commit ahead of the growth: space was taken
+        if news["shape"] == info["shape"]:  # a commit before the growth reserved space
             news = follower.hear()
         assert news["shape"] == [7, 50, 70]
         self.change(lambda a: a.shrink(0, 5))
@@ -543,7 +543,7 @@ class TestNews(Case):
         follower.follow("scene", 0)
         news = follower.hear()
         assert news == self.facts("array", name="scene")
-        # A page that chooses another array follows that one only.
+        # A page that chooses another array follows only that one.
         follower.follow("sub/large", 0)
         assert follower.hear()["name"] == "sub/large"
         self.change(lambda a: a.append(self.data[:1]))
@@ -551,7 +551,7 @@ class TestNews(Case):
         assert follower.hear()["name"] == "sub/large"
 
     def test_each_opening_of_an_array_has_revisions_of_its_own(self):
-        # A server that was started again would else say that there is nothing new.
+        # Otherwise a restarted server would say that nothing is new.
         gallery = Gallery(self.folder / "arrays")
         with contextlib.closing(gallery), gallery.exhibit("scene") as exhibit:
             assert exhibit.revision != self.facts("array", name="scene")["revision"]

@@ -1,4 +1,4 @@
-"""Planes in steps, from coarse to fine: each is what NumPy's slices give."""
+"""Planes in steps, from coarse to fine: each equals NumPy's slice."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_without_time_the_first_picture_is_coarse_and_those_after_it_are_finer(a
 def test_large_elements_are_never_read_in_full(array, monkeypatch):
     monkeypatch.setattr(limits, "plane_bytes", 1000)
     got = plane(array, [5, 0, 0], Span(1, 0, 41, 41), Span(2, 0, 52, 52), seconds=10)
-    assert got.level == 0  # there is no finer one to ask for
+    assert got.level == 0  # there is no finer level
     assert got.values.nbytes <= 1000
     np.testing.assert_array_equal(got.values, VALUES[5, :: got.steps[0], :: got.steps[1]])
 
@@ -98,7 +98,7 @@ def test_what_nobody_wants_is_given_up(array):
 
 
 def test_time_that_is_over_gives_what_there_is(array, monkeypatch):
-    # The first level was fast, so finer ones are tried; then the clock jumps.
+    # The first level is fast, so finer ones are tried; then the clock jumps.
     times = iter([0.0] * 4)
     monkeypatch.setattr(planes.time, "perf_counter", lambda: next(times, 9.0))
     monkeypatch.setattr(limits, "coarsest_elements", 40)

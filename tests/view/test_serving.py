@@ -60,7 +60,7 @@ def ask(url, what):
 
 
 def request(url, what):
-    """A request that shows the token."""
+    """Return a request with the token."""
     token = urlsplit(url).fragment.removeprefix("token=")
     return (
         f"GET /api/{what} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
@@ -72,13 +72,12 @@ def connect(url):
 
 
 def send(connection, data):
-    """Send, if the server still listens."""
+    """Send if the server still listens."""
     with contextlib.suppress(ConnectionError):
         connection.sendall(data)
 
 
 def is_closed(connection):
-    """Whether the server has closed a connection."""
     connection.setblocking(False)
     try:
         while connection.recv(1 << 16):
@@ -91,7 +90,7 @@ def is_closed(connection):
 
 
 async def follow(url, name="scene"):
-    """The WebSocket of a page that shows an array, and knows nothing of it yet."""
+    """Open the WebSocket of a page that shows an array, and knows nothing of it yet."""
     parts = urlsplit(url)
     protocols = ["extarray-view", parts.fragment.removeprefix("token=")]
     socket = await websocket_connect(f"ws://{parts.netloc}/api/news", subprotocols=protocols)
@@ -100,10 +99,10 @@ async def follow(url, name="scene"):
 
 
 async def until_closed(socket):
-    """Read a WebSocket to its end; the code that it was closed with."""
+    """Read a WebSocket to its end; return its close code."""
     while await socket.read_message() is not None:
         pass
-    socket.close()  # or Tornado warns that the client has not closed it
+    socket.close()  # Tornado warns unless the client closes, too
     return socket.close_code
 
 
@@ -163,7 +162,7 @@ def test_more_pages_wait_for_news_than_a_browser_has_connections(array):
 
 
 def test_strangers_shut_nobody_out(array):
-    # More connections than the server may have descriptors, each with the beginning of a request.
+    # Open more connections than the server may have descriptors; each begins a request.
     with Server(array, "--no-browser", descriptors=64) as server, contextlib.ExitStack() as stack:
         own = stack.enter_context(connect(server.url))
         own.sendall(request(server.url, "arrays"))
@@ -172,19 +171,19 @@ def test_strangers_shut_nobody_out(array):
         for stranger in strangers:
             send(stranger, b"GET / HTTP/1.1\r\n")
         assert b"scene" in ask(server.url, "arrays")
-        # The oldest are displaced, and a connection that has shown the token is not.
+        # The oldest strangers are displaced; a connection that has shown the token is not.
         assert until(lambda: is_closed(strangers[0]))
         own.sendall(request(server.url, "array?name=scene"))
         assert b'"dtype"' in own.recv(1 << 16)
         more = [stack.enter_context(connect(server.url)) for _ in range(50)]
         assert b"scene" in ask(server.url, "arrays")
         assert len(more) == 50
-    # `Server` has seen that nothing was logged.
+    # `Server` checks that nothing was logged.
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and its list")
 def test_where_descriptors_run_out_strangers_go(array):
-    # Other things than connections may need descriptors as well.
+    # Other things than connections may need descriptors, too.
     with Server(array, "--no-browser") as server, contextlib.ExitStack() as stack:
         assert b"scene" in ask(server.url, "arrays")
         used = len(os.listdir(f"/proc/{server.process.pid}/fd"))
@@ -213,7 +212,7 @@ def test_requests_that_never_end_are_given_up(array, begin):
         slow.sendall(begin)
 
         def has_ended():
-            # A byte now and then does not make it any longer.
+            # A byte now and then does not extend the time.
             send(slow, b"a")
             return is_closed(slow)
 
@@ -239,7 +238,7 @@ def test_what_cannot_be_understood_is_not_logged(array):
             with connect(server.url) as stranger:
                 send(stranger, text)
                 until(functools.partial(is_closed, stranger))
-    # `Server` has seen that nothing was logged.
+    # `Server` checks that nothing was logged.
 
 
 def test_a_fault_that_comes_again_and_again_fills_no_log(array):
@@ -304,7 +303,7 @@ def test_a_port_can_be_chosen_and_may_be_in_use(array):
 
 
 def test_the_browser_gets_a_file_that_nobody_else_can_read(array, tmp_path):
-    # The arguments of a program are public, and the address has the token.
+    # A program's arguments are public, and the address has the token.
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.new\nmv {seen}.new {seen}\n')
@@ -336,7 +335,7 @@ def test_a_port_that_is_none(array, capsys):
 
 
 def test_the_log_moves_no_cursor(monkeypatch, capsys):
-    """Libraries log what anybody sends."""
+    """Libraries log texts that anybody may send."""
     from extarray.view import serving
 
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

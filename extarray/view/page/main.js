@@ -195,10 +195,10 @@ function reload(parts = "frame profile value growth grid", again = false) {
 
 function failed(error) {
   if (error instanceof Refusal) {
-    if (error.status === 403) say("This page needs the address that extarray view has printed: the server does not know the token.");
+    if (error.status === 403) say("The server does not accept the token. Open the address printed by extarray view.");
     else if (error.status !== 409) say(error.message); // 409: the array has changed; news will tell
   } else if (error instanceof TypeError) {
-    say("The server does not answer; it has probably ended. Start extarray view again.");
+    say("The server does not respond and has probably stopped. Start extarray view again.");
   } else throw error;
 }
 
@@ -291,7 +291,7 @@ function drawGrowth() {
 function tellChunk(cell) {
   const { info } = state;
   let text;
-  if (!chunkMap) text = "no chunk yet";
+  if (!chunkMap) text = "no chunks yet";
   else if (cell) {
     const chunk = chunkOf(state.at);
     if (state.rows >= 0) chunk[state.rows] = cell.row;
@@ -943,7 +943,7 @@ async function start() {
   listen();
   setTheme(THEMES.includes(theme) ? theme : "auto");
   if (!takeToken()) {
-    say("This page needs the address that extarray view has printed, with its token.");
+    say("The token is missing. Open the full address printed by extarray view.");
     return;
   }
   try {
@@ -959,7 +959,7 @@ async function start() {
       }));
     }
     if (!able.length) {
-      say(arrays[0]?.error ?? "There is no array.");
+      say(arrays[0]?.error ?? "No arrays.");
       return;
     }
     const wish = saved();

@@ -24,7 +24,7 @@ def create(name, shape, chunks):
     return xa.create(folder / name, shape, chunks=chunks, comm=comm)
 
 
-# A product of factors that grow along all axes, in tiles that do not fit whole.
+# A product of factors that grow along all axes, in tiles smaller than the whole.
 a, b = rng.random((70, 50)), rng.random((50, 60))
 with (
     create("left", (30, 20), (8, 16)) as left,
@@ -40,7 +40,7 @@ with (
         multiply(product, left, right)
         np.testing.assert_allclose(product[...], a[:m, :k] @ b[:k, :n], rtol=1e-12)
         comm.Barrier()
-    # What a rank changes, all see; as they do that an axis has grown at its start.
+    # All ranks see changes by one rank, and growth at an axis's start.
     if comm.rank == comm.size - 1:
         left[3, 4] = 9.0
     comm.Barrier()
@@ -58,7 +58,7 @@ with (
     assert product.shape == (70, 62) and not product[...].any()
     comm.Barrier()
 
-# Particles join, and all ranks have the same of them.
+# Particles join, and all ranks agree on them.
 grid = 1.1 * np.stack(np.meshgrid(*[np.arange(3.0)] * 3), -1).reshape(-1, 3)
 with create("forces", (0, 0, 3), (4, 8, 3)) as forces:
     system = System(forces)
@@ -69,7 +69,7 @@ with create("forces", (0, 0, 3), (4, 8, 3)) as forces:
     np.testing.assert_allclose(forces[...], expected, rtol=1e-9, atol=1e-9)
     assert abs(system.potential - potential) < 1e-9
     assert len({x.tobytes() for x in comm.allgather(system.positions)}) == 1
-    # What one rank finds in its rows, all raise; and all go on with the matrix.
+    # If one rank finds an error in its rows, all raise it; all go on with the matrix.
     with pytest.raises(xa.ArgumentError, match="same place"):
         system.add(system.positions[:1])
     system.positions[-1] = system.positions[0]
@@ -80,7 +80,7 @@ with create("forces", (0, 0, 3), (4, 8, 3)) as forces:
     assert abs(again.potential - potential) < 1e-9
     comm.Barrier()
 
-# A cavity that grows between steps, of fewer chunks than ranks at first.
+# A cavity that grows between steps, at first with fewer chunks than ranks.
 plain = np.zeros((9, 5, 6)) + WEIGHTS[:, None, None]
 with create("now", (9, 0, 0), (9, 4, 4)) as now, create("after", (9, 0, 0), (9, 4, 4)) as after:
     cavity = Cavity(now, after, viscosity=0.05, lid=0.08)

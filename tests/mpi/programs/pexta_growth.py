@@ -139,7 +139,7 @@ for n in [n for n in range(1, size + 1) if size % n == 0]:
     pexta.wait(pexta.extend(d_b, (6, 0), (0, -1)))
     assert d_b.array.zone(size - 1)[1] == g_b.distribution(size - 1)[1]
     assert d_b.array.zone(size - 1)[0].stop == 18
-    with raises(xa.ShapeError, "as many"):
+    with raises(xa.ShapeError, "the same number"):
         pexta.create(pexta.C_DBL, 1, (9,), "C", folder / "c", pexta.RW, (3,), g_b)
     g_b.destroy()
     pexta.delete(d_b)
