@@ -1,42 +1,39 @@
 """Jobs on the files of whole arrays: rechunk, check, repair, pack.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; a module uses only modules below it:
 
 ``advice``
-    Advice on chunk shapes: which one needs the fewest chunks for the requests that are
-    expected.
+    Advice on chunk shapes: which one needs the fewest chunks for the expected requests.
 ``check``
-    ``check``: whether the files of an array are whole, and their repair.
+    ``check``: find damage in the files of an array, and repair it.
 ``packing``
-    Packed files: made of the files of arrays, and files of arrays of them.
+    Packed files: pack arrays into one file, check it, and unpack it.
 ``group_files``
-    The files of groups: where members are, in folders and in packed files; folders in the making.
+    The files of groups: members in a folder or a packed file, and folders in the making.
 ``rechunk_report``
     A plan as its reader sees it: figures, a table, a picture.
 ``transform``
-    A whole transformation: its passes one after the other, and the publication of the last.
+    A whole transformation: run its passes in turn and publish the last.
 ``journal``
-    The progress of a pass, kept with the array that it writes.
+    The progress of a pass, kept with the array that the pass writes.
 ``repair``
-    Repair of a pair of files: back to the last state that is whole.
+    Repair of a pair of files: return to the last whole state.
 ``rechunk_files``
-    Names of the files that passes write, and what becomes of them.
+    Names of the files that passes write, and their publication and removal.
 ``workers``
-    A pass by several threads: each takes the next template, and has buffers of its own.
+    A pass by several threads: each takes the next template and has its own buffers.
 ``execute``
-    Carrying out a pass: whole chunks in, whole chunks out.
+    Execution of a pass: read whole chunks, write whole chunks.
 ``inspect``
-    A look at a pair of files, damaged or not: what is whole, what is not, and where.
+    Survey of a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
     The plan of a layout transformation: pure functions, from chunk shapes to passes.
 ``rechunk_pass``
-    A pass of a layout transformation: its chunks, templates and steps, and the memory that it
-    takes.
+    One pass of a layout transformation: its chunks, templates, steps and memory.
 ``inspect_metadata``
-    The part of `inspect` that looks at the metadata: header, states, growth log.
+    The part of `inspect` that examines the metadata: header, states, growth log.
 ``salvage``
-    The readable parts of damaged files: states, the growth log, the chunks of a file cut
-    short.
+    The readable parts of damaged files: states, the growth log, the chunks of a truncated file.
 
 May use: storage, streaming, and the rooms below them.
 """

@@ -1,9 +1,8 @@
-"""Advice on chunk shapes: which one needs the fewest chunks for the requests that are expected.
+"""Advice on chunk shapes: which one needs the fewest chunks for the expected requests.
 
-A request is a box of given extents that lies anywhere in the array, each place with the same
-probability.  Its places along one axis say nothing about those along another, so the expected
-number of chunks that it meets is a product over the axes; over several requests it is the mean, by
-their weights.
+A request is a box of given extents that lies anywhere in the array with equal probability.  Its
+positions along different axes are independent, so the expected number of chunks it meets is a
+product over the axes.  The cost of several requests is the weighted mean.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Alternative(NamedTuple):
     cost : float
         As `Advice.cost`.
     reason : str
-        What speaks for it.
+        Why one might choose it.
     """
 
     chunks: tuple[int, ...]
@@ -53,7 +52,7 @@ class Alternative(NamedTuple):
 
 
 class Advice(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
-    """A chunk shape, and what speaks for it: made by `extarray.advise_chunks`.
+    """A chunk shape and the reasons for it, as `extarray.advise_chunks` returns them.
 
     Attributes
     ----------
@@ -76,7 +75,7 @@ class Advice(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no 
         alternatives: tuple[Alternative, ...],
         explanation: str,
     ) -> Self:
-        """A shape with its reasons."""
+        """Create a shape with its reasons."""
         self = super().__new__(cls, chunks)
         self.cost, self.alternatives, self.explanation = cost, alternatives, explanation
         return self
@@ -98,18 +97,18 @@ def advise_chunks(
     Parameters
     ----------
     shape : int or sequence of int
-        Of the array, in elements.
+        Array shape, in elements.
     dtype : dtype_like
     access : sequence of (request, weight), or AccessLog
-        What is read, and how often in proportion.  A request is the extent along each axis, None
-        for the whole axis; or ``("plane", axis)``: one index of that axis, and all of the others.
-        Requests lie anywhere, with the same probability.
+        What is read, and in which proportions.  A request gives the extent along each axis (None
+        for the whole axis), or is ``("plane", axis)``: one index of that axis and all of the
+        others.  Requests lie anywhere, with equal probability.
     grow : int or sequence of int
         Axes that will grow.
     block_bytes : int or str
-        Bytes of a chunk at most, or a text such as ``"256 KiB"``.
+        Largest size of a chunk in bytes, or a text such as ``"256 KiB"``.
     measure : {"chunks", "bytes", "pages"}
-        What is counted: chunks, the bytes of these chunks, or their pages of 4096 bytes.
+        What to minimize: chunks, the bytes of these chunks, or their pages of 4096 bytes.
 
     Returns
     -------
@@ -119,24 +118,23 @@ def advise_chunks(
     Raises
     ------
     ArgumentError
-        A ValueError: no request, a weight or a measure that is not possible, or `block_bytes`
-        below the size of an element.
+        A ValueError: no request, an impossible weight or measure, or `block_bytes` below the size
+        of an element.
     ShapeError
-        A ValueError: a request of another number of axes, or beyond the array.
+        A ValueError: a request with another number of axes, or beyond the array.
     AxisError, ArgumentTypeError, DTypeError
 
     Notes
     -----
-    Along an axis of N elements in chunks of c, a request of r elements has ``N - r + 1`` places,
-    and the chunks that it meets are counted for all of them.  Along an axis that grows there is no
-    end that would count: the mean is ``1 + (r - 1) / c``.  There a chunk also takes space ahead of
-    the elements, ``(c - 1) / 2`` indices in the mean (the ghost region); the cost by which shapes
-    are compared is multiplied by what is allocated over what is used, for an axis as long as it is,
-    or as the longest request.
+    Along an axis of N elements in chunks of c, a request of r elements has ``N - r + 1`` positions;
+    the cost averages the chunks it meets over all of them.  A growing axis has no fixed end, so its
+    mean is ``1 + (r - 1) / c``.  On average it also allocates ``(c - 1) / 2`` indices ahead of the
+    elements (the ghost region): the search multiplies the cost by allocated over used space, for
+    the present length of the axis or the longest request, whichever is larger.
 
-    All shapes are tried where they are some ten thousand rows along the last axis; else a choice of
-    them, and then the neighbours of the best as long as they are better.  Of shapes of the same
-    cost the one wins that has the fewest pages, then that which wastes the least space.
+    Up to some ten thousand rows along the last axis, every shape is tried.  Beyond that the search
+    samples shapes, then moves from the best to better neighbours.  Among shapes of equal cost, the
+    one with the fewest pages wins, then the one that wastes the least space.
 
     References
     ----------
@@ -180,7 +178,7 @@ def advise_chunks(
     return Advice(best, problem.cost(best), ranked, problem.explain(best))
 
 
-# -- what is asked -------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------
 
 
 def _axes(grow: Any, ndim: int) -> frozenset[int]:
@@ -197,7 +195,7 @@ def _axes(grow: Any, ndim: int) -> frozenset[int]:
 def _requests(
     access: Any, shape: tuple[int, ...], growing: frozenset[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the extents of the requests, a row each, and their weights, which sum to 1."""
+    """Return the extents of the requests, one row each, and their weights, which sum to 1."""
     try:
         pairs = list(getattr(access, "access", access))
     except TypeError:
@@ -228,8 +226,7 @@ def _requests(
 
 
 def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> list[int]:
-    """Return the extents of a request along each axis."""
-    # What is not there yet counts as one index.
+    # An empty axis counts as one index.
     whole = [max(n, 1) for n in shape]
     if isinstance(request, (tuple, list)) and request[:1] in (("plane",), ["plane"]):
         _, axis = request
@@ -253,14 +250,14 @@ def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> l
     return result
 
 
-# -- what it costs -------------------------------------------------------------------------------
+# -- costs ---------------------------------------------------------------------------------------
 
 
 def _chunks_met(extent: int, request: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean number of chunks along an axis that a request meets, over all its places.
+    """Return the mean number of chunks along an axis that a request meets, over all positions.
 
-    The chunks of the last elements, less those before the first, summed over the places; the sum of
-    ``i // c`` for i < n is known.
+    Sum, over the positions, the chunk of the last element minus the chunk of the first; sums of
+    ``i // c`` have a closed form.
     """
     places = extent - request + 1
     met = _floors(extent, chunks) - _floors(request - 1, chunks) - _floors(places, chunks)
@@ -268,24 +265,24 @@ def _chunks_met(extent: int, request: int, chunks: NDArray[np.int64]) -> NDArray
 
 
 def _floors(n: int, c: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sum of ``i // c`` for i in 0 ... n - 1."""
+    """Return the sum of ``i // c`` for i in 0 ... n - 1."""
     whole, rest = n // c, n % c
-    # As floats: the sums of long axes exceed 63 bits, and a mean needs no more digits.
+    # Floats: the sums of long axes exceed 63 bits, and a mean needs no more digits.
     return whole * (c * (whole - 1.0) / 2 + rest)
 
 
 def _rounded(cost: float) -> float:
-    """Round costs, so that those that differ in the last digits only are the same."""
+    """Round a cost, so that costs that differ only in the last digits compare equal."""
     return float(f"{cost:.12g}")
 
 
-#: For the extents that are tried along an axis: mean numbers of chunks, and the waste.
+#: Mean numbers of chunks and the waste, for the extents tried along an axis.
 _Table: TypeAlias = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
 
 
 @dataclass
 class _Problem:
-    """The search for the chunk shape of the least cost."""
+    """The search for the cheapest chunk shape."""
 
     shape: tuple[int, ...]
     itemsize: int
@@ -299,20 +296,20 @@ class _Problem:
         extent = max(self.shape[j], 1)
         if j in self.growing:
             return 1 + (self.requests[:, j, np.newaxis] - 1) / chunks
-        # Requests of one extent cost the same: there are few.
+        # Few extents are distinct, and equal ones cost the same.
         kinds, which = np.unique(self.requests[:, j], return_inverse=True)
         rows = [_chunks_met(extent, int(r), np.minimum(chunks, extent)) for r in kinds]
         return np.array(rows)[which.reshape(-1)]
 
     def waste(self, j: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what is allocated along an axis over what is used, in the mean while it grows."""
+        """Return the mean ratio of allocated to used space along a growing axis."""
         if j not in self.growing:
             return np.ones(len(chunks))
         horizon = max(self.shape[j], int(self.requests[:, j].max()))
         return 1 + (chunks - 1) / (2 * horizon)
 
     def size(self, elements: Any) -> Any:
-        """Return what a chunk counts."""
+        """Return how much one chunk counts in the chosen measure."""
         if self.measure == "chunks":
             return np.ones_like(elements, float)
         nbytes = elements * self.itemsize
@@ -328,22 +325,22 @@ class _Problem:
     def rest(
         self, head: tuple[int, ...], last: NDArray[np.int64]
     ) -> Iterable[tuple[int, float, int]]:
-        """Return what compares shapes of the same cost: pages, what is allocated, the larger."""
+        """Return tie-breakers of equal costs: pages, allocated elements, larger chunks first."""
         elements = math.prod(head) * last
         pages = -(-elements * self.itemsize // _PAGE)
         *shape, end = [max(n, 1) for n in self.shape]
-        # As floats: more than 63 bits are possible.
+        # Floats: the product may exceed 63 bits.
         allocated = elements * float(math.prod(grid_of(shape, head))) * -(-end // last)
         return zip(pages.tolist(), allocated.tolist(), (-elements).tolist(), strict=True)
 
     def compared(self, chunks: tuple[int, ...]) -> tuple[float, int, float, int]:
-        """Return what shapes are compared by."""
+        """Return the sort key of a shape."""
         waste = math.prod(float(self.waste(j, np.array([c]))[0]) for j, c in enumerate(chunks))
         (rest,) = self.rest(chunks[:-1], np.array(chunks[-1:]))
         return (_rounded(self.cost(chunks) * waste), *rest)
 
     def solve(self, limit: int) -> tuple[int, ...]:
-        """Return the best shape of at most so many elements."""
+        """Return the best shape of at most `limit` elements."""
         tried = self._candidates(limit)
         tables = [(self.met(j, values), self.waste(j, values)) for j, values in enumerate(tried)]
         everything = [range(len(values)) for values in tried[:-1]]
@@ -354,7 +351,7 @@ class _Problem:
     def _by_pairs(
         self, limit: int, tried: list[NDArray[np.int64]], tables: list[_Table]
     ) -> tuple[int, ...]:
-        """Return a shape that no other extents of two axes, or of one and the last, make better."""
+        """Return a shape that no change of two leading axes, or of one and the last, improves."""
         found: tuple[int, ...] = (1,) * len(tried)
         while True:
             before = found
@@ -374,7 +371,7 @@ class _Problem:
         tables: list[_Table],
         places: Sequence[Sequence[int]],
     ) -> tuple[int, ...]:
-        """Return the best shape of some extents along each axis, and any along the last."""
+        """Return the best shape from some extents of the leading axes and any of the last."""
         last = tried[-1]
         *firsts, (met_last, waste_last) = tables
         best = (math.inf, 0, 0.0, 0)
@@ -400,13 +397,13 @@ class _Problem:
         return found
 
     def longest(self, limit: int) -> list[int]:
-        """Return the extents of chunks that make sense along each axis, at most."""
+        """Return the longest useful chunk extent along each axis."""
         return [
             limit if j in self.growing else min(limit, max(n, 1)) for j, n in enumerate(self.shape)
         ]
 
     def _candidates(self, limit: int) -> list[NDArray[np.int64]]:
-        """Return the extents of chunks to try along each axis, in rising order."""
+        """Return the chunk extents to try along each axis, in rising order."""
         lengths = self.longest(limit)
         rows = len(lengths) - 1
         most = limits.advice_rows if rows <= 1 else max(4, int(limits.advice_rows ** (1 / rows)))
@@ -420,13 +417,13 @@ class _Problem:
             values = {1, length, *np.unique(self.requests[:, j]).tolist()[:along]}
             values.update(int(v) for v in np.geomspace(1, length, along // 2))
             n = max(self.shape[j], 1)
-            # Even parts of the axis leave no small last chunk.
+            # Equal parts of the axis leave no small last chunk.
             values.update(-(-n // parts) for parts in range(1, along // 4 + 1))
             result.append(np.array(sorted(v for v in values if 1 <= v <= length)))
         return result
 
     def _descend(self, chunks: tuple[int, ...], limit: int) -> tuple[int, ...]:
-        """Return the shape to which neighbours lead that are better."""
+        """Move to better neighbours until there are none, and return that shape."""
         best = (self.compared(chunks), chunks)
         longest = self.longest(limit)
         while True:
@@ -442,7 +439,7 @@ class _Problem:
             chunks = best[1]
 
     def explain(self, chunks: tuple[int, ...]) -> str:
-        """Return why this shape, in words."""
+        """Return the reasons for a shape as text."""
         grid = grid_of([max(n, 1) for n in self.shape], chunks)
         nbytes = math.prod(chunks) * self.itemsize
         lines = [f"chunks of {chunks}, {format_bytes(nbytes)} each, in a grid of {grid}"]

@@ -1,4 +1,4 @@
-"""``check``: whether the files of an array are whole, and their repair."""
+"""``check``: find damage in the files of an array, and repair it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-# A writer may be at work: what stays wrong while nothing moves is.
+# A writer may be at work: only trouble that persists while the files stand still is damage.
 _ATTEMPTS = 100
 _PAUSE = 0.002
 
@@ -44,39 +44,39 @@ def check(
     Parameters
     ----------
     path : str or PathLike
-        With or without a trailing ``.xmd`` or ``.xta``; also of a packed file (`pack`), which is
-        compared with its sums.
+        With or without a trailing ``.xmd`` or ``.xta``.  A packed file (`pack`) is compared with
+        its checksums.
     data : bool
-        Read all chunks too, and compare them with their checksums, where the array has any.
+        Read all chunks too, and compare them with their checksums if the array has any.
     repair : bool
-        Return to the last state that is whole.  What is written over is first copied to a file
+        Return to the last whole state.  Bytes about to be overwritten are first copied to a file
         whose name ends in ``.before-repair``.
     force : bool
-        With `repair`: also where elements, bounds or attributes are lost by it that somebody could
-        still get at; and take chunks that do not fit their checksums as they are.
+        With `repair`: proceed even if that loses elements, bounds or attributes that could still be
+        recovered, and accept chunks that do not match their checksums.
     progress : bool or callable
-        Show how far the comparison has come, on a terminal or in a notebook; or a function, which
-        is called with the number of chunks compared so far, and that of all.
+        Show the progress of the comparison on a terminal or in a notebook; or a function that is
+        called with the number of chunks compared so far and the total.
 
     Returns
     -------
     Report
-        ``.ok``, ``.problems``, what was repaired, what was not looked at; ``str()`` of it is a
-        text.
+        ``.ok``, ``.problems``, what was repaired and what was not examined; ``str()`` gives a
+        readable text.
 
     Raises
     ------
     ArgumentError
         A ValueError: `force` without `repair`, or the path names no file.
     LockedError
-        A BlockingIOError: to repair, nobody may have the array open for writing.
+        A BlockingIOError: someone has the array open for writing, which prevents a repair.
     AccessError, StorageError
-        OSErrors: the files cannot be read, or (repair) not written.
+        OSErrors: the files cannot be read or, for a repair, written.
 
     Notes
     -----
-    Without `repair` nothing is changed and no lock is taken: an array can be checked while a
-    writer is at work.  Damage is no exception, whatever it is.  Memory is bounded, except that
+    Without `repair`, nothing changes and no lock is taken: an array can be checked while a writer
+    is at work.  Damage of any kind is reported, never raised.  Memory is bounded, except that
     attributes and growth log are read whole.
 
     Examples
@@ -114,14 +114,14 @@ def check(
     with family("cannot check '{}'", where):
         if repair:
             survey = _look(pair, False, False)
-            if force or not survey.kinds:  # else they may have what the array lacks
+            if force or not survey.kinds:  # otherwise left-overs may hold what the array lacks
                 done += remove_left_overs(pair.names, survey.header)
         survey = _look(pair, data, progress)
     return Report(where, survey.problems, done, refused, survey.unseen)
 
 
 def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) -> Report | None:
-    """Check a packed file, where a path leads to or through one."""
+    """Check a packed file, if a path leads to or through one; otherwise return None."""
     try:
         with Packed.find(path) as packed:
             if packed is None:
@@ -137,7 +137,7 @@ def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) ->
 
 
 def _look(pair: Pair, data: bool, progress: Reported) -> Survey:
-    """Look at the files; again, where they have changed meanwhile."""
+    """Survey the files, and repeat that if they changed meanwhile."""
     for attempt in range(_ATTEMPTS):
         survey = Survey(pair)
         with survey.opened():
@@ -159,13 +159,13 @@ def _repair(
     progress: Reported,
     said: tuple[list[str], list[str]],
 ) -> None:
-    """Repair the files, as their one writer; `said` gains what was done, and what was not."""
+    """Repair the files as their only writer; append to `said` what was done and refused."""
     survey = Survey(pair)
     with survey.opened(os.O_RDWR):
         if not pair.metadata.closed:
             lock.acquire(pair.metadata, pair.path, 0)
         survey.look()
-        header = survey.header  # none: nothing tells where the note would stand
+        header = survey.header  # None: the place of the holder's note is unknown
         if header is not None:
             lock.note_holder(pair.metadata, header, True)
         try:

@@ -1,7 +1,6 @@
-"""Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan says.
+"""Execution of a pass: read whole chunks, write whole chunks, in the planned memory.
 
-Any part of the templates can be done in any order, so several processes
-may share a pass.
+Templates are independent and can be done in any order, so several processes may share a pass.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ if TYPE_CHECKING:
 __all__ = ["Mover"]
 
 Index = tuple[int, ...]
-#: Elements, and the index of the first of them in the array.
+#: Elements, and the array index of the first of them.
 Piece = tuple[Index, "NDArray[Any]"]
 
 
 class Mover:
-    """A mover of the elements of templates from one array to another, with axes in one order.
+    """Move the elements of templates from one array to another, with axes in one order.
 
     Notes
     -----
-    The memory is that of `Pass.memory`: a buffer for what a step reads, in which the elements that
-    the fastest axis holds stay; and one for each other axis that holds some.  An element that waits
-    for others along several axes waits along the fastest of them first.
+    The buffers take `Pass.memory`.  One holds what a step reads, and keeps the elements that wait
+    along the fastest swept axis.  Each other axis with waiting elements has its own buffer.  An
+    element that waits along several axes waits along the fastest of them first.
     """
 
     def __init__(self, p: Pass, source: Source, target: Source) -> None:
         self._pass, self._source, self._target = p, source, target
         dtype = source.dtype
-        # What nobody has written to the source is in the target already, or is not read.
+        # Holes of the source need no copy: the target has their zeros already.
         self._is_hole = holes_of(source)
         self._skips_holes = self._is_hole is not None and keeps_zeros(dtype, target)
         swept = [j for j in p.traversal if p.blocks[j]]
         self._fastest = swept[0] if swept else None
         self._slower = swept[1:]
         axes = range(len(p.shape))
-        # The slowest axis outermost; along axes that are not swept there is one step.
+        # The slowest axis is outermost; an axis that is not swept has a single step.
         self._nest = [*(j for j in axes if j not in swept), *reversed(swept)]
         extents = [p.room(j) if j == self._fastest else p.fresh(j) for j in axes]
         self._buffer = np.empty([min(n, m) for n, m in zip(extents, p.shape, strict=True)], dtype)
@@ -69,7 +68,7 @@ class Mover:
         return self._buffer.nbytes + sum(held.nbytes for held in self._held.values())
 
     def move(self, template: tuple[tuple[int, int], ...]) -> Iterator[int]:
-        """Move the elements of a template, and yield after each step how many it has read."""
+        """Move the elements of a template; after each step, yield how many it has read."""
         p = self._pass
         start = tuple(a for a, _ in template)
         if self._skips_holes:
@@ -86,11 +85,11 @@ class Mover:
             yield self._step([nested[i] for i in back], start)
 
     def _step(self, steps: list[Step], start: Index) -> int:
-        """Read a step of each axis, write what is complete, hold the rest."""
+        """Read a step of each axis, write the complete elements, hold the rest."""
         k = self._fastest
         first = [s.written if j == k else s.read for j, s in enumerate(steps)]
         pairs = list(zip(steps, first, strict=True))
-        # With the dots, an array without axes stays an array.
+        # With the ellipsis, an array without axes stays an array.
         held: tuple[Any, ...] = tuple(slice(0, s.end - a) for s, a in pairs)
         block = self._buffer[(*held, ...)]
         fresh: tuple[Any, ...] = tuple(slice(s.read - a, None) for s, a in pairs)
@@ -113,11 +112,11 @@ class Mover:
             if values.size:
                 box = tuple(slice(a, a + n) for a, n in zip(low, values.shape, strict=True))
                 write_fresh(self._target, box, values)
-        # What waits along a slower axis may come from where elements of a faster one are held.
+        # Elements that wait along a slower axis may come from where a faster one holds its own.
         for j, (low, values) in reversed(waiting):
             self._held_part(j, steps, start, low, values.shape)[...] = values
         if k is not None:
-            # A step completes more than it leaves: the two parts do not overlap.
+            # A step completes more elements than it leaves, so the two parts do not overlap.
             stays = steps[k].end - steps[k].complete
             size = block.shape[k]
             _part(block, k, 0, stays)[...] = _part(block, k, size - stays, size)
@@ -125,7 +124,7 @@ class Mover:
 
     @staticmethod
     def _split(pieces: list[Piece], j: int, complete: int) -> tuple[list[Piece], list[Piece]]:
-        """Return the parts of pieces before and from an index of an axis on."""
+        """Split pieces at an index of an axis."""
         before, after = [], []
         for low, values in pieces:
             n = min(max(complete - low[j], 0), values.shape[j])
@@ -137,7 +136,7 @@ class Mover:
         return before, after
 
     def _old(self, j: int, steps: list[Step], start: Index) -> Piece:
-        """Return what an axis holds, where the faster axes are complete."""
+        """Return the elements that an axis holds, where the faster axes are complete."""
         low = [s.read for s in steps]
         shape = [s.end - s.read for s in steps]
         low[j], shape[j] = steps[j].written, steps[j].read - steps[j].written
@@ -151,7 +150,7 @@ class Mover:
     def _held_part(
         self, j: int, steps: list[Step], start: Index, low: Index, shape: Index
     ) -> NDArray[Any]:
-        """Return the part of what an axis holds, from an index on."""
+        """Return the part of the elements that an axis holds into which a piece goes."""
         zero = [s.read for s in steps]
         zero[j] = steps[j].complete
         for i in self._faster(j):
@@ -160,12 +159,11 @@ class Mover:
         return self._held[j][index]
 
     def _faster(self, j: int) -> list[int]:
-        """Return the axes that are swept faster than one."""
+        """Return the axes that are swept faster than `j`."""
         assert self._fastest is not None
         return [self._fastest, *self._slower[: self._slower.index(j)]]
 
 
 def _part(values: NDArray[Any], j: int, start: int, stop: int) -> NDArray[Any]:
-    """Return part of an array along an axis."""
     part: NDArray[Any] = values[(slice(None),) * j + (slice(start, stop),)]
     return part

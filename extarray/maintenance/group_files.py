@@ -1,7 +1,7 @@
-"""The files of groups: members, in a folder or in a packed file; and folders in the making.
+"""The files of groups: members in a folder or a packed file, and folders in the making.
 
-A folder that is made of much gets its name when it is complete.  Until then it has a fresh one
-beside it, and a lock that tells whether somebody is still at work on it.
+A new folder is built under a fresh name beside its final one and renamed when it is complete.
+Until then a lock on it tells whether someone is still at work.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ __all__ = [
 
 ARRAY, GROUP = "array", "group"
 
-_ENDINGS = (".xmd", ".xta", ".new")  # of files of arrays, and of those in the making
-# Metadata and chunks of a Zarr store, and each of them while it is written.
+_ENDINGS = (".xmd", ".xta", ".new")  # of array files, finished and in the making
+# Metadata and chunks of a Zarr store, and their temporary files.
 _OF_ZARR = re.compile(
     r"zarr\.json|\.z(array|attrs|group|metadata)|c?[0-9]*(\.[0-9]+)*|.*\.[0-9a-f]{32}\.partial",
     re.DOTALL,
 )
 _FRESH = re.compile(r".+\.[0-9a-f]{12}\.new", re.DOTALL)
-# Seconds: an empty folder that has no lock yet is younger.
+# Seconds: a younger empty folder may not have its lock yet.
 _IN_THE_MAKING = 60.0
 
 
-# -- where the members are -----------------------------------------------------------------------
+# -- members -------------------------------------------------------------------------------------
 
 
 class InFolder:
@@ -78,7 +78,7 @@ class InFolder:
         self.root = Path(os.path.realpath(root))
 
     def path(self, key: str) -> Path:
-        """Return the path of a member; a link that leads out of the group is refused."""
+        """Return the path of a member; refuse a link that leads out of the group."""
         path = self.root / key if key else self.root
         for real in (path, f"{path}.xmd", f"{path}.xta"):
             if os.path.realpath(real) != os.fspath(real) and not Path(
@@ -88,9 +88,9 @@ class InFolder:
         return path
 
     def kind(self, key: str) -> str | None:
-        """Return the kind of the member of a name: an array, a group, or None."""
+        """Return whether a name is an array or a group; None if it is neither."""
         path = self.path(key)
-        if key and os.path.lexists(f"{path}.xmd"):  # also a link that leads nowhere, as listed
+        if key and os.path.lexists(f"{path}.xmd"):  # also a dangling link, as `entries` lists it
             return ARRAY
         return GROUP if path.is_dir() and not (key and path.is_symlink()) else None
 
@@ -103,11 +103,11 @@ class InFolder:
                     found[entry.name[:-4]] = ARRAY
                 elif entry.is_dir(follow_symlinks=False) and not is_in_the_making(entry.name):
                     found.setdefault(entry.name, GROUP)
-        # What other programs have named otherwise cannot be asked for, nor packed.
+        # Other programs may use names that no one could ask for here, nor pack.
         return sorted(item for item in found.items() if check_member_name(f"{item[0]}/") is None)
 
     def load_attrs(self, key: str) -> bytes | None:
-        """Return the content of the file of the attributes, or None if there is no such file."""
+        """Return the content of the attributes file, or None if there is none."""
         with family("cannot read '{}'", self.root / key / ATTRS_NAME):
             name = os.fspath(self.path(key) / ATTRS_NAME)
             try:
@@ -116,13 +116,13 @@ class InFolder:
                 return None
             with contextlib.closing(file):
                 about = file.stat()
-                if not stat.S_ISREG(about.st_mode):  # a pipe would give nothing, or wait
+                if not stat.S_ISREG(about.st_mode):  # reading a pipe would block or give nothing
                     number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
                     raise OSError(number, "it is not a regular file", name)
                 return file.read(about.st_size, 0)
 
     def save_attrs(self, key: str, data: bytes) -> None:
-        """Replace the file of the attributes, in one step, on the disk."""
+        """Replace the attributes file atomically and durably."""
         name = self.path(key) / ATTRS_NAME
         if not Path(os.path.realpath(name)).is_relative_to(self.root):
             raise ArgumentError(f"'{name}' is a link that leads out of the group '{self.root}'")
@@ -130,7 +130,7 @@ class InFolder:
 
 
 def write_whole(name: Path, data: bytes) -> None:
-    """Replace a file, in one step, on the disk."""
+    """Replace a file atomically and durably."""
     with family("cannot write '{}'", name):
         with making_file(os.fspath(name), overwrite=True) as file:
             file.write(data, 0)
@@ -139,7 +139,7 @@ def write_whole(name: Path, data: bytes) -> None:
 
 
 class InPacked:
-    """The members of a group in a packed file, or of a part of one."""
+    """The members of a group in a packed file, or in a part of one."""
 
     def __init__(self, packed: Packed, inner: str) -> None:
         self.root = Path(packed.name) / inner
@@ -157,7 +157,7 @@ class InPacked:
         return self.root / key
 
     def kind(self, key: str) -> str | None:
-        """Return the kind of the member of a name: an array, a group, or None."""
+        """Return whether a name is an array or a group; None if it is neither."""
         name = f"{self._prefix}{key}".removesuffix("/")
         return ARRAY if name in self._arrays else GROUP if name in self._groups else None
 
@@ -166,7 +166,7 @@ class InPacked:
         return sorted(self._inside.get(f"{self._prefix}{key}".removesuffix("/"), {}).items())
 
     def load_attrs(self, key: str) -> bytes | None:
-        """Return the content of the attributes' member, or None if there is no such member."""
+        """Return the content of the attributes member, or None if there is none."""
         member = self._groups[f"{self._prefix}{key}".removesuffix("/")]
         if member is None:
             return None
@@ -179,7 +179,7 @@ class InPacked:
 
 
 def packed_names(path: Path) -> list[str] | None:
-    """Return the names of the arrays of a group in a packed file; None where a path names none."""
+    """Return the names of a packed group's arrays; None if the path names no packed group."""
     with Packed.find(Path(os.path.abspath(path))) as packed:
         if packed is None or packed.alone is not None:
             return None
@@ -194,12 +194,12 @@ def packed_names(path: Path) -> list[str] | None:
 
 
 def foreign_file(folder: str | Path) -> str | None:
-    """Return the name of a file, in a folder or below it, that is of no array and no group."""
+    """Return the name of a file in or below a folder that belongs to no array or group."""
     return next((os.path.basename(name) for name in _foreign_files(folder)), None)
 
 
 def _foreign_files(folder: str | Path) -> Iterator[str]:
-    """Yield the paths of files, in a folder and below it, that are of no array and no group."""
+    """Yield the paths of files in or below a folder that belong to no array or group."""
     for where, _, files in walk_folders(folder):
         for name in files:
             if name != ATTRS_NAME and not name.endswith(_ENDINGS):
@@ -210,7 +210,7 @@ def _foreign_files(folder: str | Path) -> Iterator[str]:
 
 
 def is_in_the_making(name: str) -> bool:
-    """Tell by its name whether a folder is made, or removed, or was left when that was interrupted.
+    """Tell by its name whether a folder is being made or removed, or was left by such work.
 
     Examples
     --------
@@ -228,10 +228,10 @@ def making_folder(
     within: str | None = None,
     old: str | None = None,
 ) -> Iterator[str]:
-    """Make a folder for the length of a block, which then takes its name unless it raises (I14).
+    """Make a folder for the length of a block; rename it at the end, unless it raises (I14).
 
-    What earlier calls for the name have left is removed first.  The folder, and the files of arrays
-    in it, have the permissions of those that they replace.
+    First remove what earlier calls for the name have left.  The folder and the array files in it
+    get the permissions of those that they replace.
 
     Parameters
     ----------
@@ -239,14 +239,14 @@ def making_folder(
     publish : callable, optional
         Gives the folder its name; called with both names.
     within : str, optional
-        Folder in which this one is made; by default that in which it will be.
+        Folder in which this one is made; by default, the parent of `name`.
     old : str, optional
-        Folder that is replaced; by default the one that has the name, if any.
+        Folder to replace; by default, the present folder of that name, if any.
 
     Yields
     ------
     str
-        Under which it is made.
+        Temporary name of the folder.
     """
     stem = name if within is None else os.path.join(within, os.path.basename(name))
     old = name if old is None else old
@@ -272,7 +272,7 @@ def making_folder(
 
 
 def empty_folder_like(name: str) -> str | None:
-    """Make an empty folder beside another one, with its permissions; None: it cannot be made."""
+    """Make an empty sibling of a folder, with its permissions; return None if that fails."""
     fresh = random_name(name)
     try:
         os.mkdir(fresh, 0o700)
@@ -283,8 +283,8 @@ def empty_folder_like(name: str) -> str | None:
 
 
 def _take_after(fresh: str, name: str) -> None:
-    """Give a folder, and what it has of arrays and groups, the permissions of another one."""
-    for where, _, files in reversed([*walk_folders(fresh)]):  # the outermost comes last
+    """Give a folder, and the array and group files in it, the permissions of another folder."""
+    for where, _, files in reversed([*walk_folders(fresh)]):  # the outermost folder comes last
         other = os.path.normpath(os.path.join(name, os.path.relpath(where, fresh)))
         if os.path.isdir(other):
             for file in files:
@@ -294,7 +294,7 @@ def _take_after(fresh: str, name: str) -> None:
 
 
 def _take_one_after(fresh: str, name: str) -> None:
-    """Give one file or folder the permissions of another one, if there is such."""
+    """Give a file or folder the permissions of another one, if that exists."""
     file = File.open(fresh, os.O_RDONLY | NO_WAIT | NO_FOLLOW)
     try:
         take_after(file, name)
@@ -303,10 +303,10 @@ def _take_one_after(fresh: str, name: str) -> None:
 
 
 def swap_folders(fresh: str, name: str) -> None:
-    """Give two folders the names of each other, on the disk: in one step, where the system can.
+    """Exchange the names of two folders durably, and atomically where the system can.
 
-    Elsewhere a kill in between may leave no folder of the second name.  The one that had it is
-    beside it then, under a name that nobody takes for a left-over.
+    Elsewhere, a kill in between may leave the second name without a folder.  The folder that had it
+    then stands beside it, under a name that is never taken for a left-over.
     """
     if not exchange(fresh, name):
         old = f"{random_name(name).removesuffix('.new')}.old"
@@ -321,21 +321,21 @@ def swap_folders(fresh: str, name: str) -> None:
 
 
 def link_rest(name: str, fresh: str, gone: Collection[str] = ()) -> None:
-    """Give all that is in a folder, and not in another one, a place in that as well.
+    """Link everything in a folder that another one lacks into that one.
 
     Files get a second name, so whoever has them open notices nothing.
 
     Parameters
     ----------
     name, fresh : str
-        Of the folder, and of the other one.
+        The folder, and the other one.
     gone : collection of str
-        Names of files that get none.
+        Names of files to skip.
 
     Raises
     ------
     OSError
-        The file system has no such names, or none that help.
+        The file system has no usable hard links.
     """
     with os.scandir(name) as found:
         entries = list(found)
@@ -352,9 +352,9 @@ def link_rest(name: str, fresh: str, gone: Collection[str] = ()) -> None:
 
 
 def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
-    """Remove a folder whose files are in another one by `link_rest`, or are to go.
+    """Remove a folder whose files were linked into another one by `link_rest`, or are to go.
 
-    What has come into it since is moved to the other one.
+    Move newer arrivals to the other folder.
     """
     with os.scandir(old) as found:
         entries = list(found)
@@ -380,7 +380,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def remove_folder(name: str) -> None:
-    """Remove a folder with all that is in it; who looks for it finds all of it or nothing."""
+    """Remove a folder and its contents; others see all of it or nothing."""
     with _at_work(name):
         fresh = name
         if not is_in_the_making(os.path.basename(name)):
@@ -391,7 +391,7 @@ def remove_folder(name: str) -> None:
 
 @contextlib.contextmanager
 def _at_work(folder: str) -> Iterator[None]:
-    """Hold the lock on a folder that tells that somebody is at work, where there are such."""
+    """Hold the lock on a folder that marks work in progress, where folders can be locked."""
     fd = open_folder(folder)
     try:
         with contextlib.suppress(OSError):
@@ -402,7 +402,7 @@ def _at_work(folder: str) -> Iterator[None]:
 
 
 def left_folders(name: str | None = None, folder: str = "") -> list[str]:
-    """Return the folders that were to take a name, or any name in a folder, and did not."""
+    """Return unfinished folders meant for a name, or for any name in a folder."""
     if name is not None:
         folder = os.path.dirname(os.path.abspath(name))
     stem = None if name is None else os.path.basename(name)
@@ -419,7 +419,7 @@ def left_folders(name: str | None = None, folder: str = "") -> list[str]:
 
 
 def told_of(folder: str) -> Problem:
-    """Return what a check tells of a folder that was left."""
+    """Return a check's finding about an abandoned folder."""
     return Problem(
         "left over",
         "left by an unpack, an import or a removal that was interrupted or is still running",
@@ -431,7 +431,7 @@ def told_of(folder: str) -> Problem:
 
 
 def remove_left_folders(folders: list[str]) -> list[str]:
-    """Remove folders that were left, and that nobody is at work on; return what was done."""
+    """Remove abandoned folders that nobody is working on; return a line for each."""
     done = []
     for folder in folders:
         with contextlib.suppress(OSError):
@@ -447,9 +447,9 @@ def remove_left_folders(folders: list[str]) -> list[str]:
 
 
 def _is_ours(folder: str) -> bool:
-    """Tell whether a folder has nothing but files of arrays and groups, or those of Zarr.
+    """Tell whether a folder has only files of arrays and groups, or those of Zarr.
 
-    What `link_rest` has given a name there is no loss: the folder in its place has it, too.
+    Foreign files that `link_rest` has linked count as ours: the folder in its place has them too.
     """
     place = folder.rsplit(".", 2)[0]
     if all(
@@ -461,7 +461,7 @@ def _is_ours(folder: str) -> bool:
 
 
 def _is_abandoned(folder: str) -> bool:
-    """Tell whether a folder, whose lock we have, is nobody's, and has nothing but our files."""
+    """Tell whether a folder, whose lock we hold, is abandoned and has only our files."""
     if not os.listdir(folder):
         return time.time() - os.stat(folder).st_mtime >= _IN_THE_MAKING
     if not _is_ours(folder):

@@ -1,6 +1,6 @@
-"""A look at a pair of files, damaged or not: what is whole, what is not, and where.
+"""Survey of a pair of files, damaged or not: what is whole, what is not, and where.
 
-Nothing is changed and no lock is taken.  Whatever the bytes are, a look takes time and memory in
+A survey changes nothing and takes no lock.  For any content it takes time and memory in
 proportion to the files.
 """
 
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Survey"]
 
-# Damaged chunks are told in runs, and of so many.
+# Runs of damaged chunks to report.
 _MOST_RUNS = 1000
-# Boxes of elements that a finding has, and that its text has.
+# Boxes of elements to keep in a finding, and to show in its text.
 _MOST_BOXES = 1000
 _SHOWN_BOXES = 3
-# A damaged seal is the array's own if at least this many of the 16 bytes of its uuid are right.
+# A damaged seal is the array's own if at least this many of its uuid's 16 bytes match.
 _OWN_BYTES = 8
 
-# Of the uuid in the header.
+# Offset of the uuid in the header.
 _UUID_AT = 16
 
 
 @dataclass
 class Survey(MetadataSurvey):
-    """A look at a pair."""
+    """A survey of a pair of files."""
 
     data_bytes: int = 0  # length of ``.xta``
-    seal: str | None = None  # at its end: "ours", "damaged" or "foreign"
-    # What is left of the present state, where ``.xta`` has lost its end and no older one is better.
+    seal: str | None = None  # at the end of ``.xta``: "ours", "damaged" or "foreign"
+    # Remains of the present state, if ``.xta`` lost its end and no older state is better.
     rest: Salvage | None = None
-    # Addresses of chunks that do not fit their checksums; were all compared, and were they to be?
+    # Chunks with wrong checksums; whether all were compared; whether anyone asked for that.
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
     looked: bool = False
@@ -73,13 +73,13 @@ class Survey(MetadataSurvey):
 
     @contextlib.contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[None]:
-        """Open what there is of the two files, for the length of a block."""
+        """Open whichever of the two files exist, for the length of a block."""
         pair, files = self.pair, [File(), File()]
         try:
             for number, name in enumerate(pair.names):
-                # Whatever has that name, opening it must not wait.
+                # Whatever has that name (a pipe, say), opening it must not block.
                 if number == DATA and not files[METADATA].closed:
-                    # Its maker may not have come to give it the name.
+                    # Its maker may have stopped before renaming it.
                     fresh = fresh_name(name, files[METADATA].read(16, _UUID_AT))
                     name = fresh if os.path.exists(fresh) else name
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -94,7 +94,7 @@ class Survey(MetadataSurvey):
             close_all(*files)
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """Return what differs where a writer has been at work meanwhile."""
+        """Return a value that changes if a writer has been at work."""
         found: list[Any] = []
         pair = self.pair
         for name, file in zip(pair.names, (pair.metadata, pair.data), strict=True):
@@ -107,10 +107,10 @@ class Survey(MetadataSurvey):
             found.append(pair.metadata.read(1 << 16, 0))
         return tuple(found)
 
-    # -- the look ----------------------------------------------------------------------------
+    # -- the survey --------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Look at everything but the elements, afresh."""
+        """Survey everything but the elements, afresh."""
         self.problems = []
         self.seal = self.rest = None
         self.wrong, self.compared = self.wrong[:0], False
@@ -122,7 +122,7 @@ class Survey(MetadataSurvey):
             state = self.look_at_states(header)
             if not self.pair.data.closed:
                 if not state.sealed and self.data_bytes < state.data_bytes + SEAL_BYTES:
-                    self.seal = None  # these are elements, and may look like a seal
+                    self.seal = None  # these bytes are elements that may look like a seal
                 self._look_at_data(header, state)
             self._look_at_table(header)
         self.problems += left_overs(self.pair.names, self.header)
@@ -188,7 +188,7 @@ class Survey(MetadataSurvey):
             )
 
     def _tell_of_unvouched(self, state: Superblock) -> bool:
-        """Tell which elements nothing vouches for, as no writer closed the array; False: none."""
+        """Report elements left in doubt since no writer closed the array; return False if none."""
         assert self.log is not None
         axial = self.log.replay(state.n_segments, state.grid)
         unvouched = self.states.unvouched(state, axial)
@@ -222,7 +222,7 @@ class Survey(MetadataSurvey):
         return True
 
     def _tell_of_lost(self, header: Header, state: Superblock, there: int) -> None:
-        """Tell which elements are lost with the end of ``.xta``, and what can be kept."""
+        """Report the elements lost with the end of ``.xta``, and what can be kept."""
         assert self.log is not None
         axial = self.log.replay(state.n_segments, state.grid)
         rest = salvage(header, state, axial, there)
@@ -231,7 +231,7 @@ class Survey(MetadataSurvey):
             for slot in self.slots
         )
         if state.sealed or not older or not rest.lost:
-            # The array was closed, so that no older state has more of it; or a repair has begun.
+            # No older state has more: the array was closed, or a repair has begun.
             self.rest = rest
             remedy = f"{RESTORE}, or {rest.remedy(REPAIR)}"
         else:
@@ -241,11 +241,11 @@ class Survey(MetadataSurvey):
 
     @property
     def chunk_bytes_there(self) -> int:
-        """Bytes of ``.xta`` that can be chunks."""
+        """Bytes of ``.xta`` that can belong to chunks."""
         return self.data_bytes - (SEAL_BYTES if self.seal == "ours" else 0)
 
     def _find_seal(self, header: Header) -> str | None:
-        """Return which seal ``.xta`` ends with."""
+        """Return whose seal ends ``.xta``: "ours", "damaged", "foreign" or None."""
         uuid = self.states.read_seal(self.data_bytes)
         if uuid == header.uuid:
             return "ours"
@@ -259,7 +259,6 @@ class Survey(MetadataSurvey):
         return None if uuid is None else "foreign"
 
     def _look_at_table(self, header: Header) -> None:
-        """Look at the table of checksums."""
         if not header.checksum:
             return
         at = header.sums_offset
@@ -277,7 +276,7 @@ class Survey(MetadataSurvey):
 
     @property
     def unseen(self) -> list[str]:
-        """Return what was not looked at, and how it can be."""
+        """The parts not examined, and how to examine them."""
         if self.header is None or self.state is None or self.compared:
             return []
         if not self.state.data_bytes:
@@ -352,7 +351,7 @@ class Survey(MetadataSurvey):
 
 
 def _text_of_boxes(boxes: tuple[tuple[slice, ...], ...], n: int) -> str:
-    """Return what follows a finding: the elements of `n` chunks, of which some are told."""
+    """Return the end of a finding: the elements of `n` chunks, the first few in full."""
     if not boxes:
         return ""
     texts = [

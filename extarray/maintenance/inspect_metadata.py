@@ -1,14 +1,14 @@
-"""A look at the metadata of a pair of files, damaged or not: what is whole, what is not, and where.
+"""Survey of the metadata of a pair of files: what is whole, what is not, and where.
 
-The bytes are read as `open` reads them, by `StateReader` and the functions of `format`.  A look
-differs in what it does with the answers, and in three places:
+`StateReader` and the functions of `format` read the bytes, as they do for `open`.  A survey differs
+in its use of the answers, and in three places:
 
-- `open` ends at the first state that is whole; a look takes every superblock apart, and tells the
-  records, the values, the places and the attributes of each state from one another;
-- the header may be damaged: then its copy is searched for, wherever it is;
-- the growth log may be damaged: then it is read up to the first record that is not whole.
+- `open` ends at the first whole state; a survey takes every superblock apart, and judges the
+  records, values, places and attributes of each state separately;
+- if the header is damaged, a survey searches for its copy, wherever that is;
+- if the growth log is damaged, a survey reads it up to the first bad record.
 
-Whatever the bytes are, a look takes time and memory in proportion to the file.
+For any content, a survey takes time and memory in proportion to the file.
 """
 
 from __future__ import annotations
@@ -65,42 +65,42 @@ if TYPE_CHECKING:
 
 __all__ = ["DATA", "METADATA", "REPAIR", "RESTORE", "MetadataSurvey", "Unreadable"]
 
-#: The two files, as `MetadataSurvey.names` has them.
+#: Indices of the two files in `Pair.names`.
 METADATA, DATA = 0, 1
-#: Remedies.
+#: Remedies that findings name.
 REPAIR = "extarray check --repair"
 RESTORE = "restore the files from a copy"
 
-# Where the copy of a damaged header is looked for.
+# Search limit, in bytes, for the copy of a damaged header.
 _FARTHEST_COPY = 1 << 26
 _NOT_POSSIBLE = "its values are invalid"
 _MISPLACED = "the regions it points to overlap, or lie beyond the end of the used part"
 
 
-class Unreadable(Exception):  # noqa: N818 -- no error: nothing more can be looked at
-    """The damage is such that the rest cannot be read."""
+class Unreadable(Exception):  # noqa: N818 -- not an error: the survey just ends here
+    """Damage that makes the rest unreadable."""
 
 
 @dataclass
 class MetadataSurvey:
-    """A look at the ``.xmd`` of a pair, whose files are open as long as the look goes on."""
+    """A survey of the ``.xmd`` of a pair, whose files stay open meanwhile."""
 
     pair: Pair
     problems: list[Problem] = field(default_factory=list)
-    header: Header | None = None  # of the copy, where the header is damaged
+    header: Header | None = None  # from the copy, if the header is damaged
     header_block: bytes = b""
     slots: list[Slot] = field(default_factory=list)
-    present: Slot | None = None  # the state that `open` takes, as far as ``.xmd`` goes
-    log: WholeLog | None = None  # as far as any superblock needs it; without one, as far as it goes
+    present: Slot | None = None  # the state that `open` takes, judged by ``.xmd`` alone
+    log: WholeLog | None = None  # up to the last record that any superblock needs; else all of it
     metadata_bytes: int = 0  # length of the file
-    pending: int | None = None  # number of a commit of several arrays, newer than all states
-    blocks: dict[BlockKind, int] = field(default_factory=dict)  # offsets of the optional ones
-    # Whether the checksums of chunks are in doubt, and the extents of their table.
+    pending: int | None = None  # sequence of a commit of several arrays newer than all states
+    blocks: dict[BlockKind, int] = field(default_factory=dict)  # offsets of the optional blocks
+    # Whether the chunk checksums are in doubt, and the extents of their table.
     sums: tuple[bool, list[int]] | None = None
 
     @property
     def states(self) -> StateReader:
-        """The reader of the states; it needs a header."""
+        """A reader of the states; it needs a header."""
         return StateReader(self.pair)
 
     def tell(
@@ -112,7 +112,7 @@ class MetadataSurvey:
         remedy: str = "",
         file: int = METADATA,
     ) -> None:
-        """Add to the problems, but errors once for each place."""
+        """Add a finding, but only one error for each place."""
         name = self.pair.names[file]
         place = kind, name, offset
         known = ((p.kind, p.file, p.offset) for p in self.problems)
@@ -121,26 +121,26 @@ class MetadataSurvey:
         self.problems.append(Problem(kind, what, name, offset, severity, remedy))
 
     error = partialmethod(tell, "error")  # damaged or lost
-    warning = partialmethod(tell, "warning")  # which does the array no harm
-    note = partialmethod(tell, "note")  # as it may be
+    warning = partialmethod(tell, "warning")  # harmless to the array
+    note = partialmethod(tell, "note")  # normal
 
     @property
     def kinds(self) -> set[str]:
-        """Return what the errors concern."""
+        """The kinds of the errors."""
         return {problem.kind for problem in self.problems if problem.severity == "error"}
 
     @property
     def known(self) -> list[Superblock]:
-        """The superblocks that are whole by their checksums."""
+        """The superblocks with correct checksums."""
         return [slot.block for slot in self.slots if slot.block is not None]
 
     @property
     def state(self) -> Superblock | None:
-        """Return the state that `open` takes."""
+        """The state that `open` takes."""
         return None if self.present is None else self.present.block
 
     def look_at_header(self) -> Header:
-        """Look at the header and its copy, afresh; `Unreadable` where both are damaged."""
+        """Examine the header and its copy, afresh; raise `Unreadable` if both are damaged."""
         self.slots, self.blocks = [], {}
         self.header = self.present = self.log = self.pending = self.sums = None
         try:
@@ -152,10 +152,7 @@ class MetadataSurvey:
         return header
 
     def look_at_states(self, header: Header) -> Superblock:
-        """Look at what ``.xmd`` holds beside the header, and return the present state.
-
-        `Unreadable` where there is none.
-        """
+        """Examine the rest of ``.xmd``; return the present state, or raise `Unreadable`."""
         self._look_at_directory(header)
         state = self._look_at_superblocks(header)
         self._look_at_pending()
@@ -166,7 +163,7 @@ class MetadataSurvey:
     # -- header and directory ----------------------------------------------------------------
 
     def _header_at(self, offset: int) -> tuple[Header, bytes]:
-        """Return the header, or its copy, that stands at an offset, and the bytes that tell it."""
+        """Return the header, or its copy, at an offset, and the bytes that encode it."""
         header, data = header_at(self.pair.metadata, offset)
         if header.header_bytes > self.metadata_bytes:
             raise CorruptError("the header is damaged: it is longer than the file")
@@ -177,7 +174,7 @@ class MetadataSurvey:
         self.header_block = block
 
     def _look_for_copy(self, damage: str) -> Header:
-        """Return the header from its copy, wherever that is."""
+        """Find the copy of a damaged header and return what it says."""
         for at in range(BLOCK + COPY_AT, min(self.metadata_bytes, _FARTHEST_COPY), BLOCK):
             if self.pair.metadata.read(len(MAGIC), at) == MAGIC:
                 with contextlib.suppress(ExtArrayError):
@@ -209,7 +206,7 @@ class MetadataSurvey:
             )
 
     def lost_blocks(self, header: Header) -> list[BlockKind]:
-        """Return the optional blocks that there were, and of which nothing tells where."""
+        """Return the optional blocks that existed, but whose directory entries are damaged."""
         return [
             kind
             for kind in BlockKind
@@ -218,7 +215,7 @@ class MetadataSurvey:
         ]
 
     def pending_offsets(self) -> dict[int, int]:
-        """Return the offsets of pending states, by slot, where there is room for any."""
+        """Return the offsets of pending states by slot; none without a group block."""
         group = self.blocks.get(BlockKind.GROUP)
         return (
             {} if group is None else {slot: pending_offset(group, slot) for slot in PENDING_SLOTS}
@@ -227,7 +224,7 @@ class MetadataSurvey:
     # -- states ------------------------------------------------------------------------------
 
     def _look_at_superblocks(self, header: Header) -> Superblock:
-        # First the spared ones, so that they are not newer than the others.
+        # The spared slots first, so that they are not newer than the live ones read after them.
         blocks = dict(self.states.superblocks(SPARED_SLOTS) + self.states.superblocks(LIVE_SLOTS))
         self.slots = [
             Slot(number, blocks.get(number), number not in blocks and self._is_blank(number))
@@ -243,7 +240,7 @@ class MetadataSurvey:
                 )
                 with contextlib.suppress(CorruptError):
                     slot.attrs = self.states.read_attrs(slot.block)
-        # As `StateReader` chooses: of two with the same number, the one that commits write.
+        # Choose as `StateReader` does: a live slot wins over a spared one with the same number.
         whole = [(slot.block.sequence, slot) for slot in self.slots if slot.whole and slot.block]
         self.present = max(whole, key=itemgetter(0), default=(-1, None))[1]
         state, number = self.state, -1 if self.state is None else self.state.sequence
@@ -251,7 +248,7 @@ class MetadataSurvey:
             self._tell_of_superblock(slot, header.superblock_offset(slot.number), number)
         if log.fault is not None:
             cut = [block for block in self.known if block.n_segments > len(log)]
-            # What the older live superblock points to may have been written over.
+            # The log that an older live superblock points to may have been overwritten.
             if cut and (state is None or any(block.sequence > number for block in cut)):
                 at, what = log.fault
                 self.error("log", what, at, f"{REPAIR} returns to a state without it")
@@ -274,9 +271,9 @@ class MetadataSurvey:
         return not any(self.pair.metadata.read(size, at))
 
     def _tell_of_superblock(self, slot: Slot, at: int, number: int) -> None:
-        """Tell what is wrong with a superblock; `number` is that of the present commit, or -1."""
+        """Report what is wrong with a superblock; `number` is the present commit, or -1."""
         live, block = slot.number in LIVE_SLOTS, slot.block
-        # Commit 0 is the first one, in superblock 0.
+        # Commit 0 always writes superblock 0.
         due = slot.number == 0 or (slot.number == 1 and number > 0)
         slot.blank &= not due
         if slot.torn:
@@ -325,7 +322,7 @@ class MetadataSurvey:
         return f"the last intact state is commit {self.state.sequence}"
 
     def _tell_of_newer(self, slot: Slot, block: Superblock, at: int) -> None:
-        """Tell what is wrong with a state that is newer than the one that `open` takes."""
+        """Report what is wrong with a state newer than the one that `open` takes."""
         if slot.misplaced:
             self.error(
                 "room",
@@ -349,9 +346,9 @@ class MetadataSurvey:
             )
 
     def _look_at_pending(self) -> None:
-        """Look for a commit of several arrays whose writer did not finish it, or is about to.
+        """Look for a commit of several arrays that is unfinished, perhaps only just yet.
 
-        A writer may add the block at any moment: a look reads the directory once.
+        Read the directory once: a writer may add the block at any moment.
         """
         group = self.blocks.get(BlockKind.GROUP)
         if group is None:
@@ -371,11 +368,11 @@ class MetadataSurvey:
                 )
 
     def _look_at_partners(self, header: Header, state: Superblock) -> None:
-        """Look whether the arrays of the last commit of several all have it.
+        """Check that all arrays of the last joint commit have it.
 
-        A process that is killed leaves it with all of them or with none; a loss of power may not,
-        unless the arrays were open with ``durability="commit"``.  While somebody writes, nobody can
-        tell.
+        A killed process leaves such a commit with all of its arrays or with none.  A power cut may
+        not, unless the arrays were open with ``durability="commit"``.  While someone writes, nobody
+        can tell.
         """
         if is_held(self.pair.metadata):
             return
@@ -395,7 +392,7 @@ class MetadataSurvey:
 
     @contextlib.contextmanager
     def _partner(self, place: str, uuid: bytes) -> Iterator[StateReader | None]:
-        """Open the metadata of an array that commits together; None unless they can be judged."""
+        """Open the metadata of a partner array; yield None if it cannot be judged now."""
         with contextlib.ExitStack() as stack:
             try:
                 other = stack.enter_context(self.states.probe(place, uuid))
@@ -415,7 +412,7 @@ class MetadataSurvey:
         )
 
     def _look_at_rooms(self, header: Header, state: Superblock) -> None:
-        """Look whether what stands in ``.xmd`` behind its fixed parts lies apart."""
+        """Check that the variable parts of ``.xmd`` do not overlap."""
         assert self.log is not None
         size = record_bytes(header.ndim)
         if self.metadata_bytes < state.end:
@@ -444,7 +441,7 @@ class MetadataSurvey:
         blocks = {(at, length, f"the block {name}") for at, length, name in blocks}
         reached, before = 0, ""
         for at, length, name in sorted(rooms | blocks):
-            # A directory of blocks tells of them, and of more than the state knows.
+            # The directory may list blocks that are newer than the state, beyond its end.
             beyond = at + length > state.end and (at, length, name) not in blocks
             if at < reached or beyond:
                 other = f"that of {before}" if at < reached else "the end of the used part"
@@ -459,13 +456,13 @@ class MetadataSurvey:
 
 
 def _members_of(pair: Pair) -> list[tuple[bytes, bytes]]:
-    """Return uuids and paths of the arrays that a coordinator has listed."""
+    """Return uuids and paths of the arrays that a coordinator lists."""
     group = pair.blocks().get(BlockKind.GROUP)
     return [] if group is None else decode_members(pair.metadata.read(BLOCK, group))
 
 
 def _fault_of(block: Superblock, header: Header, log: WholeLog) -> str | None:
-    """Return what is wrong with a state, attributes and places aside."""
+    """Return what is wrong with a state, apart from its attributes and places."""
     if not values_fit(block, header):
         return _NOT_POSSIBLE
     if block.n_segments > len(log):
@@ -478,5 +475,5 @@ def _fault_of(block: Superblock, header: Header, log: WholeLog) -> str | None:
 
 
 def _extents_of(block: Superblock, log: WholeLog) -> list[int]:
-    """Return the offsets of the extents that the records of a state lie in."""
+    """Return the offsets of the extents that hold the records of a state."""
     return log.extents[: 1 + extent_of_record(block.n_segments - 1)]

@@ -1,7 +1,7 @@
-"""The progress of a pass, kept with the array that it writes.
+"""The progress of a pass, kept with the array that the pass writes.
 
-The array has another name until it is complete.  Till then its attributes hold what the work is,
-and how many of its templates are done.
+Until that array is complete it has another name, and its attributes hold the identity of the work
+and the number of templates done.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY = "extarray.rechunk"
 
 
 def first_notes(job: dict[str, Any]) -> str:
-    """Return the attributes of an array that a pass is about to write, for a `Journal`."""
+    """Return the initial attributes of an array that a pass writes, for a `Journal`."""
     return _notes(job, 0, False)
 
 
@@ -32,52 +32,51 @@ def _notes(job: dict[str, Any], done: int, complete: bool) -> str:
 
 
 def has_notes(store: FileStore) -> bool:
-    """Tell whether a pass has made an array."""
+    """Tell whether a pass made this array."""
     return _KEY in decode_attrs(store.now.attrs)
 
 
 class Journal:
     """Notes of a pass, in the store of the array that it writes.
 
-    The job is the JSON values that tell this work from any other.
+    `job` is a JSON value that identifies the work.
     """
 
     def __init__(self, store: FileStore, job: dict[str, Any]) -> None:
         self._store = store
         self._job = job
         self._last = time.monotonic()
-        # Of this work; with so many templates done; or with all of them done, on the disk, so that
-        # what they came from may be gone.
+        # `is_complete` means that all templates are done and on disk, so their source may go.
         notes = decode_attrs(store.now.attrs).get(_KEY, {})  # only this module uses the key
         self.is_of_this = notes.get("job") == self._job
         self.done: int = notes["done"] if self.is_of_this else 0
         self.is_complete: bool = self.is_of_this and notes.get("complete", False)
 
     def note(self, done: int) -> None:
-        """Note how many templates are done; now and then this is brought to the disk."""
+        """Note how many templates are done; bring that to the disk now and then."""
         self.done = done
         if self.is_due:
             self.save()
 
     @property
     def is_due(self) -> bool:
-        """Tell whether it is time to bring what is done to the disk."""
+        """Tell whether it is time to save."""
         return time.monotonic() - self._last >= limits.journal_interval
 
     def save(self) -> None:
-        """Bring what is done to the disk: the elements first."""
+        """Bring the progress to the disk, after the elements it speaks of."""
         self._store.flush()
         self._save()
         self._last = time.monotonic()
 
     def finish(self) -> None:
-        """Bring all of the pass to the disk, and then the note of that."""
+        """Bring the whole pass to the disk, and then the note that it is complete."""
         self.is_complete = True
         self.save()
         self._store.flush()
 
     def save_quietly(self) -> None:
-        """Save as `save` does, after an error: another one adds nothing."""
+        """Save while another error propagates; a second error would add nothing."""
         with contextlib.suppress(StorageError):
             self.save()
 

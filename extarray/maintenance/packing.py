@@ -1,8 +1,8 @@
-"""Packed files: the files of arrays put into one, and taken out of it again.
+"""Packed files: pack the files of arrays into one, check it, and unpack it.
 
-A packed file has no name before it is whole, where the system has files without names (Linux); so
-whatever interrupts the work, nothing is left of it.  The chunks of an array come first, and its
-metadata behind them: only then it is known whether the checksums of the chunks can be trusted.
+Where the system has nameless files (Linux), a packed file has no name before it is whole, so an
+interruption leaves nothing.  The metadata of an array follow its chunks: only after copying them is
+it known whether their checksums can be trusted.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _PIECE = 1 << 22
 
 
 class Snapshot(NamedTuple):
-    """An array at a moment; equal ones tell that nothing was committed in between."""
+    """The state of an array at a moment; equal snapshots mean no commit in between."""
 
     header: Header
     state: Bounds | Superblock
@@ -103,7 +103,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def of(cls, now: Present, axial: Axial) -> Self:
-        """Return what an array is at present."""
+        """Take a snapshot of an array."""
         cuts = now.read_count() if isinstance(now, Pair) and any(now.header.fill) else 0
         records = tuple(record_at(axial, n) for n in range(axial.segments))
         facts = now.header, now.state, now.attrs, now.growth, now.unclean
@@ -111,14 +111,14 @@ class Snapshot(NamedTuple):
 
 
 class Part(NamedTuple):
-    """An array that is packed: the path that it gets, what it was, and how to get at its chunks."""
+    """An array to pack: its path in the packed file, its snapshot, and access to its chunks."""
 
     name: str
     snapshot: Snapshot
     opened: Callable[[], AbstractContextManager[Present]]
 
 
-# -- packed --------------------------------------------------------------------------------------
+# -- packing -------------------------------------------------------------------------------------
 
 
 def write_packed(
@@ -128,7 +128,7 @@ def write_packed(
     overwrite: bool,
     progress: Reported = True,
 ) -> None:
-    """Pack arrays as they were, and the attributes of groups."""
+    """Pack snapshots of arrays, and the attributes of groups."""
     name = os.path.abspath(path)
     with family("cannot pack '{}'", path):
         if os.path.lexists(name) and not overwrite:
@@ -156,7 +156,7 @@ def write_packed(
 
 @contextlib.contextmanager
 def _nameless(name: str, overwrite: bool) -> Iterator[File]:
-    """Make a file that has no name before the block ends, where the system has such files."""
+    """Make a file that has no name before the block ends, where the system can."""
     is_there = os.path.exists(name)
     made = open_nameless(os.path.dirname(name), 0o600 if is_there else 0o666)
     if made is None:
@@ -172,7 +172,7 @@ def _nameless(name: str, overwrite: bool) -> Iterator[File]:
         yield file
         file.datasync()
         if lock.can_tell():
-            lock.claim(file, is_made=True)  # until it has its name
+            lock.claim(file, is_made=True)  # until the file has its name
         with file as fd:
             name_nameless(fd, fresh if overwrite else name)
         if overwrite:
@@ -186,8 +186,6 @@ def _unlink_quietly(name: str) -> None:
 
 
 class _Packing:
-    """A packed file in the making."""
-
     def __init__(self, file: File, progress: Progress) -> None:
         self._file = file
         self._members: list[Member] = []
@@ -200,7 +198,7 @@ class _Packing:
         self._file.write(data, self._members[-1].start)
 
     def _begin(self, name: str, size: int, crc: int) -> None:
-        """Describe a member; its bytes are what comes next."""
+        """Write the head of a member, whose bytes follow."""
         problem = check_member_name(name)
         if problem is not None:
             raise FormatError(f"cannot pack {name!r}: {problem}")
@@ -215,7 +213,7 @@ class _Packing:
         self._file.write(encode_directory(self._members, self._at), self._at)
 
     def add_array(self, part: Part) -> None:
-        """Add the files of an array: the chunks and the seal, and then fresh metadata."""
+        """Add the files of an array: chunks and seal, then fresh metadata."""
         was = part.snapshot
         header = replace(was.header, work=b"")
         data_bytes = place_of(was.n_chunks, header.chunk_bytes)
@@ -243,14 +241,14 @@ class _Packing:
         self.add(f"{part.name}.xmd", bytes(fresh.image))
 
     def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
-        """Copy bytes of chunks; holes stay holes.  Returns the CRC-32 of all of them."""
+        """Copy bytes of chunks, keep holes as holes, and return the CRC-32 of all bytes."""
         crc = at = 0
         piece = memoryview(bytearray(_PIECE))
         for first, last in now.written(stop):
             crc = crc_of_zeros(first - at, crc)
             self._progress.add(first - at)
             while first < last:
-                # Pieces end where large folios of the page cache do.
+                # End pieces where large folios of the page cache end.
                 some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
                 if now.read_into(some, first) < len(some):
                     raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
@@ -269,7 +267,7 @@ class _Packing:
 
 
 class _Sums:
-    """The checksums of the chunks of an array that is packed, which are right or left out."""
+    """The checksums of the chunks of an array that is packed; doubtful ones are left out."""
 
     def __init__(self, now: Present, n_chunks: int) -> None:
         self._now = now
@@ -296,7 +294,7 @@ class _Sums:
             raise error
 
     def _table(self) -> list[int] | None:
-        """Return the extents of the table, where it can be trusted."""
+        """Return the extents of the table, if it can be trusted."""
         now = self._now
         if not isinstance(now, Pair) or not now.header.checksum:
             return None
@@ -307,17 +305,17 @@ class _Sums:
         return None if found is None or found[0] else found[1]
 
     def still_right(self) -> bytes | None:
-        """Return the table's entries; None where they may not be those of the chunks."""
+        """Return the table's entries, or None if they may no longer match the chunks."""
         if self._entries is None or self._table() is None:
             return None
         return self._entries.astype("<u4").tobytes()
 
 
-# -- looked at -----------------------------------------------------------------------------------
+# -- checking ------------------------------------------------------------------------------------
 
 
 def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> Report:
-    """Compare what is in a packed file with its sums; of one array, where the path names one."""
+    """Compare a packed file, or the array that the path names in it, with its checksums."""
     inner = packed.inner(path)
     members = [
         member
@@ -341,7 +339,7 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
     return Report(path, problems, unseen=unseen)
 
 
-# -- unpacked ------------------------------------------------------------------------------------
+# -- unpacking -----------------------------------------------------------------------------------
 
 
 def unpack(
@@ -351,37 +349,37 @@ def unpack(
     overwrite: bool = False,
     progress: Reported = True,
 ) -> None:
-    """Make the files of an array, or the folder of a group, from a packed file; then they grow.
+    """Unpack an array into a pair of files, or a group into a folder, where arrays can grow.
 
     Parameters
     ----------
     file : str or PathLike
-        What `extarray.pack` made.
+        A packed file, as `extarray.pack` makes it.
     path : str or PathLike
-        Of the pair of files; of the folder, where a group was packed.
+        Path of the pair of files, or of the folder if a group was packed.
     overwrite : bool
-        Replace a pair of files that is there; a folder is never replaced.
+        Replace an existing pair of files; a folder is never replaced.
     progress : bool or callable
-        Show how far the work has come, on a terminal or in a notebook; or a function, which is
-        called with the bytes that are done, and with those in all.
+        Show the progress on a terminal or in a notebook; or a function that is called with the
+        number of bytes done and the total.
 
     Raises
     ------
     MissingError
-        A FileNotFoundError: there is no such file.
+        A FileNotFoundError: the packed file does not exist.
     ExistsError
         A FileExistsError: the path is taken.
     FormatError
-        A ValueError: it is no packed file; CorruptError: it is damaged, or made to do harm.
+        A ValueError: `file` is no packed file.  CorruptError: it is damaged, or malicious.
     AccessError, StorageError
 
     Notes
     -----
-    All bytes are compared with the sums (CRC-32) in the packed file.  What is there under the path
-    is whole and on the disk, or is what was there before, whatever interrupts the call.  Of several
-    calls for one new path at a time, one succeeds.  The arrays have the history, the attributes and
-    the identity of those that were packed.  A sparse array stays sparse; all others get their disk
-    space.  Any program that unpacks ZIP files makes the same files.
+    All bytes are compared with the CRC-32 sums in the packed file.  Whatever interrupts the call,
+    the path then has either the whole result, on disk, or what it had before.  Among concurrent
+    calls for one new path, one succeeds.  The arrays keep the history, attributes and identity of
+    the packed ones.  A sparse array stays sparse; all others get their disk space allocated.  Any
+    program that unpacks ZIP files makes the same files.
 
     Examples
     --------
@@ -419,7 +417,7 @@ def unpack(
 def _unpack_array(
     packed: Packed, name: str, path: Path, overwrite: bool, progress: Progress
 ) -> None:
-    """Make a pair of files, which takes its names when it is whole."""
+    """Make a pair of files that takes its names once it is whole."""
     names = absolute_names(path)
     for there in names:
         if os.path.lexists(there) and not overwrite:
@@ -439,7 +437,7 @@ def _unpack_array(
         try:
             data = create_beside(making.fresh[1], names[1])
             metadata = create_beside(making.fresh[0], names[0])
-            # Whoever looks for what jobs have left sees that somebody is at work.
+            # Anyone searching for left-overs sees that somebody is at work.
             lock.acquire(metadata, path, 0)
             lock.claim(data)
             _unpack_pair(packed, name, found, (metadata, data), progress)
@@ -455,17 +453,17 @@ def _unpack_array(
 
 @contextlib.contextmanager
 def _held(making: Publication, path: Path) -> Iterator[None]:
-    """Keep others from writing to the pair that is replaced, for the length of a block."""
+    """Keep others from writing to the pair about to be replaced, for the length of a block."""
     with contextlib.ExitStack() as stack:
         try:
             there, _ = FileStore.open(path, "r+", 0, "auto", "flush")
-        except (FormatError, MissingError):  # damaged, which may be replaced
+        except (FormatError, MissingError):  # damaged, and may be replaced
             making.old = File.open(making.names[0], os.O_RDWR)
             lock.acquire(making.old, path, 0)
         else:
             stack.enter_context(contextlib.closing(there))
             there.group.conclude_members()
-            if there.now.header.uuid == making.uuid:  # it was packed from this array, perhaps
+            if there.now.header.uuid == making.uuid:  # perhaps the array that was packed
                 there.renew_uuid()
             with there.now.metadata as fd:
                 making.old = File(os.dup(fd), making.names[0])
@@ -474,7 +472,7 @@ def _held(making: Publication, path: Path) -> Iterator[None]:
 
 
 def _metadata_of(packed: Packed, name: str) -> tuple[Header, bytes]:
-    """Return the header of an array, and its ``.xmd``, which fits its sum."""
+    """Return the header of an array and its ``.xmd``, after comparing that with its CRC."""
     member = packed.arrays[name][0]
     image = packed.read(member)
     try:
@@ -490,13 +488,13 @@ def _unpack_pair(
     files: tuple[File, File],
     progress: Progress,
 ) -> None:
-    """Write the bytes of a pair of files, and bring them to the disk."""
+    """Write the bytes of a pair of files and bring them to the disk."""
     chunks = packed.arrays[name][1]
     (header, image), (metadata, data) = found, files
     if header.sparse:
         data.truncate(chunks.size)
     elif chunks.size:
-        data.extend(0, chunks.size)  # a store must not find the disk full later
+        data.extend(0, chunks.size)  # so that later writes never find the disk full
     packed.copy(chunks, lambda at, piece: data.write(piece, at), progress.add)
     data.datasync()
     metadata.write(image, 0)
@@ -504,7 +502,7 @@ def _unpack_pair(
 
 
 def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
-    """Make a folder, which takes its name when it is whole."""
+    """Make a folder that takes its name once it is whole."""
     name = os.path.abspath(path)
     if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
         raise ExistsError(errno.EEXIST, "it already exists; give the path of a new folder", name)

@@ -1,4 +1,4 @@
-"""Names of the files that passes write, and what becomes of them."""
+"""Names of the files that passes write, and their publication and removal."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def pass_path(path: Path, i: int) -> Path:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a path where something is."""
+    """Refuse a path that is taken."""
     for name in file_names(path):
         if os.path.lexists(name):
             raise ExistsError(errno.EEXIST, "it already exists; give another path", name)
 
 
 def remove_pair(path: Path) -> None:
-    """Remove a pair of files, as far as it is there."""
-    # The metadata first: without them nothing opens.
+    """Remove whatever exists of a pair of files."""
+    # Metadata first: without them nothing opens.
     for name in file_names(path):
         with family("cannot remove '{}'", name):
             Path(name).unlink(missing_ok=True)
 
 
 def finish_move(path: Path) -> bool:
-    """Publish a complete target, if something interrupted that; tell whether there was anything."""
+    """Publish a complete target whose publication was interrupted; tell whether there was one."""
     for i in range(MOST_PASSES):
         metadata, _ = file_names(pass_path(path, i))
         if os.path.exists(moved_data(metadata, path)):
@@ -45,7 +45,7 @@ def finish_move(path: Path) -> bool:
 
 
 def moved_data(metadata: str, path: Path) -> str:
-    """Return where the data of a pass are while its metadata are about to go to a path."""
+    """Return the path of a pass's data while its metadata are being moved to `path`."""
     try:
         with open(metadata, "rb") as file:
             uuid = file.read(32)[16:]

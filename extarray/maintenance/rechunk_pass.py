@@ -1,9 +1,9 @@
-"""A pass of a layout transformation: its chunks, templates and steps, and the memory it takes.
+"""One pass of a layout transformation: its chunks, templates, steps and memory.
 
-The array is cut into *templates* of whole target chunks.  In a template every source chunk is read
-once, and every target chunk written once; a source chunk across the edge of two templates is read
-by both.  A template is swept in steps of a few *max-blocks* (the larger chunk along each axis), and
-what was read for target chunks that are not complete yet is held.  How much that is depends on the
+The array is cut into *templates* of whole target chunks.  Within a template, each source chunk is
+read once and each target chunk written once; source chunks across the edge of two templates are
+read for both.  A template is swept in steps of a few *max-blocks* (the larger chunk along each
+axis), holding the elements of target chunks that are still incomplete.  Their number depends on the
 order in which the axes are swept, the *traversal*.  An *lcm-block* is a template whose edges cut no
 chunk.
 """
@@ -29,18 +29,18 @@ Index: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Task:
-    """Chunks to be changed into others, by one pass or several."""
+    """Chunks to change into others, by one pass or several."""
 
     shape: Index  # by axes of the target; each extent is at least 1
     source_chunks: Index
     target_chunks: Index
-    lead: Index  # elements of the first source chunk of each axis that lie before index 0
+    lead: Index  # elements of each axis's first source chunk that lie before index 0
     itemsize: int
-    cast_itemsize: int | None = None  # where the target has another dtype
+    cast_itemsize: int | None = None  # if the target has another dtype
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of memory for an element: what is cast is in memory twice."""
+        """Bytes of memory for an element; a cast one is in memory twice."""
         return self.itemsize + (self.cast_itemsize or 0)
 
     @cached_property
@@ -49,7 +49,7 @@ class Task:
         return tuple(map(Axis, self.shape, self.source_chunks, self.target_chunks, self.lead))
 
     def in_one_step(self, template: Index) -> Pass:
-        """Return the pass that has all of each template in one step."""
+        """Return the pass that handles each template in one step."""
         return Pass(self, template, (0,) * len(self.shape), ())
 
 
@@ -61,11 +61,11 @@ class Pass:
     ----------
     task : Task
     template : tuple of int
-        Elements of a template.
+        Elements of a template along each axis.
     blocks : tuple of int
-        Max-blocks of a step along each axis; 0: one step has the whole template.
+        Max-blocks of a step along each axis; 0 means that one step covers the template.
     traversal : tuple of int
-        The axes that are swept in several steps, the first one fastest.
+        The axes that are swept in several steps, fastest first.
     """
 
     task: Task
@@ -75,17 +75,17 @@ class Pass:
 
     @property
     def shape(self) -> Index:
-        """Elements, by axes of the target."""
+        """Elements along each axis of the target."""
         return self.task.shape
 
     @property
     def source_chunks(self) -> Index:
-        """Elements of a chunk that is read."""
+        """Shape of the chunks that are read."""
         return self.task.source_chunks
 
     @property
     def target_chunks(self) -> Index:
-        """Elements of a chunk that is written."""
+        """Shape of the chunks that are written."""
         return self.task.target_chunks
 
     @property
@@ -95,18 +95,18 @@ class Pass:
 
     @cached_property
     def bytes_read(self) -> int:
-        """Bytes that are read, in whole chunks."""
+        """Bytes read, in whole chunks."""
         pairs = zip(self.axes, self.template, strict=True)
         return self.task.itemsize * math.prod(axis.elements_read(n) for axis, n in pairs)
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that are written: each target chunk is written once."""
+        """Bytes written: each target chunk once."""
         return (self.task.cast_itemsize or self.task.itemsize) * math.prod(self.shape)
 
     @cached_property
     def memory(self) -> int:
-        """Bytes that a thread has in memory at a time, at most."""
+        """Most bytes that one thread holds in memory."""
         k = range(len(self.shape))
         swept = [j for j in self.traversal if self.blocks[j]]
         elements = elements_held(
@@ -120,7 +120,7 @@ class Pass:
             not blocks and not axis.is_aligned(n)
             for axis, n, blocks in zip(self.axes, self.template, self.blocks, strict=True)
         ):
-            # Of a chunk that is read for the sake of a part, there must be room for the whole.
+            # A chunk that is read for a part of it needs room as a whole.
             elements += math.prod(self.source_chunks)
         return elements * self.task.element_bytes
 
@@ -131,17 +131,17 @@ class Pass:
         return math.prod(axis.count(n) for axis, n in pairs)
 
     def templates(self) -> Iterator[tuple[tuple[int, int], ...]]:
-        """Yield where each template begins and ends along each axis, in C order."""
+        """Yield the bounds of each template along each axis, in C order."""
         windows = [axis.windows(n) for axis, n in zip(self.axes, self.template, strict=True)]
         return itertools.product(*windows)
 
     def room(self, j: int) -> int:
-        """Return the most elements along an axis that are held and read in a step."""
+        """Return the most elements along an axis that a step holds and reads."""
         axis, blocks = self.axes[j], self.blocks[j]
         return axis.room(blocks) if blocks else min(self.template[j], axis.extent)
 
     def fresh(self, j: int) -> int:
-        """Return the most elements along an axis that are read in a step."""
+        """Return the most elements along an axis that a step reads."""
         axis, blocks = self.axes[j], self.blocks[j]
         return axis.fresh(blocks) if blocks else min(self.template[j], axis.extent)
 
@@ -153,11 +153,11 @@ def elements_held(
     template: Sequence[int],
     swept: Sequence[int],
 ) -> int:
-    """Return the elements in memory at a time, at most: those of a step, and the held ones.
+    """Return the most elements in memory at a time: those of a step, and those held.
 
-    The fastest axis, the first that is swept, holds its elements beside those that are read.  Any
-    other holds them for all of the sweep along the faster axes.  Along each axis, `room` is held
-    and read in a step, `fresh` is read, and `unused` is held between two.
+    The fastest swept axis holds elements beside those that a step reads; each other swept axis
+    holds them throughout the sweep of the faster axes.  Along each axis, a step holds and reads
+    `room`, reads `fresh`, and `unused` elements are held between two steps.
     """
     extents = list(fresh)
     if not swept:
@@ -176,7 +176,7 @@ def elements_held(
 def least_memory(
     source: Index, target: Index, itemsize: int, cast_itemsize: int | None = None
 ) -> int:
-    """Return the least memory in which chunks can be changed: one source and one target chunk.
+    """Return the least memory that can change chunks: one source chunk and one target chunk.
 
     Examples
     --------
@@ -187,16 +187,16 @@ def least_memory(
 
 
 def check_memory(task: Task, budget: int, tables: tuple[int, int] = (0, 0)) -> Task:
-    """Refuse a budget in bytes that is too little.
+    """Refuse a memory budget, in bytes, that is too small.
 
-    Returns the task, with chunks as far as there are elements for them.  The tables are those of an
-    order (`table_bytes`) that the source has, and the target gets.
+    Return the task with chunks clipped to the array.  `tables` are the bytes of the order tables
+    (`table_bytes`) of source and target.
     """
     extents = map(int.__add__, task.shape, task.lead)
     source = tuple(map(min, extents, task.source_chunks))
     target = tuple(map(min, task.target_chunks, task.shape))
     least = least_memory(source, target, task.itemsize, task.cast_itemsize)
-    # The target is made while the source is open, and takes up to three times its table for that.
+    # Making the target while the source is open takes up to three times its table.
     least = max(least + sum(tables), tables[0] + 3 * tables[1])
     if budget < least:
         besides = ", with the tables of their orders," if any(tables) else ""

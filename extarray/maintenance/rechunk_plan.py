@@ -1,8 +1,8 @@
 """The plan of a layout transformation: pure functions, from chunk shapes to passes.
 
-Where memory does not suffice for one pass, there are several, through chunk shapes between the two
-(geometric means).  The alternative is a template that lies in memory as a whole and may be smaller
-than a max-block: chunks are read again for each template that they meet.
+If memory does not suffice for one pass, several lead through chunk shapes in between (geometric
+means).  The alternative is a template that lies in memory as a whole and may be smaller than a
+max-block; chunks are then read once for each template that they meet.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = [
     "swept_pass",
 ]
 
-#: More would mean chunks that hardly differ from each other.
+#: Beyond this, successive chunk shapes would hardly differ.
 MOST_PASSES = 16
-#: Passes, where some of them may read chunks again: each is searched for at length.
+#: Most passes tried when some may read chunks again, since each is searched for at length.
 _MOST_MIXED = 4
 _TRIED_TOGETHER = 4096
 _MOST_ORDERS = 24
@@ -40,7 +40,7 @@ _MOST_ORDERS = 24
 
 
 def _templates(axis: Axis, most: int, least: int) -> list[int]:
-    """Return templates to try along an axis, from `least` on, rising: whole target chunks."""
+    """Return template extents to try along an axis, rising from `least`: whole target chunks."""
     end = axis.extent + axis.shift
     unit = axis.target
     count = -(-end // unit) - least // unit + 1
@@ -49,7 +49,7 @@ def _templates(axis: Axis, most: int, least: int) -> list[int]:
     if count <= most:
         return [*range(least, end, unit), end]
     tried = {least, end}
-    # All sizes are met in even proportions; then lcm-blocks, which cut no chunk, and halves.
+    # Spread sizes geometrically; add lcm-blocks, which cut no chunk, and their halves and doubles.
     for i in range(most):
         tried.add(round(least * (end / least) ** (i / most)) // unit * unit)
     for size in (axis.period, axis.block):
@@ -61,12 +61,11 @@ def _templates(axis: Axis, most: int, least: int) -> list[int]:
 def _search(
     axes: Sequence[Axis], lists: list[list[int]], fits: Callable[[Index], bool]
 ) -> Index | None:
-    """Return the templates that fit and read least; among these, the smallest.
+    """Return the fitting template that reads least; among equals, the smallest.
 
-    Along the last axis the largest template that fits is found by bisection (the feasible
-    boundary), for all templates of the others.  From the best point of the boundary, steps of one
-    target chunk along an axis are taken as long as they lead down (steepest descent), which matters
-    where not all templates were in the lists.
+    For each choice of the other axes, bisection finds the largest fitting template along the last
+    axis (the feasible boundary).  From the best point of the boundary, steepest descent in steps of
+    one target chunk follows, which matters if the lists were incomplete.
     """
     lists = _shortened(lists)
     costs = [
@@ -76,7 +75,7 @@ def _search(
     last: list[int] = []
     for i, cost in enumerate(costs[-1]):
         last.append(last[-1] if last and costs[-1][last[-1]] <= cost else i)
-    # The heads that promise most come first: those that could not be better need no bisection.
+    # Promising heads first: those that could not be better then need no bisection.
     heads = sorted(
         (math.prod(c[j] for c, j in zip(costs, place, strict=False)), place)
         for place in itertools.product(*[range(len(tried)) for tried in lists[:-1]])
@@ -98,7 +97,7 @@ def _search(
 
 
 def _shortened(lists: list[list[int]]) -> list[list[int]]:
-    """Return templates to try, fewer where many axes have too many; the smallest stay."""
+    """Thin out the lists while their product is too large; keep the smallest templates."""
     lists = list(lists)
     while math.prod(map(len, lists[:-1])) > _TRIED_TOGETHER:
         j = max(range(len(lists) - 1), key=lambda j: len(lists[j]))
@@ -109,7 +108,7 @@ def _shortened(lists: list[list[int]]) -> list[list[int]]:
 def _descend(
     axes: Sequence[Axis], least: list[int], start: tuple[int, Index], fits: Callable[[Index], bool]
 ) -> Index:
-    """Return the templates to which steps of one target chunk lead down from a point."""
+    """Descend in steps of one target chunk, and return the template reached."""
     best = start
     while True:
         cost, point = best
@@ -124,7 +123,7 @@ def _descend(
 
 
 def _most_tried(n_axes: int, n_orders: int = 1) -> int:
-    """Return how many templates to try along each of several axes; the last is searched apart."""
+    """Return how many templates to try along each of several axes; bisection covers the last."""
     if n_axes <= 2:
         return limits.templates_tried
     return max(3, int((_TRIED_TOGETHER / n_orders) ** (1 / (n_axes - 1))))
@@ -134,13 +133,13 @@ def _most_tried(n_axes: int, n_orders: int = 1) -> int:
 
 
 def swept_pass(task: Task, budget: int) -> Pass | None:
-    """Return the pass that reads least of those that sweep templates of max-blocks or more.
+    """Return the pass that reads least among sweeps of templates of max-blocks or more.
 
-    None where none fits the budget, in bytes.
+    None if none fits the budget, in bytes.
 
     Examples
     --------
-    The example of [krishnamoorthy]_: an lcm-block of 160 x 144 elements.
+    The example of [krishnamoorthy]_, with an lcm-block of 160 x 144 elements:
 
     >>> p = swept_pass(Task((160, 144), (32, 9), (5, 16), (0, 0), 1), 1344)
     >>> p.traversal, p.template, p.memory, p.bytes_read
@@ -162,7 +161,7 @@ def swept_pass(task: Task, budget: int) -> Pass | None:
     for order in orders:
         template = list(base.template)
         for j in order[-1:]:
-            # Nothing is held along the sweep of the slowest axis.
+            # The sweep of the slowest axis holds nothing.
             aligned = axes[j].is_aligned(axes[j].period)
             template[j] = min(axes[j].period, shape[j]) if aligned else shape[j]
         faster = order[:-1]
@@ -193,9 +192,9 @@ def swept_pass(task: Task, budget: int) -> Pass | None:
 
 
 def resident_pass(task: Task, budget: int) -> Pass | None:
-    """Return the pass that reads least of those whose templates lie in memory as a whole.
+    """Return the pass that reads least among those whose templates lie in memory as a whole.
 
-    None where not even a target chunk fits the budget, in bytes.
+    None if not even one target chunk fits the budget, in bytes.
 
     Examples
     --------
@@ -219,7 +218,7 @@ def resident_pass(task: Task, budget: int) -> Pass | None:
 
 
 def _enlarged(p: Pass, budget: int) -> Pass:
-    """Return the same pass in larger steps, while these are small: each call costs something."""
+    """Return the same pass with larger steps while they are small: each call has a cost."""
     while True:
         room = min(
             budget, limits.swept_bytes if len(p.traversal) > 1 else limits.rechunk_step_bytes
@@ -234,7 +233,7 @@ def _enlarged(p: Pass, budget: int) -> Pass:
 
 
 def _larger(p: Pass, j: int) -> Pass | None:
-    """Return the same pass with a step that is larger along an axis, or has the whole template."""
+    """Return the same pass with a larger step along an axis, or with one for the whole template."""
     axis, n, blocks = p.axes[j], p.template[j], p.blocks[j]
     if blocks == 0 or axis.room(blocks) >= n:
         if axis.reaches_all(n) or not axis.is_aligned(n):
@@ -246,7 +245,7 @@ def _larger(p: Pass, j: int) -> Pass | None:
 
 
 def _whole(p: Pass, j: int, template: int) -> Pass:
-    """Return the same pass with one step for the whole template along an axis."""
+    """Return the same pass with a single step along an axis."""
     return replace(
         p,
         template=(*p.template[:j], template, *p.template[j + 1 :]),
@@ -259,10 +258,10 @@ def _whole(p: Pass, j: int, template: int) -> Pass:
 
 
 def intermediates(source: Index, target: Index, n: int, fitting: bool = False) -> list[Index]:
-    """Return chunk shapes on the way from one to another in n passes: geometric means, rounded.
+    """Return the chunk shapes from one to another in n passes: rounded geometric means.
 
-    `fitting` rounds to multiples of the smaller neighbour instead, so that fewer chunks are cut.
-    There are n + 1 shapes, the given ones included; fewer where neighbours are the same.
+    `fitting` rounds to multiples of the smaller neighbour instead, which cuts fewer chunks.  The
+    n + 1 shapes include the given ones; equal neighbours are merged.
 
     Examples
     --------
@@ -279,12 +278,12 @@ def intermediates(source: Index, target: Index, n: int, fitting: bool = False) -
 
 
 def _means(source: int, target: int, n: int) -> list[int]:
-    """Return the extents on the way from one to another."""
+    """Return the extents from `source` to `target`, both included."""
     return [_root(source ** (n - i) * target**i, n) for i in range(n + 1)]
 
 
 def _fitting_means(source: int, target: int, n: int) -> list[int]:
-    """Return extents, each a multiple of its smaller neighbour; the largest need not be one."""
+    """Return extents that are multiples of their smaller neighbours, except perhaps the largest."""
     if source > target:
         return _fitting_means(target, source, n)[::-1]
     extents = _means(source, target, n)
@@ -308,22 +307,22 @@ def _root(value: int, n: int) -> int:
 def plan_passes(
     task: Task, budget: int, most: int = MOST_PASSES, tables: tuple[int, int] = (0, 0)
 ) -> list[Pass]:
-    """Return the passes that read and write the least bytes in a given memory.
+    """Return the passes that read and write the fewest bytes in a given memory.
 
-    The budget, in bytes, is at least what `check_memory` asks for; the tables are as there, and the
-    passes have what is left.
+    The budget, in bytes, must satisfy `check_memory`; the passes get what `tables`, as there,
+    leave of it.
 
     Notes
     -----
-    The first choice are sweeps of templates of max-blocks or more, through geometric means.  Means
-    that fit the chunks, and templates that lie in memory as a whole, are taken where they save half
-    of what reading the array once takes, or where nothing else is possible.
+    Prefer sweeps of templates of max-blocks or more, through geometric means.  Means that fit the
+    chunks, and templates that lie in memory as a whole, must save half of one reading of the array,
+    unless nothing else is possible.
     """
     task = check_memory(task, budget, tables)
     budget -= sum(tables)
     small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
     if small.memory <= min(budget, limits.rechunk_step_bytes):
-        return [small]  # one step has the whole array
+        return [small]  # one step covers the whole array
 
     def sequence(
         shapes: list[Index], find: Callable[[Task, int], Pass | None]
@@ -358,7 +357,7 @@ def plan_passes(
             if found is not None and _cost(found) <= limit:
                 best = found
                 limit = _cost(found) - 1
-    assert best is not None  # one source and one target chunk fit
+    assert best is not None  # `check_memory` ensures that one chunk of each kind fits
     return best
 
 

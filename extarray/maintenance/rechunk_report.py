@@ -19,19 +19,19 @@ _MOST_LINES = 200
 
 @dataclass(frozen=True, repr=False)
 class RechunkPlan:
-    """The way of a layout transformation: made by `extarray.rechunk_plan`.
+    """The plan of a layout transformation, as `extarray.rechunk_plan` returns it.
 
     Attributes
     ----------
     shape : tuple of int
-        Elements, by axes of the target.
+        Elements along each axis of the target.
     passes : tuple of Pass
         Each reads and writes the whole array.  A pass has ``source_chunks`` and ``target_chunks``;
         ``template``, the elements of a template, in which each chunk is read once; ``traversal``,
-        the axes along which a template is swept, the first one fastest; ``bytes_read``,
-        ``bytes_written`` and ``memory``, which each thread takes that `rechunk` has room for.
+        the axes along which a template is swept, fastest first; ``bytes_read``, ``bytes_written``;
+        and ``memory``, the bytes that each thread of `rechunk` takes.
     table_bytes : int
-        Bytes that tables of orders "Z" and "H" take besides.
+        Further bytes for the tables of orders "Z" and "H".
 
     Examples
     --------
@@ -50,17 +50,17 @@ class RechunkPlan:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that all passes read, in whole chunks."""
+        """Bytes that all passes read together, in whole chunks."""
         return sum(p.bytes_read for p in self.passes)
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that all passes write."""
+        """Bytes that all passes write together."""
         return sum(p.bytes_written for p in self.passes)
 
     @property
     def memory(self) -> int:
-        """Bytes in memory at a time, at most."""
+        """Most bytes in memory at a time."""
         return self.table_bytes + max((p.memory for p in self.passes), default=0)
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class RechunkPlan:
 
 
 def _picture(p: Pass) -> str:
-    """Draw the chunks in a template, along the last two axes: source ones grey, target ones red."""
+    """Draw the chunks of a template along the last two axes: source ones grey, target ones red."""
     axes = range(len(p.shape))[-2:]
     if len(axes) < 2:
         return ""
@@ -123,7 +123,7 @@ def _picture(p: Pass) -> str:
     ):
         for j, extent, across in zip(axes, (height, width), (True, False), strict=True):
             if extent > _MOST_LINES * chunks[j]:
-                continue  # it would be black
+                continue  # the lines would merge
             for at in range(0, extent + 1, chunks[j]):
                 end = f'x1="0" x2="{x}" y1="{{0}}" y2="{{0}}"'
                 if not across:

@@ -1,7 +1,7 @@
-"""Repair of a pair of files: back to the last state that is whole.
+"""Repair of a pair of files: return to the last whole state.
 
-What is written over is copied aside first.  What could lose elements or attributes that somebody
-could still get at is done only where it is forced.
+Bytes about to be overwritten are copied aside first.  Steps that could lose recoverable elements or
+attributes need `force`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["Repair"]
 
 _PIECE = 1 << 20
-# Records of a commit that did not come to its end: of each axis, at both sides.
+# Most records that an unfinished commit can leave: one for each axis and side.
 _MOST_UNCOMMITTED = 64
-# What of the files a new state puts right.
+# Findings that a new state settles.
 _OF_STATES = {"superblock", "log", "attrs", "room", "data"}
 
 
@@ -59,17 +59,17 @@ class TargetState(NamedTuple):
 
     block: Superblock
     attrs: str
-    lost: str | None  # what needs force, if anything
+    lost: str | None  # losses that need force, if any
     did: str
     slots: frozenset[int] = frozenset()  # superblocks that it is read from
-    outside: tuple[tuple[int, int], ...] = ()  # runs of chunks that are given up
-    first_lost: int | None = None  # chunk that is not in the file, nor are those behind it
+    outside: tuple[tuple[int, int], ...] = ()  # runs of chunks to give up
+    first_lost: int | None = None  # first chunk that the file lacks; all later ones are lost too
 
 
 class Repair:
-    """The repair of a pair whose lock the caller holds, from what a survey has found.
+    """Repair a pair, whose lock the caller holds, according to a survey.
 
-    `done` and `left` gain what was done, and why something was not.
+    Append completed steps to `done`, and reasons for omitted ones to `left`.
     """
 
     def __init__(self, survey: Survey, force: bool, done: list[str], left: list[str]) -> None:
@@ -81,12 +81,12 @@ class Repair:
 
     @property
     def header(self) -> Header:
-        """The header, without which nothing is repaired."""
+        """The header; without one, nothing is repaired."""
         assert self.survey.header is not None
         return self.survey.header
 
     def run(self, data: bool, progress: Reported) -> None:
-        """Do what can be done; with `data`, look at the chunks too."""
+        """Repair whatever can be repaired; with `data`, examine the chunks too."""
         survey = self.survey
         if survey.header is None:
             self.left.append(
@@ -121,10 +121,10 @@ class Repair:
                 survey.look_at_chunks(progress)
             self._mend_sums()
 
-    # -- copies of what is written over ------------------------------------------------------
+    # -- copies of overwritten bytes ---------------------------------------------------------
 
     def _save(self, number: int, first: int, stop: int) -> None:
-        """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
+        """Copy bytes first ... stop - 1 of a file aside, unless all are zero."""
         pair = self.survey.pair
         file, name = (pair.metadata, pair.data)[number], pair.names[number]
         with family("cannot keep a copy of '{}'", name):
@@ -134,7 +134,7 @@ class Repair:
             self.done.append(f"the previous content of {name}{part} is kept in {aside}")
 
     def _copy_aside(self, file: File, name: str, first: int, stop: int) -> str:
-        """Copy bytes of a file to a new one; gives its name, or "" where all of them are zero."""
+        """Copy bytes of a file to a new one; return its name, or "" if all bytes are zero."""
         pieces = ((at, file.read(min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE))
         copy, aside = File(), ""
         try:
@@ -149,7 +149,7 @@ class Repair:
                 copy.truncate(stop - first)
                 copy.datasync()
         except BaseException:
-            if aside:  # a part of it would pass for all
+            if aside:  # a partial copy would pass for a complete one
                 os.unlink(aside)
             raise
         finally:
@@ -158,7 +158,7 @@ class Repair:
 
     def _save_metadata(self) -> None:
         if not self._metadata_saved:
-            # The copy is that of what was there before this process had the lock.
+            # Clear our note: the copy shows the file as it was before this process had the lock.
             lock.note_holder(self.survey.pair.metadata, self.header, False)
             self._save(0, 0, self.survey.metadata_bytes)
             lock.note_holder(self.survey.pair.metadata, self.header, True)
@@ -180,7 +180,7 @@ class Repair:
     # -- growth log and directory ------------------------------------------------------------
 
     def _restore_first_record(self) -> None:
-        """Make the record of the initial segment anew, which follows from what comes after it."""
+        """Rebuild the record of the initial segment from what follows it."""
         header, log = self.header, self.survey.log
         at = header.first_extent + EXTENT_HEAD_BYTES
         if log is None or log.fault is None or log.fault[0] != at:
@@ -195,9 +195,9 @@ class Repair:
         self.survey.look()
 
     def _initial_grid(self) -> tuple[int, ...] | None:
-        """Return the grid before the first growth, by the next record or the newest superblock.
+        """Return the grid before the first growth, from the next record or the newest superblock.
 
-        The first axis counts 0 in the record of the initial segment.
+        Its first axis is 0, as in the record of the initial segment.
         """
         header, known = self.header, self.survey.known
         if not known:
@@ -217,7 +217,7 @@ class Repair:
         return tuple(n if j else 0 for j, n in enumerate(grid))
 
     def _mend_directory(self) -> None:
-        """Clear the places of optional blocks that nothing tells any more."""
+        """Clear damaged directory entries of optional blocks."""
         lost = self.survey.lost_blocks(self.header)
         if BlockKind.GROUP in lost and not self.force:
             self.left.append(
@@ -237,7 +237,7 @@ class Repair:
     # -- the state ---------------------------------------------------------------------------
 
     def _target(self) -> TargetState | None:
-        """Return the best state there is."""
+        """Return the best state that the files allow."""
         there = self.survey.chunk_bytes_there
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
         states = [(slot, block) for slot, block in states if slot.fault is None]
@@ -250,7 +250,7 @@ class Repair:
         return self._target_of_log(there)
 
     def _target_of_rest(self, rest: Salvage) -> TargetState | None:
-        """Return the present state, in the largest bounds that are whole."""
+        """Return the present state, reduced to the largest whole bounds."""
         slot = self.survey.present
         assert slot is not None
         assert slot.block is not None
@@ -292,7 +292,7 @@ class Repair:
             if attrs is None:
                 attrs = "{}"
                 lost.append("the attributes are damaged, and no older ones exist")
-        if slot.misplaced:  # so that nobody knows where its end is
+        if slot.misplaced:  # its end cannot be trusted
             block = block._replace(end=self.survey.metadata_bytes)
         return TargetState(
             block,
@@ -303,9 +303,9 @@ class Repair:
         )
 
     def _other_attrs(self) -> tuple[str | None, int]:
-        """Return the newest attributes that are whole, even where their superblock is not.
+        """Return the newest whole attributes and their slot, even from a torn superblock.
 
-        None where there are no attributes; then the slot means nothing.
+        Without any, return None and an arbitrary slot.
         """
         whole = [slot for slot in self.survey.slots if slot.block and slot.attrs is not None]
         if whole:
@@ -315,7 +315,7 @@ class Repair:
         for number in (*LIVE_SLOTS, *SPARED_SLOTS):
             at = header.superblock_offset(number)
             raw = self.survey.pair.metadata.read(superblock_bytes(header.ndim), at)
-            # What a torn one says, proved by the checksum of what it names.
+            # A torn superblock's pointer counts if the checksum of the attributes confirms it.
             offset, length, crc = attrs_location(raw)
             if length >= 2:
                 with contextlib.suppress(CorruptError):
@@ -323,7 +323,7 @@ class Repair:
         return None, LIVE_SLOTS[0]
 
     def _has_elements(self, first: int) -> bool:
-        """Tell whether ``.xta`` has anything but the fill value from a byte on."""
+        """Tell whether ``.xta`` has anything but fill values and zeros from a byte on."""
         header = self.header
         size = len(header.fill)
         pattern = header.fill * max(1, _PIECE // size)
@@ -335,7 +335,7 @@ class Repair:
         return False
 
     def _target_of_log(self, there: int) -> TargetState | None:
-        """Return a state from the growth log and the length of ``.xta``; no superblock is whole."""
+        """Derive a state from the growth log and the length of ``.xta``; no superblock is whole."""
         header, log = self.header, self.survey.log
         if log is None:
             return None
@@ -349,7 +349,7 @@ class Repair:
                     others *= extent if j != axis else 1
                 grown = n_chunks // others if others else grid[axis]
                 if grown < grid[axis] + (n > 1 and others > 0):
-                    continue  # of a growth that was not committed
+                    continue  # this growth was not committed
                 grid[axis] = grown
             try:
                 axial = log.replay(n, grid)
@@ -372,7 +372,7 @@ class Repair:
         return None
 
     def _mend_state(self) -> bool:
-        """Return to the best state there is, if that may be, and look again."""
+        """Return to the best state, if that is permitted, and survey the files again."""
         target, survey = self._target(), self.survey
         if target is None or (target.lost and not self.force):
             self.left.append(
@@ -418,7 +418,7 @@ class Repair:
         return sums
 
     def _give_up(self, runs: tuple[tuple[int, int], ...], sums: Sums | None) -> None:
-        """Fill chunks that lie outside of the bounds to come with the fill value."""
+        """Overwrite chunks outside of the new bounds with the fill value."""
         header, file = self.header, self.survey.pair.data
         for first, stop in runs:
             file.fill(header.fill, *(place_of(q, header.chunk_bytes) for q in (first, stop)))
@@ -429,10 +429,10 @@ class Repair:
             file.datasync()
 
     def _return_to(self, target: TargetState) -> None:
-        """Make a state the present one, sealed, in both superblocks that commits write.
+        """Commit a state, sealed, to both live superblocks.
 
-        Nothing that it is made of is written over, nor cut off, before it is on the disk by itself:
-        a repair that fails half way, or is killed, can be done again, with the same end.
+        Its parts are on disk before their sources are overwritten or cut off.  A repair that fails
+        halfway or is killed can therefore be repeated with the same result.
         """
         survey, header = self.survey, self.header
         block, blob = target.block, target.attrs.encode()
@@ -453,7 +453,7 @@ class Repair:
         for _ in LIVE_SLOTS:
             state = state._replace(sequence=state.sequence + 1)
             self._commit(state)
-        # Spared superblocks are of states that this one may not go on from.
+        # The spared superblocks may describe states that this one cannot continue from.
         spared = [header.superblock_offset(number) for number in SPARED_SLOTS]
         for at in (*spared, *survey.pending_offsets().values()):
             file.write(bytes(superblock_bytes(header.ndim)), at)
@@ -464,7 +464,7 @@ class Repair:
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 
     def _take_back_pending(self) -> None:
-        """Take back a commit of several arrays that was not finished, for this one."""
+        """Undo an unfinished commit of several arrays, for this array."""
         self._save_metadata()
         for at in self.survey.pending_offsets().values():
             self.survey.pair.metadata.write(bytes(superblock_bytes(self.header.ndim)), at)
@@ -472,7 +472,7 @@ class Repair:
         self.done.append(f"commit {self.survey.pending} of several arrays was rolled back")
 
     def _end_to_save(self, block: Superblock) -> int:
-        """Return where the part to be cut off ``.xta`` ends: before the seal, if that stays."""
+        """Return the end of the part to cut off ``.xta``, without a seal that stays."""
         sealed = self.survey.seal == "ours"
         stays = sealed and self.survey.data_bytes == block.data_bytes + SEAL_BYTES
         return block.data_bytes if stays else self.survey.data_bytes
@@ -486,7 +486,7 @@ class Repair:
         self.survey.pair.metadata.datasync()
 
     def _free_from(self) -> int:
-        """Return where ``.xmd`` has nothing more that could still be needed."""
+        """Return an offset in ``.xmd`` behind everything that may still be needed."""
         header, log = self.header, self.survey.log
         assert log is not None
         size = record_bytes(header.ndim)
@@ -499,13 +499,13 @@ class Repair:
         )
 
     def _fit_data(self, length: int, first_lost: int | None) -> None:
-        """Give ``.xta`` the length of the chunks; missing parts become the fill value."""
+        """Give ``.xta`` the length of the chunks; fill missing parts with the fill value."""
         header, file = self.header, self.survey.pair.data
         there = self.survey.chunk_bytes_there
         file.truncate(min(length, there))
         if there < length:
             start = there - there % len(header.fill)
-            if first_lost is not None:  # of which there may be a part
+            if first_lost is not None:  # a part of that chunk may be there
                 start = place_of(first_lost, header.chunk_bytes)
             file.fill(header.fill, start, length)
         file.datasync()
@@ -513,7 +513,6 @@ class Repair:
     # -- checksums ---------------------------------------------------------------------------
 
     def _mend_sums(self) -> None:
-        """Make checksums fit the chunks."""
         survey, header = self.survey, self.header
         assert survey.present is not None
         assert survey.present.block is not None
@@ -550,7 +549,7 @@ class Repair:
 
 
 def _new_file(name: str, mode: int) -> tuple[File, str]:
-    """Create a file of that name, or with a number behind it, for those who may read it now."""
+    """Create a file of that name, numbered if taken, with the permissions `mode`."""
     for number in count(1):
         full = name if number == 1 else f"{name}-{number}"
         with contextlib.suppress(FileExistsError):

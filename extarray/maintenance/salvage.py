@@ -1,7 +1,7 @@
-"""The readable parts of damaged files: states, the growth log, the chunks of a file cut short.
+"""The readable parts of damaged files: states, the growth log, the chunks of a truncated file.
 
-Chunks lie in the order in which the array grew, so that a file that is cut short lacks all of the
-latest segments, and of one more segment the last rows of chunks.
+Chunks lie in the order in which the array grew.  A truncated file therefore lacks all of the latest
+segments, and the last rows of chunks of one more.
 """
 
 from __future__ import annotations
@@ -49,64 +49,61 @@ __all__ = [
 MOST_RECORDS = 2**31 - 1
 
 Index = tuple[int, ...]
-#: Of a box, of chunks or of elements: the first indices, and those behind the last.
+#: Corners of a box of chunks or elements: its first indices, and those behind its last.
 Corners = tuple[Index, Index]
 
-_AT_ONCE = 1 << 14  # chunks that are looked at together
+_AT_ONCE = 1 << 14  # chunks examined together
 _MOST_BOXES = 6
 
 
 class WholeLog(NamedTuple):
-    """The growth log, as far as it is whole."""
+    """The whole part of the growth log."""
 
     axes: NDArray[np.uint8]
     sides: NDArray[np.uint8]
     grids: NDArray[np.int64]
-    extents: list[int]  # offsets of those that the records lie in
-    fault: tuple[int, str] | None  # where it stops being whole, and why
+    extents: list[int]  # offsets of the extents that hold the records
+    fault: tuple[int, str] | None  # offset and reason of the first damage
 
     def __len__(self) -> int:
         return len(self.axes)
 
     def replay(self, n: int, grid: Sequence[int]) -> Axial:
-        """Return the axial vectors of the first records, up to a grid; raise as `replay_log`."""
+        """Return the axial vectors of the first `n` records; raise like `replay_log`."""
         return replay_log(Axial, self.axes[:n], self.sides[:n], self.grids[:n], grid)
 
 
 @dataclass
 class Slot:
-    """A superblock, and what it points to."""
+    """A superblock, and the state of the parts it points to."""
 
     number: int
     block: Superblock | None  # None: never written, or torn
     blank: bool = False  # never written
-    fault: str | None = None  # why the state is not whole, attributes aside
-    misplaced: bool = False  # whole otherwise, but what it points to has no place of its own
-    attrs: str | None = None  # where they are whole
+    fault: str | None = None  # why the state is unusable, attributes aside
+    misplaced: bool = False  # otherwise whole, but its parts overlap others or lie beyond the end
+    attrs: str | None = None  # None unless whole
 
     @property
     def torn(self) -> bool:
-        """Tell whether it was written, and is not whole by its checksum."""
+        """Tell whether it was written, but fails its checksum."""
         return self.block is None and not self.blank
 
     @property
     def whole(self) -> bool:
-        """Tell whether `open` can take the state, as far as ``.xmd`` goes."""
+        """Tell whether `open` can take the state, judged by ``.xmd`` alone."""
         sound = self.fault is None and not self.misplaced
         return self.block is not None and sound and self.attrs is not None
 
 
 def read_log(file: File, header: Header, stop: int) -> WholeLog:
-    """Read the records of the growth log before `stop`, up to the first that is damaged.
-
-    With `MOST_RECORDS`, as many as there are.
-    """
+    """Read the first `stop` records of the growth log (`MOST_RECORDS`: all), up to any damage."""
     try:
         records, extents = read_records(file, header, (), 0, stop)
         return WholeLog(*records, extents, None)
     except CorruptError as error:
         why = str(error)
-    # So many are whole, and so many are not.
+    # Bisect between the number of records known to be whole and one that includes damage.
     whole, damaged = 0, min(stop, 1 + file.length // record_bytes(header.ndim))
     records, extents = read_records(file, header, (), 0, whole)
     while damaged - whole > 1:
@@ -117,7 +114,7 @@ def read_log(file: File, header: Header, stop: int) -> WholeLog:
         except CorruptError as error:
             damaged, why = n, str(error)
     number = extent_of_record(whole)
-    if number == len(extents):  # nothing tells where the next extent is
+    if number == len(extents):  # the place of the next extent is unknown
         at = extents[-1]
     else:
         place = whole - extent_capacity(0) * (2**number - 1)
@@ -126,16 +123,16 @@ def read_log(file: File, header: Header, stop: int) -> WholeLog:
 
 
 class Salvage(NamedTuple):
-    """The rest of an array whose file is too short; boxes are of elements, by present indices."""
+    """The remains of an array whose file is too short; boxes hold elements, by present indices."""
 
-    whole: Corners | None  # the largest in which no element is lost; None: there are none
+    whole: Corners | None  # the largest box without a lost element; None if there is none
     lost: list[Corners]
     first_lost: int  # address of the first chunk that is not whole in the file
-    outside: list[tuple[int, int]]  # runs of whole chunks with elements outside of the bounds
+    outside: list[tuple[int, int]]  # runs of whole chunks with elements outside of that box
 
     @property
     def told(self) -> str:
-        """The elements that are lost."""
+        """The lost elements as text."""
         if not self.lost:
             return "no elements lost"
         more = len(self.lost) - _MOST_BOXES
@@ -144,7 +141,7 @@ class Salvage(NamedTuple):
 
     @property
     def n_outside(self) -> int:
-        """Number of chunks that are whole and lie outside of the bounds."""
+        """Number of whole chunks that lie outside of the bounds."""
         return sum(stop - first for first, stop in self.outside)
 
     @property
@@ -154,11 +151,11 @@ class Salvage(NamedTuple):
 
     @property
     def bounds(self) -> str:
-        """The largest bounds that are whole, as an index has them."""
+        """The largest whole bounds, written as an index."""
         return "" if self.whole is None else box_text(*self.whole)
 
     def remedy(self, repair: str) -> str:
-        """Tell what a repair by a command can do, and what it gives up."""
+        """Say what a repair command can do, and what it gives up."""
         if self.is_empty:
             return "create it again: none of its elements can be kept"
         if self.outside:
@@ -170,13 +167,13 @@ class Salvage(NamedTuple):
 
 
 def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salvage:
-    """Find what is left of a state that needs more bytes of chunks than are there."""
+    """Find the remains of a state whose chunks need more bytes than are there."""
     n = chunks_before(there, header.chunk_bytes)
     boxes = [_elements(box, header, block) for box in _whole_boxes(axial, n)]
     if not boxes:
         return Salvage(None, [((), ())], n, [])
     if n > limits.chunks_looked_at:
-        # Whole rows of chunks alone: what is left of one more row is what lies outside.
+        # Consider only whole rows of chunks: the chunks of a partial row lie outside.
         *_, rest = _cut_segment(axial, n)
         row = n - rest
         whole, outside = boxes[0], [(row, n)] if row < n else []
@@ -190,7 +187,7 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
 def _outside(
     header: Header, block: Superblock, axial: Axial, n: int, whole: Corners
 ) -> NDArray[np.int64]:
-    """Return the addresses below `n` of chunks that have elements, and lie outside of a box."""
+    """Return the addresses below `n` of chunks with elements that lie outside of a box."""
     chunks, offset, shape = header.chunks, block.offset, block.shape
     first = [(a + b) // c for a, b, c in zip(whole[0], offset, chunks, strict=True)]
     stop = [-(-(z + b) // c) for z, b, c in zip(whole[1], offset, chunks, strict=True)]
@@ -209,7 +206,7 @@ def _outside(
 
 
 def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return rising addresses as runs: the first of each, and the one behind its last."""
+    """Group rising addresses into runs of (first, last + 1)."""
     if not addresses.size:
         return []
     ends = np.flatnonzero(np.diff(addresses) > 1)
@@ -219,7 +216,7 @@ def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def box_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
-    """Return a box of elements as an index has it.
+    """Write a box of elements as an index.
 
     Examples
     --------
@@ -239,27 +236,26 @@ def _elements(box: Corners, header: Header, block: Superblock) -> Corners:
 
 
 def _size(box: Corners) -> int:
-    """Return the number of elements."""
     return math.prod(z - a for a, z in zip(*box, strict=True))
 
 
 class _Segment(NamedTuple):
-    """The chunks that a growth has added."""
+    """The chunks that one growth added."""
 
     axis: int
     side: int
     start: Index
     stop: Index
-    edge: int  # of the grid that it found, at the side of its axis that it left
+    edge: int  # of the previous grid, at the far side of the axis
 
     @property
     def n_rows(self) -> int:
-        """Number of layers of chunks along its axis."""
+        """Number of layers of chunks along the grown axis."""
         return self.stop[self.axis] - self.start[self.axis]
 
     @property
     def row(self) -> int:
-        """Number of chunks of a row."""
+        """Number of chunks in a row."""
         pairs = enumerate(zip(self.start, self.stop, strict=True))
         return math.prod(z - a for j, (a, z) in pairs if j != self.axis)
 
@@ -273,13 +269,13 @@ class _Segment(NamedTuple):
         return low, high
 
     def grid(self, n_rows: int) -> tuple[list[int], list[int]]:
-        """Return the bounds of the grid that was there, with the first rows of the segment."""
+        """Return the bounds of the previous grid extended by the first rows of the segment."""
         low, high = self.rows(0, n_rows)
         (high if self.side else low)[self.axis] = self.edge
         return low, high
 
     def digits(self, n: int) -> Iterator[tuple[int, int, int]]:
-        """Yield how `n` chunks fill a row: by axis, from the slowest, whole layers and the rest."""
+        """Split `n` chunks of a row by axis, slowest first: yield axis, whole layers, remainder."""
         size = self.row
         for j in range(len(self.start)):
             if j != self.axis:
@@ -289,7 +285,7 @@ class _Segment(NamedTuple):
 
 
 def _segments(axial: Axial) -> Iterator[tuple[_Segment, int]]:
-    """Yield the segments, each with its first address, in the order of these."""
+    """Yield each segment with its first address, in address order."""
     low, high = [0] * axial.ndim, [0] * axial.ndim
     address = 0
     for number, (axis, side, start, stop) in enumerate(segment_boxes(axial)):
@@ -302,7 +298,7 @@ def _segments(axial: Axial) -> Iterator[tuple[_Segment, int]]:
 
 
 def _whole_boxes(axial: Axial, n: int) -> Iterator[Corners]:
-    """Yield boxes of chunks, all of whose addresses are below `n`; the largest is one of them."""
+    """Yield boxes of chunks whose addresses are all below `n`, including the largest such box."""
     if not axial.ndim:
         if n:
             yield (), ()
@@ -311,7 +307,7 @@ def _whole_boxes(axial: Axial, n: int) -> Iterator[Corners]:
     low, high = segment.grid(n_rows)
     yield tuple(low), tuple(high)
     if rest:
-        # With the row that is there in part, of which all other rows must not have more.
+        # Include the partial row; every other row is cut to the same part.
         low, high = segment.grid(n_rows + 1)
         for j, layers, _ in segment.digits(rest):
             high[j] = low[j] + layers
@@ -320,7 +316,7 @@ def _whole_boxes(axial: Axial, n: int) -> Iterator[Corners]:
 
 
 def _lost_boxes(axial: Axial, n: int) -> Iterator[Corners]:
-    """Yield boxes of chunks that together have the addresses from `n` on."""
+    """Yield boxes of chunks that together cover the addresses from `n` on."""
     if not axial.ndim:
         if n < axial.size:
             yield (), ()
@@ -333,7 +329,7 @@ def _lost_boxes(axial: Axial, n: int) -> Iterator[Corners]:
             low, high = segment.rows(n_rows, n_rows + 1)
             for j, layers, more in segment.digits(rest):
                 first = low[j] + layers
-                # What follows along this axis, and then what is in the same layer of it.
+                # First the layers that follow along this axis, then the rest of the same layer.
                 low[j] = first + (1 if more else 0)
                 yield tuple(low), tuple(high)
                 if not more:
@@ -345,7 +341,7 @@ def _lost_boxes(axial: Axial, n: int) -> Iterator[Corners]:
 
 
 def _cut_segment(axial: Axial, n: int) -> tuple[_Segment, int, int]:
-    """Return the segment that has address `n`, or the last; its whole rows before, and the rest."""
+    """Return the segment with address `n`, or the last one; its whole rows before it; the rest."""
     for segment, address in _segments(axial):
         if n < address + segment.n_rows * segment.row:
             return segment, *divmod(n - address, segment.row)

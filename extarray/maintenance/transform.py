@@ -1,4 +1,4 @@
-"""A whole transformation: its passes one after the other, and the publication of the last."""
+"""A whole transformation: run its passes in turn and publish the last."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ __all__ = [
 
 
 class Arrays(Protocol):
-    """A class of arrays, as far as a transformation makes and opens some, and uses their files."""
+    """The operations on arrays and their files that a transformation needs."""
 
     def create(
         self,
@@ -73,10 +73,10 @@ class Arrays(Protocol):
         growth: int,
         like: tuple[str, str] | None = None,
     ) -> Any:
-        """Make an array; without a path, in memory.  Its files have the permissions of others."""
+        """Create an array, in memory without a path; its files take the permissions of `like`."""
 
     def open(self, path: Path, mode: str) -> Any:
-        """Open an array, without waiting for whoever writes to it."""
+        """Open an array, without waiting for its writer."""
 
     def store(self, array: Any) -> FileStore:
         """Return the store of an array."""
@@ -92,12 +92,12 @@ def passes_between(
     most: int = MOST_PASSES,
     tables: tuple[int, int] = (0, 0),
 ) -> list[Pass]:
-    """Return the passes from an array to chunks of another shape; none without elements.
+    """Return the passes from an array to chunks of another shape; none if it has no elements.
 
-    The shape is given, as `source` may grow meanwhile; its axes are in the order of the target.
-    Without a budget in bytes it is ``config.max_memory``, or the least that is possible.  A target
-    in memory has no chunks that have to be written as a whole.  The tables are those of
-    `plan_passes`, which refuses a budget that is too little.
+    `shape` is a parameter since `source` may grow meanwhile; its axes are in target order.  The
+    default budget, in bytes, is ``config.max_memory``, or the least possible if that is more.  A
+    target in memory has no chunks that must be written whole.  `tables` goes to `plan_passes`,
+    which refuses a budget that is too small.
     """
     if not math.prod(shape):
         return []
@@ -113,9 +113,9 @@ def passes_between(
 
 
 def fill(new: Any, source: Any, tell: Callable[[int], None]) -> None:
-    """Bring the elements of an array or view into a fresh array of its shape, in one pass.
+    """Copy the elements of an array or view into a fresh array of its shape, in one pass.
 
-    `tell` is called with the bytes that were moved since it was called before.
+    `tell` is called with the bytes moved since its last call.
     """
     in_memory, source = new.path is None, hold(source, verified=True)
     for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
@@ -125,26 +125,26 @@ def fill(new: Any, source: Any, tell: Callable[[int], None]) -> None:
 
 @dataclass
 class Transformation:
-    """The work of bringing the elements of an array into another layout."""
+    """The work of bringing an array into another layout."""
 
     arrays: Arrays
     source: Any  # an array or a view, with its axes in the order of the target
-    elements: list[Any]  # those of the source, and in which order of axes: JSON values
+    elements: list[Any]  # identity of the elements and their order of axes, as JSON values
     shape: tuple[int, ...]  # for which the passes were planned
-    header: Header  # of the target, as are the attributes
+    header: Header  # of the target, like `attrs`
     attrs: str
     passes: Sequence[Pass]
     memory: int  # bytes for all threads
-    progress: Reported = False  # what `Progress` takes; True: messages are shown, too
-    verify: bool = False  # read both arrays again and compare
-    growth: int = EXACT  # policy of the target, encoded
+    progress: Reported = False  # as `Progress` takes it; True also shows messages
+    verify: bool = False  # read both arrays again and compare them
+    growth: int = EXACT  # growth policy of the target, encoded
     ranks: int = 1  # processes that share the work
-    what: str = "rechunk"  # what the line of progress calls the work
-    like: tuple[str, str] | None = None  # files whose permissions those of the passes have
+    what: str = "rechunk"  # label of the progress line
+    like: tuple[str, str] | None = None  # files whose permissions those of the passes take
 
     def in_memory(self) -> Any:
-        """Make the target, in memory."""
-        header = replace(self.header, checksum=False)  # which is kept in files
+        """Make the target in memory."""
+        header = replace(self.header, checksum=False)  # checksums exist only in files
         new = self.arrays.create(None, self.shape, header, self.attrs, self.growth)
         with OnError(new.close), self.told() as progress:
             for p in self.passes:
@@ -155,11 +155,11 @@ class Transformation:
     def on_disk(
         self, path: Path, overwrite: bool = False, resume: bool = False, keep: bool = False
     ) -> Any:
-        """Make the target, in files that appear when they are complete.
+        """Make the target in files that appear when they are complete.
 
-        What has the path is replaced with `overwrite`, and refused without it.  `resume` goes on
-        where an earlier call was interrupted, and `keep` keeps what was done if this one is, under
-        other names.
+        `overwrite` replaces an existing array, which is refused otherwise.  `resume` continues an
+        interrupted call; `keep` keeps the partial work, under other names, if this call is
+        interrupted.
         """
         if not overwrite:
             check_free(path)
@@ -174,7 +174,7 @@ class Transformation:
                 store = self.arrays.store(new)
                 store.set_attrs(self.attrs)
                 if overwrite:
-                    # What is replaced will be gone: its successor must not be.
+                    # The replaced array will be gone, so its successor must be on disk.
                     new.flush()
                 store.move(path, overwrite)
         except BaseException:
@@ -187,7 +187,7 @@ class Transformation:
         return new
 
     def finish(self, path: Path) -> None:
-        """Remove what earlier work has left beside a target that is complete; say it is."""
+        """Remove what earlier work left beside a complete target; report that it is complete."""
         with self.arrays.open(path, "r") as found:
             uuid = self.arrays.store(found).now.header.uuid
         for i in range(MOST_PASSES):
@@ -200,14 +200,11 @@ class Transformation:
             say(f"rechunk has nothing left to do: '{path}' is complete")
 
     def paths(self, path: Path) -> list[Path]:
-        """Return where the passes write to a target.
-
-        There is at least one: without elements there is no pass, but a target all the same.
-        """
+        """Return the paths that passes write to: at least one, even if there is no pass."""
         return [pass_path(path, i) for i in range(max(1, len(self.passes)))]
 
     def _pass_by_pass(self, paths: list[Path], first: int, new: Any) -> Any:
-        """Make the array of the last pass, complete; `new` is the one to go on with, if any."""
+        """Make the array of the last pass, complete; continue with `new`, if given."""
         with self.told() as progress:
             progress.skip(sum(p.bytes_written for p in self.passes[:first]))
             for i in range(first, len(paths)):
@@ -216,7 +213,7 @@ class Transformation:
                     if i:
                         source = self.arrays.open(paths[i - 1], "r")
                         stack.enter_context(source)
-                    if i > 1:  # the pass before is complete, and gives back the room first
+                    if i > 1:  # the array before the source is used up; free its space first
                         remove_pair(paths[i - 2])
                     if new is None:
                         new = self._begin(paths, i)
@@ -230,19 +227,19 @@ class Transformation:
     # -- passes ------------------------------------------------------------------------------
 
     def told(self) -> Progress:
-        """Return the line that tells of the work."""
+        """Return the progress line of the work."""
         total = sum(p.bytes_written for p in self.passes)
         return Progress(total, self.what, self.progress)
 
     def is_done(self, path: Path) -> bool:
-        """Tell whether an earlier call has done the work; if so, publish it and say so."""
+        """Tell whether an earlier call has done the work; if so, publish and report it."""
         done = finish_move(path) or self._is_finished(path)
         if done:
             self.finish(path)
         return done
 
     def _is_finished(self, path: Path) -> bool:
-        """Tell whether there is a pair of files at a path that this work makes."""
+        """Tell whether a path has the product of this work."""
         try:
             with self.arrays.open(path, "r") as found:
                 return self.arrays.store(found).now.header.work == self.header.work != b""
@@ -254,11 +251,11 @@ class Transformation:
         return Journal(store, self._job(i))
 
     def first_notes(self, i: int) -> str:
-        """Return the attributes with which the array of a pass is made."""
+        """Return the initial attributes of the array that a pass writes."""
         return first_notes(self._job(i))
 
     def _job(self, i: int) -> dict[str, Any]:
-        """Return the identity of a pass, as JSON has it."""
+        """Return the identity of a pass as a JSON value."""
         job = {
             "source": self.elements,
             "pass": i,
@@ -270,7 +267,7 @@ class Transformation:
             "order": self.header.order,
             "ranks": self.ranks,
         }
-        same: dict[str, Any] = json.loads(json.dumps(job))  # with lists for tuples
+        same: dict[str, Any] = json.loads(json.dumps(job))  # turns tuples into lists
         return same
 
     def header_of(self, i: int) -> Header:
@@ -290,21 +287,20 @@ class Transformation:
         )
 
     def _begin(self, paths: list[Path], i: int) -> Any:
-        """Create the array of a pass."""
         header, notes = self.header_of(i), self.first_notes(i)
         return self.arrays.create(paths[i], self.shape, header, notes, self.growth, self.like)
 
     def beginning(self, paths: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
-        """Find the pass to begin with; remove what earlier work has left on the way from there.
+        """Find the pass to begin with; remove what earlier work has left from there on.
 
-        Returns its array too, open for writing, where earlier work of the same kind has begun it
-        and is to be resumed.  Somebody at that work is in the way (LockedError), and so is an array
-        that has the name of a pass, and was not made by one (ExistsError).
+        Also return its array, open for writing, if `resume` finds one that the same work began.
+        Raise LockedError if someone is at that work, and ExistsError if an array has the name of a
+        pass but was not made by one.
         """
         first, new = (self._left(paths) if resume else None) or (0, None)
         if new is None:
             self._clear(paths[first:], path)
-            for i in range(len(paths), MOST_PASSES):  # of work in more passes
+            for i in range(len(paths), MOST_PASSES):  # left by work in more passes
                 with contextlib.suppress(ExistsError, LockedError):
                     self._clear([pass_path(path, i)], path)
         if self.progress is True and (new is not None or first):
@@ -327,7 +323,7 @@ class Transformation:
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
                 os.unlink(moved_data(file_names(one)[0], path))
             remove_pair(one)
-            remove_left_overs(file_names(one), None)  # but what is younger than a minute
+            remove_left_overs(file_names(one), None)  # except those younger than a minute
 
     def _has_made(self, store: FileStore) -> bool:
         """Tell whether a pass made an array: it has notes until it is complete."""
@@ -335,7 +331,7 @@ class Transformation:
         return has_notes(store) or (header, store.now.attrs) == (self.header, self.attrs)
 
     def _left(self, paths: list[Path]) -> tuple[int, Any] | None:
-        """Return the rest of earlier work of the same kind: the pass to continue, and its array."""
+        """Return the pass to continue, and its array, left by earlier work of the same kind."""
         for i in reversed(range(len(paths))):
             try:
                 found = self.arrays.open(paths[i], "r+")
@@ -350,7 +346,6 @@ class Transformation:
         return None
 
     def _carry_out(self, i: int, source: Any, new: Any, progress: Progress) -> None:
-        """Do the rest of a pass."""
         if not self.passes:
             return
         p = self.passes[i]
@@ -363,7 +358,6 @@ class Transformation:
     def _move(
         self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
     ) -> None:
-        """Move the templates of a pass that are not done yet."""
         itemsize = new.dtype.itemsize
         crew = Crew(p, hold(source, verified=True), new, self.memory)
         templates = p.templates()
@@ -379,7 +373,7 @@ class Transformation:
         crew.move(templates, tell)
 
     def check(self, new: Any, rank: int = 0) -> None:
-        """Compare the part of a rank with the source, if asked; StorageError where they differ."""
+        """Compare a rank's part with the source, if asked; raise StorageError if they differ."""
         if not self.verify:
             return
         limit = max((p.memory for p in self.passes), default=0) // 4
@@ -400,10 +394,10 @@ class Transformation:
 
 
 def _agree(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Tell whether all bytes that have a meaning are the same: casts leave others open."""
+    """Compare all significant bytes; casts leave padding undefined."""
     if one.dtype.names is not None:
         return all(_agree(one[name], other[name]) for name in one.dtype.names)
-    if one.dtype.char in "gG":  # 16 bytes for a number of 10
+    if one.dtype.char in "gG":  # long doubles: 10 significant bytes of 16
         return np.array_equal(one, other, equal_nan=True)
     return _checksum(one) == _checksum(other)
 

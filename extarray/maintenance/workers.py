@@ -1,8 +1,8 @@
-"""A pass by several threads: each takes the next template, and has buffers of its own.
+"""A pass by several threads: each takes the next template and has its own buffers.
 
-Templates have nothing in common but the arrays, and no two write to one chunk, so that threads need
-not agree on anything but who takes which.  While one puts its chunks into the file, which the
-system lets one do at a time, the others bring theirs into order.
+Templates share only the arrays, and no two write to one chunk, so threads need to agree only on who
+takes which.  The system lets one thread at a time write to the file; meanwhile the others rearrange
+their elements.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ __all__ = ["Crew"]
 class Crew:
     """The threads that carry out a pass.
 
-    All their buffers together have the memory, and each what `Pass.memory` says.
+    Together their buffers stay within `memory`; each thread takes `Pass.memory`.
     """
 
     def __init__(self, p: Pass, source: Source, target: Source, memory: int) -> None:
-        self.done = 0  # templates, in their order, and all before them
+        self.done = 0  # leading templates that are all done
         most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
         self._movers = [Mover(p, source, target) for _ in range(n)]
         self._lock = threading.Lock()
-        self._ahead: set[int] = set()  # what is done behind a template that is not
-        self._elements = 0  # that were moved, and not told of
-        # What all of them have passed: one may have much to do while another waits.
+        self._ahead: set[int] = set()  # templates done beyond `done`
+        self._elements = 0  # moved, but not yet reported
+        # Shared by all threads: one may have much to do while another waits.
         self._passing = Passing()
-        self._itemsize = 2 * source.dtype.itemsize  # of the source and of the target
+        self._itemsize = 2 * source.dtype.itemsize  # both arrays
         self._is_stopped = False
 
     def move(self, templates: Iterable[Template], tell: Callable[[int], None]) -> None:
         """Move the elements of templates.
 
-        `tell` is called in this thread now and then, with the number of elements that were moved
-        since.  The first error that a thread raised is raised when all have stopped.
+        This thread calls `tell` from time to time, with the elements moved since the last call.
+        Once all threads have stopped, the first error is raised.
         """
         left = enumerate(templates)
         first, *others = self._movers
         helpers = [partial(self._help, mover, left) for mover in others]
-        # A transfer has as many threads as the crew leaves over.
+        # Each transfer may use the threads that the crew leaves over.
         with config.set(threads=max(1, config.threads // len(self._movers))):
             try:
                 run_together([partial(self._lead, first, left, tell), *helpers], self._stop)
             except BaseException:
-                with contextlib.suppress(StorageError):  # the error before it is what counts
+                with contextlib.suppress(StorageError):  # the first error matters
                     tell(self._moved())
                 raise
             tell(self._moved())
@@ -83,7 +83,6 @@ class Crew:
         self._is_stopped = True
 
     def _work(self, mover: Mover, left: Iterator[tuple[int, Template]]) -> Iterator[None]:
-        """Move one template after the other, as long as there are any."""
         while True:
             with self._lock:
                 taken = list(itertools.islice(left, 0 if self._is_stopped else 1))
@@ -105,7 +104,7 @@ class Crew:
             yield
 
     def _moved(self) -> int:
-        """Return the number of elements that were moved since this was asked."""
+        """Return the number of elements moved since the last call."""
         with self._lock:
             elements, self._elements = self._elements, 0
         return elements

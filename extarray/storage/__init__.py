@@ -1,46 +1,43 @@
 """An array's files, or its memory: commits, space, locks, checksums.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; a module uses only modules below it:
 
 ``memory``
     The store of an array in memory.
 ``sharing``
-    The policies for several writers of a pair of files: their table, turns, and lock of commits;
-    and for those who write nothing but elements.
+    The policies for several writers of a pair of files (their table, turns and commit lock), and
+    for writers of elements only.
 ``file_store``
-    The store of an array in a pair of files, which holds the parts below; the policy of one
-    writer.
+    The store of an array in a pair of files, built from the parts below; the policy of one writer.
 ``new_axis``
-    A new axis, or a new uuid: in a fresh ``.xmd``, which takes the name of the present one.
+    A new axis or uuid: a fresh ``.xmd`` takes the name of the present one.
 ``group_member``
-    An array's share in a commit of several, on the disk.
+    An array's share in a commit of several, on disk.
 ``names``
-    The names of the two files: taken, found, changed, given up, and left over.
+    The names of the two files: taken, found, changed and given up; left-overs.
 ``report``
     The findings of a check of an array's files, and the report that lists them.
 ``space``
-    Disk space of the chunks: what growth takes, and what cuts give back, and `release` where a
-    growth fails.
+    Disk space of the chunks: growth takes it, cuts give it back, `release` undoes failed growth.
 ``reading``
-    A pair of files as its readers know it: what is there, what is new, and how it is opened again.
+    A pair of files as its readers know it: its contents, its updates, and how to open it again.
 ``commits``
-    The commits of a writer: what they write in which order, and what of it is on the disk;
-    checksums brought up to date.
+    The commits of a writer: their writes in order, and which of them are on disk; updates of
+    checksums.
 ``following``
-    How a pair of files takes up what a writer commits later.
+    Updates of a pair of files to later commits.
 ``lock``
     The locks of writers: advisory, on the open file description of ``.xmd``; the policies in
     ``file_store`` and ``sharing`` take them.
 ``states``
-    The state that counts, of those in a pair of files, whole or half-written; the growth log.
+    The choice of the state that counts in a pair of files, whole or half-written; the growth log.
 ``pair``
     An open pair of files and its present state, which the parts of a store share.
 ``store``
-    The store as the array knows it: the protocols `Reader` and `Store`, and its present; the
-    protocol `Provider`, where chunks come from elsewhere.
+    The store as the array knows it: the protocols `Reader` and `Store`, its present, and the
+    protocol `Provider` of chunks from elsewhere.
 ``checksums``
-    Checksums of chunks: their table in ``.xmd``, when they can be trusted, and chunks compared
-    with them.
+    Checksums of chunks: their table in ``.xmd``, when to trust it, and comparisons.
 ``filesystem``
     The file system beneath a pair of files: names, whole writes, space, publication, and the
     choice of the engine.

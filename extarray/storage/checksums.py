@@ -1,11 +1,11 @@
-"""Checksums of chunks: their table in ``.xmd``, when they can be trusted, and comparisons.
+"""Checksums of chunks: their table in ``.xmd``, when to trust it, and comparisons.
 
-The table has four bytes per chunk, by address, in extents that each have twice as many as the one
-before.  An entry is the sum of the chunk xor that of a chunk of the fill value: so zero is right
-for every chunk that was never written, and growth writes no entries.
+The table has four bytes per chunk, by address, in extents that double in size.  An entry is the
+checksum of the chunk xor that of a chunk of fill values.  So zero is right for every chunk never
+written, and growth writes no entries.
 
 A flag beside the table says that the sums are *in doubt*: chunks may have been written since.  It
-is on the disk before the first such write, and is cleared when new sums are on the disk.
+is on disk before the first such write, and is cleared once new sums are on disk.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ __all__ = [
     "read_table",
 ]
 
-# Sums that are written in one piece.
+# Sums to write in one piece.
 SUMS_AT_ONCE = 1 << 16
 
-# How often a chunk is looked at before it counts as damaged, as a writer may be at work.
+# Looks at a chunk before it counts as damaged, since a writer may be at work.
 _LOOKS = 3
 
 
 def extent_of_sum(address: int) -> tuple[int, int]:
-    """Return which extent of the table has the sum of a chunk, and its place there.
+    """Return which table extent holds the sum of a chunk, and its index there.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def extent_of_sum(address: int) -> tuple[int, int]:
 
 
 def fill_sum(header: Header) -> int:
-    """Return the checksum of a chunk of the fill value."""
+    """Return the checksum of a chunk of fill values."""
     elements = header.chunk_bytes // len(header.fill)
     piece = header.fill * min(elements, max(1, (1 << 20) // len(header.fill)))
     whole, rest = divmod(header.chunk_bytes, len(piece))
@@ -80,7 +80,7 @@ def fill_sum(header: Header) -> int:
 
 
 def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
-    """Compute the checksums of chunks as they are in ``.xta``, on as many threads as pay off."""
+    """Compute the checksums of chunks in ``.xta``, with as many threads as pay off."""
     offsets = place_of(addresses, chunk_bytes) + data.start
     n = len(offsets)
     shares = min(config.threads, n, max(1, n * chunk_bytes // limits.share_bytes))
@@ -99,9 +99,9 @@ def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> ND
 
 
 def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
-    """Return the table's entries for chunks first ... stop - 1; zeros where it has no extent.
+    """Return the table's entries for chunks first ... stop - 1; zeros beyond its extents.
 
-    Raise CorruptError where the file ends too early.
+    Raise CorruptError if the file ends too early.
     """
     found = np.zeros(stop - first, "<u4")
     low = first
@@ -118,7 +118,7 @@ def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDAr
 
 
 class Sums:
-    """The checksums of the chunks of an array, as its writer keeps them.
+    """The checksums of an array's chunks, as its writer keeps them.
 
     Parameters
     ----------
@@ -128,20 +128,20 @@ class Sums:
     extents : list of int
     in_doubt : bool
     path : PathLike
-        Of the pair, for messages.
+        Path of the pair, for messages.
 
     Attributes
     ----------
     in_doubt : bool
-        The files say already that the sums are in doubt; writes need not note it.
+        The files say that the sums are in doubt, so writes need not note it.
     inherited : bool
-        They were in doubt before, and so they stay: nobody knows which chunks were written.
+        The sums were in doubt already and stay so: nobody knows which chunks were written.
     lost : bool
-        The table lacks entries that another one had: all chunks count as written.
+        The table lacks entries of its predecessor, so all chunks count as written.
     extents : list of int
-        Offsets of the extents of the table.
+        Offsets of the table's extents.
     alone : bool
-        No other process writes to chunks.
+        No other process writes chunks.
     """
 
     def __init__(
@@ -174,10 +174,10 @@ class Sums:
         log: Sequence[int],
         path: str | PathLike[str],
     ) -> Sums:
-        """Take over the sums of the last writer, for the grid's `n_chunks`.
+        """Take over the sums of the last writer, for `n_chunks` chunks.
 
-        Extents of the table beyond the end of the state belong to one that is lost; `log` are
-        those of the growth log.
+        Table extents beyond the end of the state belong to a lost state.  `log` gives the extents
+        of the growth log.
         """
         found = decode_sums(file.read(CELL, header.sums_offset), header.uuid)
         in_doubt, extents = (True, []) if found is None else found
@@ -186,7 +186,7 @@ class Sums:
         if not regions_fit(state, header, log, kept) or any(
             e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
         ):
-            in_doubt, kept = True, []  # somebody made it up: writing there would do harm
+            in_doubt, kept = True, []  # forged: writing there would do harm
         self = cls(file, header, kept, in_doubt, path)
         self.inherited = in_doubt
         if in_doubt or not state.sealed:
@@ -202,29 +202,29 @@ class Sums:
 
     @property
     def reach(self) -> int:
-        """The number of chunks that the table has room for: no other was written and flushed."""
+        """Number of chunks the table has room for; no chunk beyond was written and flushed."""
         return sum(map(sums_capacity, range(len(self.extents))))
 
     def forget(self, first: int) -> None:
-        """Forget the sums from an address on: new chunks will have the fill value."""
+        """Erase the sums from an address on: new chunks will hold the fill value."""
         number, place = extent_of_sum(first)
         for n, offset in enumerate(self.extents[number:], number):
             start = place if n == number else 0
             self._file.erase(offset + 4 * start, offset + 4 * sums_capacity(n))
 
     def hand_out(self) -> None:
-        """Leave sums in doubt from now on: others, who tell nobody, may write to chunks."""
+        """Leave sums in doubt from now on, since others may write chunks unannounced."""
         self.inherited = True
         self.doubt()
 
     def note(self, in_doubt: bool) -> None:
-        """Write where the table is, and whether sums are in doubt."""
+        """Write the place of the table, and whether sums are in doubt."""
         self._file.write(encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
 
     def doubt(self) -> None:
-        """Note in the files that sums are in doubt, before anything is written.
+        """Note in the files that sums are in doubt, before any write.
 
-        The note goes to the disk, lest a power cut leave what is written and not the flag.
+        The note goes to disk first, lest a power cut keep the write and lose the flag.
         """
         with self._lock, family("cannot mark the checksums of '{}' as in doubt", self._path):
             if not self.in_doubt:
@@ -237,7 +237,7 @@ class Sums:
     ) -> None:
         """Extend the table to reach a chunk, in free space of ``.xmd`` that a commit takes.
 
-        `state` is the present one; `commit` makes the next one count.
+        `state` is the present one; `commit` makes its successor count.
         """
         number, _ = extent_of_sum(address)
         offset = state.end
@@ -246,7 +246,7 @@ class Sums:
             new.append(offset)
             offset += 4 * sums_capacity(n)
         if new:
-            # A hole: a sparse array may have a single chunk written, very far away.
+            # Leave a hole: a sparse array may have a single chunk written, very far away.
             length = self._file.length
             self._file.erase(state.end, min(offset, length))
             if length < offset:
@@ -256,21 +256,21 @@ class Sums:
             self.note(True)
 
     def renew(self, data: File, addresses: NDArray[np.int64]) -> None:
-        """Write the sums of chunks, in rising order, for which the table has room."""
+        """Write the sums of chunks, in rising order; the table has room for them."""
         self.put(addresses, self.entries(data, addresses))
 
     def entries(self, data: File, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return the entries that the table is to have for chunks as they are."""
+        """Compute the table entries of chunks from their present bytes."""
         if self._fill is None:  # large chunks take a while
             self._fill = fill_sum(self._header)
         sums = chunk_sums(data, addresses, self._header.chunk_bytes)
         return sums ^ np.uint32(self._fill)
 
     def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
-        """Write what `entries` returned for chunks in rising order; the table has room for them."""
+        """Write the result of `entries` for chunks in rising order; the table has room."""
         first = 0
         while first < len(addresses):
-            # Entries near each other are written together.
+            # Write neighbouring entries together.
             low = int(addresses[first])
             number, place = extent_of_sum(low)
             near = min(sums_capacity(number) - place, SUMS_AT_ONCE)
@@ -281,7 +281,7 @@ class Sums:
             first = stop
 
     def restore(self, sums: NDArray[np.uint32]) -> None:
-        """Write the sums of chunks 0, 1, ... as another table had them; there is room for them."""
+        """Write entries of another table for chunks 0, 1, ...; the table has room."""
         low = 0
         while low < len(sums):
             number, place = extent_of_sum(low)
@@ -291,14 +291,14 @@ class Sums:
             low += len(part)
 
     def settle(self, array: Any, writes: int | None) -> None:
-        """Note that sums are right, once they are on the disk, unless something was written since.
+        """Note that sums are right, once they are on disk, unless something was written since.
 
         `writes` is the array's `quiet_number` before the sums were made.
         """
         if self.inherited or writes is None:
             return
         with self._lock:
-            self.in_doubt = False  # from here on, whoever begins to write waits for the lock
+            self.in_doubt = False  # from here on, anyone about to write waits for the lock
             if quiet_number(array) != writes:
                 self.in_doubt = True
                 return
@@ -310,13 +310,13 @@ class Sums:
                 raise
 
 
-# -- chunks compared with them, also while a writer is at work ------------------------------------
+# -- comparisons, also while a writer is at work ---------------------------------------------------
 
 
 def read_table(file: File, header: Header, end: int | None) -> tuple[bool, list[int]] | None:
-    """Return whether checksums are in doubt, and their table's extents; None if it is damaged.
+    """Return whether checksums are in doubt, and the table's extents; None if it is damaged.
 
-    Extents beyond `end`, from where on ``.xmd`` is unused, belong to a state that is lost.
+    Extents beyond `end`, the end of the used part of ``.xmd``, belong to a lost state.
     """
     block = file.read(CELL, header.sums_offset)
     found = decode_sums(block, header.uuid)
@@ -340,14 +340,14 @@ class Comparison:
     end : int or None
         As for `read_table`.
     sums : Sums, optional
-        Those of this process, which is the writer: it knows the table.
+        The sums of this process, if it is the writer; they know the table.
     supply : Supply, optional
         Where chunks come from elsewhere.
 
     Attributes
     ----------
     in_doubt : bool
-        A chunk that does not fit may have been written after its checksum was.
+        A mismatched chunk may have been written after its checksum.
     """
 
     def __init__(
@@ -368,19 +368,18 @@ class Comparison:
 
     @property
     def _step(self) -> int:
-        """The number of chunks that are compared at a time."""
         most = max(1, limits.compared_bytes // self._header.chunk_bytes)
         return most if self._supply is None else min(most, self._supply.share)
 
     def run(self, n_chunks: int, progress: Callable[[int, int], None] | None) -> NDArray[np.int64]:
-        """Return the addresses of the chunks, of the first `n_chunks`, that do not fit."""
+        """Return the addresses of mismatched chunks among the first `n_chunks`."""
         step = min(SUMS_AT_ONCE, self._step)
         found = [np.empty(0, np.int64)]
         self._look_at_table()
         for first in range(0, n_chunks, step):
             wrong = self._unfit(np.arange(first, min(n_chunks, first + step)))
             if wrong.size:
-                # A writer may have been at work; if so, the table says it, before or after.
+                # A writer may be at work; if so, the table says so before or after.
                 self._look_at_table()
                 found.append(self._unfit(wrong))
                 self._look_at_table()
@@ -389,7 +388,7 @@ class Comparison:
         return np.concatenate(found)
 
     def surely_unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the chunks that do not match although nobody writes; None if nobody can tell.
+        """Return the chunks that mismatch while nobody writes; None if nobody can tell.
 
         Addresses come in rising order; some may be repeated.
         """
@@ -422,18 +421,18 @@ class Comparison:
         try:
             return self._different(addresses)
         except (CorruptError, OSError):
-            # Cut off, or the disk cannot read some of them.
+            # The file is cut off, or the disk cannot read some chunks.
             if len(addresses) == 1:
                 return addresses
             return np.concatenate([self._unfit(half) for half in np.array_split(addresses, 2)])
 
     def _different(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the chunks whose sums are not those of the table."""
+        """Return the chunks whose sums differ from the table's."""
         assert self._table is not None
         chunk_bytes = self._header.chunk_bytes
         told = np.empty(len(addresses), np.uint32)
         first = 0
-        while first < len(addresses):  # they may be far from each other
+        while first < len(addresses):  # addresses may be far apart
             low = int(addresses[first])
             stop = int(np.searchsorted(addresses, low + SUMS_AT_ONCE))
             part = read_sums(self._metadata, self._table, low, int(addresses[stop - 1]) + 1)

@@ -1,7 +1,7 @@
-"""A pair of files as its writer has it: commits, and what of them is on the disk.
+"""The commits of a writer, and which of them are on disk.
 
-The order here: first the growth log, then the superblock, which makes all of it count.  Room and
-data come before; `array.resizing` has that order.
+Order of a commit: first the growth log, then the superblock, which makes all of it count.  Room and
+data come before both, in the order of `array.resizing`.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class Committer:
     Attributes
     ----------
     may_be_sealed : bool
-        The seal may be in ``.xta``, whatever the state says.
+        ``.xta`` may end with a seal, whatever the state says.
     unsettled : bool
-        A cut of the bounds may not be on the disk.
+        A cut of the bounds may not be on disk.
     safe_bytes : int
-        Length of ``.xta`` that is on the disk, as far as this writer knows.
+        Length of ``.xta`` known to be on disk.
     durable : dict
-        States by slot that a power cut cannot take away; their attributes must stay where they are.
+        States by slot that survive a power cut; their attributes must stay in place.
     blocks_end : int
-        Of the optional blocks: before it nothing is free.
+        End of the optional blocks; there is no free space before it.
     """
 
     def __init__(self, pair: Pair, states: StateReader) -> None:
@@ -85,10 +85,10 @@ class Committer:
         self.safe_bytes = 0
         self.durable: dict[int, Superblock] = {}
         self.blocks_end = 0
-        self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
+        self._rooms: set[tuple[int, int]] = set()  # (offset, capacity) of rooms for attributes
 
     def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
-        """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
+        """Make new bounds count: log first, superblock last.  `cuts`: they cut elements off."""
         pair = self.pair
         if cuts and pair.others is not None:
             with family("cannot commit the new bounds of '{}'", pair.path):
@@ -129,7 +129,7 @@ class Committer:
             self._sync_commit("new bounds")
 
     def set_attrs(self, attrs: str) -> None:
-        """Commit the attributes (a JSON text), or keep them for a commit of several arrays."""
+        """Commit the attributes (a JSON text), or hold them for a commit of several arrays."""
         pair = self.pair
         if pair.held is not None:
             pair.attrs = attrs
@@ -158,7 +158,7 @@ class Committer:
             self._sync_commit("growth policy")
 
     def with_attrs(self, attrs: str) -> Superblock:
-        """Write attributes to free room; return the next state, which has them."""
+        """Write attributes to free room; return the next state, which points to them."""
         pair = self.pair
         self._look_at_durable()
         state, end = pair.state, self.free_from
@@ -188,18 +188,18 @@ class Committer:
 
     @property
     def free_from(self) -> int:
-        """The offset from which ``.xmd`` has free space."""
+        """The offset from which ``.xmd`` is free."""
         return max(self.pair.state.end, self.blocks_end)
 
     def take(self, fresh: Fresh) -> None:
-        """Take over what a fresh ``.xmd`` says."""
+        """Adopt the contents of a fresh ``.xmd``."""
         pair = self.pair
         image, pair.header, pair.state, pair.extents = fresh
         self.blocks_end = len(image)
         self._rooms = set()
 
     def ensure_block(self, kind: BlockKind) -> int:
-        """Return the offset of an optional block; make it, of zeros, where there is none."""
+        """Return the offset of an optional block; create it, zeroed, if it is missing."""
         pair = self.pair
         blocks = pair.blocks()
         if kind in blocks:
@@ -207,14 +207,14 @@ class Committer:
         at = -(-max(self.free_from, pair.metadata.length) // SECTOR) * SECTOR
         self.blocks_end = at + BLOCK_BYTES[kind]
         pair.metadata.extend(at, BLOCK_BYTES[kind])
-        # On the disk before the directory tells of it, which takes no commit.
+        # The block must be on disk before the directory names it, which takes no commit.
         pair.metadata.datasync()
         entry = encode_entry(at, kind, pair.header.uuid)
         pair.metadata.write(entry, entry_offset(pair.header, kind))
         return at
 
     def write_superblock(self, state: Superblock) -> None:
-        """Write the next commit, or keep it for one of several arrays."""
+        """Write the next commit, or hold it for a commit of several arrays."""
         pair = self.pair
         if pair.held is not None:
             pair.state = state
@@ -229,51 +229,51 @@ class Committer:
             try:
                 if isinstance(error, OSError):
                     pair.state = before
-                else:  # an interrupt: before the write, or after it
+                else:  # an interrupt, before or after the write
                     pair.metadata.write(data, offset)
             finally:
-                if pair.others is not None:  # they go by what is in the file
+                if pair.others is not None:  # they go by the file's contents
                     with contextlib.suppress(OSError):
                         found = pair.metadata.read(len(data), offset)
                         pair.state = state if found == data else before
             raise
 
     def write_durable(self, slot: int, state: Superblock) -> None:
-        """Write a state where commits do not touch it.  The caller synchronizes."""
+        """Write a state where commits do not touch it; the caller synchronizes."""
         pair = self.pair
         state = state._replace(sealed=False, superseded=False)
-        self.durable[slot] = state  # first: its attributes must stay, come what may
+        self.durable[slot] = state  # first: its attributes must stay even if the write fails
         pair.metadata.write(encode_superblock(state), pair.header.superblock_offset(slot))
 
     def _look_at_durable(self) -> None:
-        """Take up the states that other writers have put where commits do not touch them."""
+        """Note the durable states that other writers have written."""
         pair = self.pair
         if pair.others is not None:
             with family("cannot read '{}'", f"{pair.path}.xmd"):
                 self.durable = dict(self.states.superblocks(SPARED_SLOTS))
 
     def older(self, slots: Sequence[int]) -> int:
-        """Return the slot to write next, of those that commits do not touch."""
+        """Return the slot of the oldest durable state, to be overwritten next."""
         return min(
             slots, key=lambda slot: self.durable[slot].sequence if slot in self.durable else -1
         )
 
-    # -- a writer takes over -----------------------------------------------------------------------
+    # -- taking over -----------------------------------------------------------------------------
 
     def find_blocks(self) -> None:
-        """Find where the optional blocks are, which a state does not tell."""
+        """Find the end of the optional blocks, which a state does not give."""
         pair = self.pair
         places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]
         if not regions_fit(pair.state, pair.header, pair.extents, others=places):
-            # Somebody made it up: writing there would do harm.
+            # Forged: writing there would do harm.
             pair.metadata.write(bytes(DIRECTORY_BYTES), pair.header.directory_offset)
             places = []
         self.blocks_end = max((at + length for at, length in places), default=0)
 
     def take_over(self, resolve: Callable[[], None]) -> None:
-        """Begin to write where the last writer ended, of its own accord or not.
+        """Begin to write where the last writer ended, by intention or not.
 
-        `resolve` leaves no state pending, when all that are durable are known.
+        Once all durable states are known, `resolve` settles pending ones.
         """
         pair = self.pair
         numbers, live = [pair.state.sequence], []
@@ -283,7 +283,7 @@ class Committer:
                 live.append(block.sequence)
             else:
                 self.durable[slot] = block
-        # Of states, too, that are newer and not whole: they must never come back.
+        # Count newer states that are not whole, too: they must never come back.
         newest = max(numbers)
         if newest > LAST_COMMIT:
             raise CorruptError(
@@ -296,35 +296,35 @@ class Committer:
                 self.write_superblock(pair.state._replace(sequence=sequence, superseded=False))
             pair.metadata.datasync()
 
-    # -- growth begins, writing ends -------------------------------------------------------------
+    # -- beginning of growth, end of writing -----------------------------------------------------
 
     def settle(self) -> None:
-        """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
+        """Bring a cut of the bounds to the disk before the elements cut off are destroyed.
 
-        After a loss of power the state before it could be the newest; it must not lack elements.
+        After a power cut, the state before it could be the newest; it must not lack elements.
         """
         pair = self.pair
         others = pair.others
-        if others is not None:  # whoever has made it
+        if others is not None:  # another writer may have made the cut
             self.unsettled = others.unsettled
             self.safe_bytes = 0  # they may have lengthened the file
         if self.unsettled:
             with family("cannot commit the new bounds of '{}'", pair.path):
-                if pair.state.data_bytes > self.safe_bytes:  # or they would not fit the file
+                if pair.state.data_bytes > self.safe_bytes:  # else the state would not fit the file
                     self.sync_data()
                 self.sync_state()
         if others is not None and others.unsettled:
             others.note_settled()
 
     def begin_renewal(self) -> None:
-        """Prepare to write to places that a cut, or an append that failed, has left."""
+        """Prepare to write to places left by a cut or a failed append."""
         self.pair.check_length()  # as in `begin_append`; a load through a mapping would not return
         self.settle()
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
         pair = self.pair
-        # They know that by the number of cuts, where holes do not hold the fill value.
+        # Without a zero fill value, readers rely on the number of cuts to notice.
         if any(pair.header.fill) and pair.held is None:
             with family("cannot release space of '{}'", pair.path):
                 number = (pair.read_cuts() + 1) % PASSED_ON
@@ -333,15 +333,15 @@ class Committer:
 
     def begin_append(self) -> None:
         """Note in the files that a writer is at work, before it writes outside the bounds."""
-        self.pair.check_length()  # what is written would lengthen the file again
+        self.pair.check_length()  # writes would lengthen a truncated file again
         self.begin_growth()
 
     def begin_growth(self) -> None:
-        """Note in the files that a writer is at work, before there is room for more."""
+        """Note in the files that a writer is at work, before making room for more."""
         pair = self.pair
         if pair.state.sealed or self.may_be_sealed:
             with family("cannot grow '{}'", pair.path):
-                # A writer beside this one may have died before the seal was gone, or after.
+                # Another writer may have died before or after removing the seal.
                 if pair.state.sealed or pair.others is None or self._is_sealed():
                     self._unseal()
                 self.may_be_sealed = False
@@ -352,19 +352,19 @@ class Committer:
         return bytes(end) == encode_seal(pair.header.uuid)
 
     def _unseal(self) -> None:
-        """Remove the uuid from the end of ``.xta``, where new chunks will stand.
+        """Remove the seal from the end of ``.xta``, where new chunks will stand.
 
-        The metadata on the disk must say so first: after a power cut they would not fit.
+        The metadata on disk must say so first: after a power cut the files would not match.
         """
         pair = self.pair
         if pair.sums is not None:
             pair.sums.doubt()  # after a power cut, new chunks may still have the seal
         state = pair.state
         if state.sealed:
-            self.may_be_sealed = True  # until it is gone: any of this may fail half way
+            self.may_be_sealed = True  # until the seal is gone: any step may fail halfway
             state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
             self.write_superblock(state)
-        # Not in the place of a flush, which may be the last state whose data are on the disk.
+        # Keep the flushed slots: one may be the last state whose data are on disk.
         self.write_durable(BEGUN_SLOT, state)
         pair.metadata.datasync()
         if pair.names_given:
@@ -372,12 +372,12 @@ class Committer:
         pair.data.write(bytes(SEAL_BYTES), state.data_bytes)
 
     def seal(self) -> None:
-        """Put the uuid at the end of ``.xta``: by it, readers tell which files belong together."""
+        """Put the uuid at the end of ``.xta``: it tells readers which files belong together."""
         pair = self.pair
         pair.check_length()
         if not pair.state.sealed:
             end = pair.state.data_bytes
-            pair.data.truncate(end)  # what a failed growth may have left
+            pair.data.truncate(end)  # drop what a failed growth may have left
             pair.data.write(encode_seal(pair.header.uuid), end)
             state = pair.state
             if pair.is_durable:
@@ -417,10 +417,10 @@ class Committer:
         self.safe_bytes = pair.state.data_bytes
 
     def sync_state(self) -> None:
-        """Bring the metadata to the disk, and the names; the data are there already."""
+        """Bring the metadata and names to the disk; the data are there already."""
         pair = self.pair
         self._look_at_durable()
-        # To the older of two superblocks: the last flush counts until this one is done.
+        # Overwrite the older flushed superblock: the last flush counts until this one is done.
         state = pair.state if pair.held is None else pair.held.before[0]
         flushed = [self.durable.get(slot) for slot in FLUSHED_SLOTS]
         is_new = all(block is None or block.sequence != state.sequence for block in flushed)
@@ -430,14 +430,13 @@ class Committer:
                 self.write_durable(slot, state)
             pair.metadata.datasync()
         except BaseException:
-            if is_new:  # the next one is written here again, and the other one stays
+            if is_new:  # the next flush uses this slot again and keeps the other one
                 self.durable[slot] = state._replace(sequence=-1)
             raise
         self.unsettled = False
         pair.sync_names()
 
     def _sync_commit(self, what: str) -> None:
-        """Bring a commit to the disk."""
         with family(
             f"the {what} of '{{}}' are committed, but may not be on the disk", self.pair.path
         ):
@@ -445,7 +444,7 @@ class Committer:
 
 
 class SumKeeper:
-    """The checksums of the chunks of a pair of files: brought up to date, and compared.
+    """The checksums of the chunks of a pair of files: updates and comparisons.
 
     Attributes
     ----------
@@ -460,9 +459,9 @@ class SumKeeper:
         self._comparison: tuple[object, Header, Comparison] | None = None
 
     def renew_sums(self, array: ArrayCore) -> int | None:
-        """Write the checksums of the chunks that were written since the last time.
+        """Write the checksums of the chunks written since the last time.
 
-        Return what `Sums.settle` needs to tell whether more was written meanwhile; None where
+        Return the number from which `Sums.settle` tells whether more was written meanwhile; None if
         nobody can tell.
         """
         pair = self.pair
@@ -475,7 +474,7 @@ class SumKeeper:
             while len(addresses := take_written(array, first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
                 with OnError(note_written, array, addresses):
-                    # A growth that failed may have written beyond.
+                    # A growth that failed may have written beyond the known chunks.
                     known = addresses[addresses < n_chunks]
                     if known.size:
                         state = pair.state._replace(end=self._commits.free_from)
@@ -484,7 +483,7 @@ class SumKeeper:
         return quiet
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
-        """Write what `Sums.entries` returned for chunks that exist, in rising order."""
+        """Write the result of `Sums.entries` for chunks that exist, in rising order."""
         pair = self.pair
         assert pair.sums is not None
         if len(addresses):
@@ -493,9 +492,9 @@ class SumKeeper:
                 pair.sums.put(addresses, sums)
 
     def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return which chunks, given in rising order, do not fit their checksums.
+        """Return which chunks, given in rising order, mismatch their checksums.
 
-        None where nobody can tell: checksums are in doubt, and were before this writer came.
+        None if nobody can tell: checksums are in doubt, and were before this writer came.
         """
         pair = self.pair
         with family("cannot compare chunks of '{}' with their checksums", pair.path):
@@ -506,7 +505,7 @@ class SumKeeper:
                 raise
 
     def _compared(self) -> Comparison:
-        """Return the comparison, kept because it has worked out the checksum of an empty chunk."""
+        """Return the comparison, cached because it computes the checksum of an empty chunk."""
         pair = self.pair
         metadata, header, sums, known = pair.metadata, pair.header, pair.sums, self._comparison
         if sums is not None and not sums.alone:  # others may have written since

@@ -1,6 +1,6 @@
-"""A pair of files as the store of an array, from its making or opening to its end.
+"""A pair of files as the store of an array: making, opening, moving, closing.
 
-The store holds the parts that do the rest of its work; each is handed the pair of files.
+The store passes the pair of files to parts, which do the rest of its work.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ __all__ = ["FileStore"]
 
 
 class FileWriters(Protocol):
-    """A policy: how the writers of a pair of files get along, as their stores ask it.
+    """A policy: how the writers of a pair of files get along.
 
     Attributes
     ----------
     may_commit : bool
-        They commit; if not, they write elements inside the bounds, and follow whoever commits.
+        They commit; otherwise they write elements inside the bounds, and follow the committers.
     are_one : bool
-        There is one, and besides it writers of elements alone.
+        There is one writer, apart from writers of elements only.
     """
 
     @property
@@ -100,20 +100,20 @@ class FileWriters(Protocol):
     @property
     def are_one(self) -> bool: ...
     def lock(self, pair: Pair, timeout: float | None) -> None:
-        """Take the lock that writing needs, on ``.xmd``."""
+        """Take the lock on ``.xmd`` that writing needs."""
 
     def begin(self, store: FileStore, slot: int) -> None:
-        """Prepare to write, with the lock held, in the state that was found in a slot."""
+        """Prepare to write, with the lock held, from the state found in a slot."""
 
     def end(self, store: FileStore) -> None:
-        """Leave the files in a clean state for the next writer, and drop the lock."""
+        """Leave the files clean for the next writer, and drop the lock."""
 
     def forked(self) -> None:
         """In a forked child (read-only), drop locks held by the parent's threads."""
 
 
 class FileAlone:
-    """The policy of the one writer of a pair of files."""
+    """The policy of a lone writer of a pair of files."""
 
     may_commit = are_one = True
 
@@ -122,12 +122,12 @@ class FileAlone:
         lock.acquire(pair.metadata, pair.path, timeout)
 
     def begin(self, store: FileStore, slot: int) -> None:
-        """Take over the files from the last writer, which may not have ended of its own accord."""
+        """Take over the files from the last writer, which may have died."""
         pair, commits = store.now, store.commits
         commits.find_blocks()
         commits.take_over(partial(store.group.resolve_pendings, slot))
         if not pair.state.sealed:
-            # The last writer died, perhaps in the midst of an append, or after a cut.
+            # The last writer died, perhaps during an append, or after a cut.
             store.release(pair.state.data_bytes)
             pair.unclean = commits.unsettled = True
         lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
@@ -135,16 +135,16 @@ class FileAlone:
     def end(self, store: FileStore) -> None:
         """Seal the files, and drop the lock."""
         pair = store.now
-        if pair.held is not None:  # forgotten in the middle of a block
+        if pair.held is not None:  # dropped in the middle of a block
             store.group.roll_back()
         try:
-            # A full disk leaves the pair unsealed, which costs a check and nothing else.
+            # On a full disk the pair stays unsealed, which only costs a check.
             with contextlib.suppress(OSError):
                 store.commits.seal()
         finally:
             with contextlib.suppress(OSError):
                 lock.note_holder(pair.metadata, pair.header, False)
-            with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+            with contextlib.suppress(OSError):  # closing drops it too, except beside a fork
                 lock.release(pair.metadata)
 
     def forked(self) -> None:
@@ -157,18 +157,18 @@ ALONE = FileAlone()
 class FileStore(PairReader):
     """The store of an array in a pair of files, which it makes, opens and grows.
 
-    Made by `FileStore.create` and `FileStore.open`.
+    `FileStore.create` and `FileStore.open` return one.
 
     Parameters
     ----------
     pair : Pair
     writers : FileWriters, optional
-        The policy; none: there is one writer.
+        The policy; by default, that of a lone writer.
 
     Attributes
     ----------
     space, group
-        The parts beside those of every reader; `GroupShare` is that in a commit of several arrays.
+        Parts besides those of every reader; `group` is the share in a commit of several arrays.
     """
 
     def __init__(self, pair: Pair, writers: FileWriters | None = None) -> None:
@@ -202,13 +202,13 @@ class FileStore(PairReader):
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
-        The files are made under other names and take their own when they are whole.  The array
-        exists from the moment at which its metadata have their name: until the data have theirs,
-        whoever opens it finds them under the other one.  So a crash leaves this array or what was
-        there before, and an array that is overwritten stays valid for those who have it open.
+        The files are made under other names and take their own when they are whole.  Naming the
+        metadata creates the array; until the data have their name, openers find them under the
+        other one.  So a crash leaves this array or the previous one, and those who have an
+        overwritten array open keep it.
 
-        With `hidden` they take their names in `take_names`, and are gone if that is never called.
-        They have the permissions of the files that are `like` them, or of those that they replace.
+        `hidden` files are named by `take_names`, and are gone if that is never called.  The files
+        get the permissions of `like`, or of those that they replace.
         """
         pair = Pair(path)
         self = cls(pair)
@@ -216,7 +216,7 @@ class FileStore(PairReader):
         pair.attrs = attrs
         pair.mode = "r+"
         pair.is_durable = durability == "commit"
-        pair.verify = config.verify  # by whoever opens it after it was pickled
+        pair.verify = config.verify  # for those who open a pickle of it
         # A link stays a link, and leads to the new file.
         with OnError(self._give_up):
             with family("cannot create '{}'", path):
@@ -229,7 +229,7 @@ class FileStore(PairReader):
                         what = "it already exists; open it, or give overwrite=True"
                         raise ExistsError(errno.EEXIST, what, name)
                 self._lock_present()
-                # Those of an array that is damaged may be what is left of it.
+                # Left-overs of a damaged array may be its remains.
                 if self.making.old_header is not None or not self.making.replaces:
                     remove_seldom(names, self.making.old_header)
                 like = names if like is None else like
@@ -246,12 +246,12 @@ class FileStore(PairReader):
         return self
 
     def _give_up(self) -> None:
-        """Leave nothing of a new pair that could not be made."""
+        """Remove everything of a new pair that could not be made."""
         self._withdraw()
         self.now.close()
 
     def _lock_present(self) -> None:
-        """Keep others from writing to what is to be replaced, if there is anything."""
+        """Keep others from writing to a pair about to be replaced, if there is one."""
         making = self.making
         assert making is not None
         if not making.overwrite or making.replaces or not os.path.exists(making.names[0]):
@@ -265,10 +265,10 @@ class FileStore(PairReader):
                 present.read_header()
                 header = present.header
                 lock.note_holder(present.metadata, header, True)
-                # It no longer matters whether it was to change with others.
+                # Its unfinished commits with others no longer matter.
                 present.state = there.states.whole_state([]).state
             except FormatError:
-                pass  # what is damaged may be replaced
+                pass  # a damaged pair may be replaced
             else:
                 there.group.conclude_members()
             present.metadata, making.old, making.old_header = File(), present.metadata, header
@@ -277,13 +277,13 @@ class FileStore(PairReader):
 
     @property
     def names_as_yet(self) -> tuple[str, str] | None:  # type: ignore[override]
-        """The names of the files of a new pair that has not its own; None if it has."""
+        """The temporary names of the files of a new pair, or None once it has its own."""
         return None if self.making is None else self.making.fresh
 
     def take_names(self) -> None:
-        """Give the files of a new pair their names.  On an error they are gone."""
+        """Give the files of a new pair their names; remove them on an error."""
         pair = self.now
-        if self.making is None:  # closed, as `close_all` does
+        if self.making is None:  # closed, for example by `close_all`
             raise ClosedError(
                 f"'{pair.path}' was closed while it was made, and nothing is left of it; call "
                 "close_all before, or afterwards"
@@ -293,7 +293,7 @@ class FileStore(PairReader):
             making = self.making
             assert making is not None
             if making.replaces or pair.is_durable:
-                # After a loss of power, too, there must be this array or the one before.
+                # Even after a power cut, either this array or the previous one must be there.
                 self.commits.sync_data()
                 self.commits.sync_state()
             making.publish(pair.path)
@@ -304,14 +304,13 @@ class FileStore(PairReader):
             making.release()
 
     def _withdraw(self) -> None:
-        """Remove the files of a pair that was to take its names, unless it has replaced another."""
+        """Remove the files of a new pair, unless they have replaced another."""
         pair = self.now
         making, self.making = self.making, None
         if making is not None:
             making.withdraw(pair.metadata, pair.data)
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
-        """Write the header and the first commit."""
         pair = self.now
         data_bytes = place_of(axial.size, pair.header.chunk_bytes)
         first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
@@ -338,7 +337,7 @@ class FileStore(PairReader):
         writers: FileWriters | None = None,
         names: tuple[str, str] | None = None,
     ) -> tuple[Self, Axial]:
-        """Open a pair of files; with `names` one that is being made, under those it has as yet."""
+        """Open a pair of files; `names` are the temporary ones of a pair still being made."""
         timeout = lock.check_timeout(timeout)
         if verify is None:
             verify = config.verify
@@ -357,11 +356,11 @@ class FileStore(PairReader):
                     if self.now.has_name:
                         break
             except (PartnerError, TruncatedError):
-                if self.now.metadata.closed:  # a packed file lacks the partner
+                if self.now.metadata.closed:  # a packed file without the partner
                     raise
                 replaced = not self.now.has_name
                 self.now.close()
-                # Between the naming of the two files, an overwritten pair fits for no reader.
+                # Between the namings of its two files, an overwritten pair fits no reader.
                 if attempt == ATTEMPTS - 1 or (recover and not replaced):
                     raise
                 recover = attempt >= 5 and not replaced
@@ -369,16 +368,16 @@ class FileStore(PairReader):
             except BaseException:
                 self.now.close()
                 raise
-            # The pair was overwritten between the opening of one file and of the other.
+            # The pair was overwritten between opening its two files.
             self.now.close()
         self.now.is_durable = durability == "commit"
         if names is not None:
-            self.now.names = absolute_names(path)  # which it will have
+            self.now.names = absolute_names(path)  # its final names
         if mode == "r+":
             in_children(self, type(self)._forked)
-            self.now.names_found = True  # perhaps nobody has flushed since they were given
+            self.now.names_found = True  # perhaps never flushed since the naming
             if self.now.is_durable:
-                # What is built on must not be less durable than what is built.
+                # New commits must not be more durable than the state they build on.
                 with OnError(self.now.close):
                     self.flush()
         return self, axial
@@ -391,7 +390,7 @@ class FileStore(PairReader):
         recover: bool,
         names: tuple[str, str] | None,
     ) -> Axial:
-        """Open the files; with `recover`, in a state that a power cut has spared."""
+        """Open the files; with `recover`, in a state that survived a power cut."""
         pair = self.now
         commits = writable and self.writers.may_commit
         metadata, data = names or file_names(pair.path)
@@ -408,8 +407,8 @@ class FileStore(PairReader):
             self._take_lock(metadata, flags, timeout)
         try:
             pair.read_header()
-            # Before the state, so that a cut made after it is noticed.  A reader compares the
-            # number as it stands, whatever mark it has.
+            # Read the number before the state, to notice any later cut.  A reader compares the raw
+            # number, including its flag.
             pair.cuts_known = pair.read_cuts() if commits else pair.read_count()
             found = self.states.newest_state()
         except FormatError as error:
@@ -474,11 +473,11 @@ class FileStore(PairReader):
                     "file, as those by extarray.pack are; use engine='pread'"
                 )
             pair.engine = "pread"
-        # A writer may shrink the array, and make holes, while a reader has it open.
+        # While a reader has it open, a writer may shrink the array and make holes.
         pair.hollow = (pair.header.sparse or not commits) and holes_take_space(pair.data)
         if commits:
             if problem is None and self.states.orphaned is None and found.slot not in SPARED_SLOTS:
-                # Otherwise those files may have what the array lacks.
+                # Otherwise the left-overs may have what the array lacks.
                 remove_seldom((real_name(metadata), real_name(data)), pair.header)
             self.writers.begin(self, found.slot)
             if pair.header.checksum:
@@ -489,7 +488,7 @@ class FileStore(PairReader):
             self.writers.begin(self, found.slot)
         if pair.header.checksum and pair.verify != "never":
             if not commits:
-                pair.trust = Trust(LIMIT - 1)  # whoever writes, it is not this session
+                pair.trust = Trust(LIMIT - 1)  # no writes by this session
             elif pair.sums is not None and not pair.sums.inherited:
                 pair.trust = Trust(axial.size)
         if writable:
@@ -501,7 +500,7 @@ class FileStore(PairReader):
         return axial
 
     def _find_unvouched(self, found: WholeState) -> Unvouched | None:
-        """Return which elements nothing vouches for; none beside a writer, or where one may be."""
+        """Return the elements that nothing vouches for; None if there is or may be a writer."""
         pair = self.now
         if found.state.sealed or pair.packed_as or not any(boot_id()):
             return None
@@ -516,12 +515,12 @@ class FileStore(PairReader):
         return None
 
     def _take_sieve(self) -> None:
-        """Take leave to write back what lies between elements, where nobody else commits."""
+        """Permit writing back gaps between elements, if nobody else commits."""
         if self.writers.are_one and self.now.engine == "pread":
             self.now.sieve = Sieve()
 
     def _open_packed(self, writable: bool) -> bool:
-        """Open the pair where it lies in a packed file; tell whether there is one."""
+        """Open the pair inside a packed file; tell whether there is one."""
         pair = self.now
         with Packed.find(pair.path) as packed:
             if packed is None:
@@ -544,7 +543,7 @@ class FileStore(PairReader):
         pair = self.now
         while True:
             self.writers.lock(pair, timeout)
-            # Whoever held the lock may have replaced the files.
+            # The previous holder of the lock may have replaced the files.
             if os.path.samestat(pair.metadata.stat(), os.stat(metadata)):
                 return
             pair.metadata.close()
@@ -564,7 +563,7 @@ class FileStore(PairReader):
     # -- names -----------------------------------------------------------------------------------
 
     def real_stems(self, what: str) -> set[str]:
-        """Return the files' paths without suffix, links followed; they must be those we have."""
+        """Return the files' real paths without suffix; refuse names that lead to other files."""
         pair = self.now
         pair.own_name(what)
         return {os.path.splitext(real_name(name))[0] for name in pair.names}
@@ -572,8 +571,8 @@ class FileStore(PairReader):
     def move(self, path: Path, overwrite: bool, replaced: FileStore | None = None) -> None:
         """Give the pair another name.
 
-        A pair that is overwritten stays valid for those who have it open.  Holding its writer's
-        lock is up to the caller, who gives its store.
+        Those who have an overwritten pair open keep it.  The caller must hold its writer's lock,
+        and passes its store as `replaced`.
         """
         pair = self.now
         if replaced is not None:
@@ -592,38 +591,38 @@ class FileStore(PairReader):
         pair.names_given = True
 
     def renew_uuid(self) -> None:
-        """Give the pair, which is about to be replaced, another uuid.
+        """Give this pair, about to be replaced, another uuid.
 
-        Another pair of the same uuid can then take its names: the data of each pair are found by
-        its own, whatever interrupts the work.
+        A pair of the same uuid can then take its names: each finds its data by its own uuid,
+        whatever interrupts the work.
         """
         renew_uuid(self.now, self.commits, self.states.newest_state().axial)
 
     def take_place(self, path: Path) -> None:
-        """Note where the files are, after somebody has moved the folder that they are in."""
+        """Note the new place of the files, after their folder was moved."""
         pair = self.now
         pair.path, pair.names = path, absolute_names(path)
         pair.names_given = True
 
     def remove(self) -> None:
-        """Remove the files; the metadata first, so that nothing is left that opens."""
+        """Remove the files, the metadata first, so that no remnant opens."""
         pair = self.now
         remove_pair(pair.names, pair.header.uuid)
 
     # -- end -------------------------------------------------------------------------------------
 
     def _forked(self) -> None:
-        """Become a reader in a forked child: the parent alone is the writer."""
+        """Become a reader in a forked child: only the parent is the writer."""
         self.writers.forked()
         pair = self.now
-        if pair.metadata.closed or pair.mode != "r+":  # closed; or the child of a child
+        if pair.metadata.closed or pair.mode != "r+":  # closed, or a child's child
             return
         before, pair.metadata = pair.metadata, File()
         pair.mode = "r"
         pair.is_forked = True
         pair.elements_only = False
         pair.sums = pair.sieve = None
-        pair.users = Users()  # those of other threads of the parent never leave
+        pair.users = Users()  # other threads of the parent never leave theirs
         pair.freed = Freed(pair.users)
         self.chunk_sums.healing = threading.Lock()
         making, self.making = self.making, None
@@ -635,8 +634,7 @@ class FileStore(PairReader):
             pair.metadata = File.open(name, os.O_RDONLY | OPEN_FLAGS)
             pair.watch_cuts()
         with contextlib.suppress(OSError):
-            # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would
-            # not.
+            # Closing this copy of the descriptor keeps the parent's lock; unlocking would drop it.
             before.close(alone=True)
 
     def close(self) -> None:
@@ -646,7 +644,7 @@ class FileStore(PairReader):
             return
         try:
             if pair.sieve is not None:
-                pair.sieve.stop()  # the file may have another writer before a write has ended
+                pair.sieve.stop()  # another writer may come before a write has ended
             if pair.mode == "r+":
                 self.writers.end(self)
         finally:
@@ -657,5 +655,5 @@ class FileStore(PairReader):
 
 
 def _take_up_decision(path: Path) -> None:
-    """Open a pair of files for writing, which takes up what was decided about it, and close it."""
+    """Open a pair for writing, which applies a decision about it, and close it."""
     FileStore.open(path, "r+", 0, "auto", "flush")[0].close()

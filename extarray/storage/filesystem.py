@@ -65,7 +65,7 @@ _IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _FUSE = 0x65735546
 
-# Numbers of statfs(2).  Mapping is slow there, or not coherent between hosts.
+# Magic numbers of statfs(2) where mapping is slow, or not coherent between hosts.
 _REMOTE = {
     0x6969: "NFS",
     0x517B: "SMB",
@@ -85,19 +85,19 @@ _REMOTE = {
     _FUSE: "FUSE",
     0x786F4256: "VirtualBox shared folder",
 }
-# A store to space that was reserved can still find the disk full, because every write moves the
-# block: through a mapping that would be a SIGBUS.  And what is written to such space is not
-# compressed, where the rest of the file is.
+# Every write moves the block here, so a store to reserved space can still find the disk full:
+# a SIGBUS through a mapping.  Writes to reserved space are also not compressed, unlike the rest of
+# the file.
 _COPY_ON_WRITE = {0x9123683E: "Btrfs", 0x2FC12FC1: "ZFS", 0xCA451A4E: "bcachefs"}
 
-# What was just written may be called a hole: with FUSE as long as the system's cache alone has it,
-# by some versions of ZFS for a moment.
+# New data may be reported as a hole: with FUSE while only the system's cache has them, with some
+# versions of ZFS for a moment.
 _HIDES_DATA = {_FUSE, 0x2FC12FC1}
 
-# The same holds there for blocks that a file shares with its copies, and for no others.
+# XFS moves blocks that a file shares with its copies, and only those.
 _XFS = 0x58465342
 
-# As many symbolic links as Linux follows.
+# The limit of Linux.
 _MOST_LINKS = 40
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -107,32 +107,32 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
-# Pages of memory are the space there: a load from a hole takes one.
+# Pages of memory are the space there: a load from a hole allocates one.
 _IN_MEMORY = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
 
 _LONG = 2**64 - 1
 
 
 class File(FileCore):
-    """An open file of a pair; see `FileCore` for who may use it, and how long."""
+    """An open file of a pair; `FileCore` tells who may use it, and how long."""
 
     __slots__ = ()
 
     @classmethod
     def open(cls, name: str, flags: int, mode: int = 0o666, start: int = 0, size: int = -1) -> Self:
-        """Open a file, as `os.open` does; for reading also a part of it (`size` -1: all behind)."""
+        """Open a file like `os.open`; for reading also a part of it (`size` -1: to the end)."""
         return cls(os.open(name, flags | system.ALONE, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
-        """Return the facts that the system knows of the file."""
+        """Return the result of `os.fstat`."""
         with self as fd:
             return os.fstat(fd)
 
     def identity(self) -> tuple[int, int, int]:
-        """Return device, number and generation, by which no copy of the file is taken for it.
+        """Return device, number and generation, which no copy of the file shares.
 
-        The system may give the number of a file that is gone to another one, of another generation;
-        0 where the file system does not tell it.
+        The system may reuse the number of a deleted file with another generation; the generation
+        is 0 if the file system does not tell it.
         """
         about = self.stat()
         return about.st_dev & _LONG, about.st_ino & _LONG, self.generation & _LONG
@@ -149,7 +149,7 @@ class File(FileCore):
             return False
 
     def extend(self, offset: int, length: int) -> None:
-        """Extend the file by zeros that have their disk space."""
+        """Extend the file by zeros that have disk space."""
         failure = self.lengthen(offset, length)
         if failure == errno.EOPNOTSUPP:
             self.write(bytes(length), offset)
@@ -159,7 +159,7 @@ class File(FileCore):
     def fill(self, pattern: bytes, start: int, stop: int) -> None:
         """Repeat a pattern over the bytes start ... stop - 1, a whole number of patterns.
 
-        Threads share a long range, where the file system lets them write at the same time.
+        Threads share a long range if the file system lets them write at the same time.
         """
         piece = pattern * max(1, min(_FILL_BYTES, stop - start) // len(pattern))
 
@@ -170,7 +170,7 @@ class File(FileCore):
         run_in_shares(write, start, stop, len(pattern))
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield runs of bytes before `stop`, from where to where, that have all that is no hole."""
+        """Yield runs (start, stop) of bytes before `stop` that together cover all but holes."""
         if not self.tells_holes:
             yield from [(0, stop)] if stop > 0 else []
             return
@@ -183,7 +183,7 @@ class File(FileCore):
 
     @property
     def tells_holes(self) -> bool:
-        """True if the file system can be trusted where it says that a hole is."""
+        """True if the file system reports holes reliably."""
         return self.file_system not in _HIDES_DATA
 
     def has_holes(self) -> bool:
@@ -192,7 +192,7 @@ class File(FileCore):
         return system.disk_bytes(about) < about.st_size and self.tells_holes
 
     def all_holes(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
-        """Tell whether runs of bytes, in rising order, are holes, of a file that `has_holes`."""
+        """Tell whether all runs of bytes, in rising order, are holes; the file `has_holes`."""
         with self as fd:
             i = 0
             while i < len(starts):
@@ -203,12 +203,12 @@ class File(FileCore):
         return True
 
     def first_hole(self) -> int:
-        """Return where the first hole begins, or the file ends."""
+        """Return the offset of the first hole, or of the end of the file."""
         with self as fd:
             return _hole(fd, 0)
 
     def erase(self, start: int, stop: int) -> None:
-        """Write zeros to the bytes start ... stop - 1, but to holes and where there are zeros."""
+        """Write zeros to the bytes start ... stop - 1, except to holes and existing zeros."""
         with self as fd:
             while (start := _data(fd, start)) < stop:
                 end = min(stop, start + _FILL_BYTES, max(start + 1, _hole(fd, start)))
@@ -219,19 +219,19 @@ class File(FileCore):
 
 
 def _data(fd: int, offset: int) -> int:
-    """Return where the next data lie, from an offset on, or an offset beyond any file."""
+    """Return the offset of the next data, or an offset beyond any file."""
     found = system.next_data(fd, offset)
     return sys.maxsize if found is None else found
 
 
 def _hole(fd: int, offset: int) -> int:
-    """Return where the next hole lies, or an offset beyond any file."""
+    """Return the offset of the next hole, or an offset beyond any file."""
     found = system.next_hole(fd, offset)
     return sys.maxsize if found is None else found
 
 
 def close_all(*files: FileCore) -> None:
-    """Close files, all of them; raise the first error that a file system gave."""
+    """Close all files; raise the first error afterwards."""
     failure = None
     for file in files:
         try:
@@ -285,9 +285,9 @@ def file_names(path: Path) -> tuple[str, str]:
 
 
 def absolute_names(path: Path) -> tuple[str, str]:
-    """Return names of metadata and principal array that hold wherever the process goes.
+    """Return absolute names of metadata and principal array.
 
-    Raise MissingError where the path is relative to a working folder that is gone.
+    Raise MissingError if the path is relative to a deleted working folder.
     """
     with family("no folder for '{}'", path):
         stem = os.path.abspath(path)
@@ -297,10 +297,10 @@ def absolute_names(path: Path) -> tuple[str, str]:
 def walk_folders(
     folder: str | Path, onerror: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield folders, with the names of the folders and of the files in each, as `os.walk` does.
+    """Yield folders with the names of their folders and files, like `os.walk`.
 
-    Any depth is possible, and so are links that lead to themselves.  Links are not followed.
-    Folders that are taken out of the list are left out.
+    Any depth is possible, even with links that lead to themselves; links are not followed.  The
+    caller may remove folders from the list to skip them.
     """
     left = [os.fspath(folder)]
     while left:
@@ -321,7 +321,7 @@ def walk_folders(
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Tell whether an entry is a folder, or leads to one; a link to itself leads nowhere."""
+    """Tell whether an entry is a folder or leads to one; a link to itself leads nowhere."""
     try:
         return entry.is_dir()
     except OSError:
@@ -329,28 +329,28 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def real_name(name: str) -> str:
-    """Return the name that a symbolic link leads to; any other name as it is."""
+    """Return the target of a symbolic link; any other name unchanged."""
     return os.path.realpath(name) if os.path.islink(name) else name
 
 
 def fresh_name(name: str, uuid: bytes) -> str:
-    """Return the name under which a file of a pair is made, for the one that `real_name` gives."""
+    """Return the temporary name of a file of a pair, for a name that `real_name` gives."""
     return f"{name}.{uuid.hex()[:12]}.new"
 
 
 def random_name(name: str) -> str:
-    """Return a name that nobody else has, under which a file or folder with a name is made."""
+    """Return a unique temporary name for a file or folder."""
     return fresh_name(name, os.urandom(6))
 
 
 def followed_name(name: str) -> str:
-    """Return the name that symbolic links lead to, in place of which something is to be put.
+    """Return the end of a chain of symbolic links, where something is to be put.
 
     Raises
     ------
     AccessError
-        It is a link of another user, in a folder that all may write to: it is not followed, as the
-        system itself follows no such link (``protected_symlinks``).
+        The link belongs to another user, in a folder that all may write to.  Such links are not
+        followed, as under the system's ``protected_symlinks``.
     """
     asked = name
     for _ in range(_MOST_LINKS):
@@ -371,12 +371,12 @@ def followed_name(name: str) -> str:
 
 
 def replaced_name(name: str) -> str:
-    """Return the name of the regular file that is replaced, or made, with symbolic links followed.
+    """Return the name of the regular file to replace or make, following symbolic links.
 
     Raises
     ------
     ExistsError
-        Something other than a regular file has the name: no file replaces it.
+        Something other than a regular file has the name, and no file replaces that.
     AccessError
         The link is not followed; see `followed_name`.
     """
@@ -391,10 +391,10 @@ def replaced_name(name: str) -> str:
 
 
 def create_beside(fresh: str, name: str, like: str | None = None) -> File:
-    """Make the file `fresh`, which will take a name, with the permissions of the file that has it.
+    """Make the file `fresh`, with the permissions of the file whose name it will take.
 
-    Or with those of the file `like`; see `take_after`.  Nobody else may read it before that.
-    Errors name what the user knows: the name, or the folder that is missing.
+    `like` names another model; see `take_after`.  Nobody else may read the file before that.
+    Errors name the final name, or the missing folder, since the user knows only those.
     """
     like = name if like is None else like
     mode = 0o666
@@ -427,10 +427,10 @@ def take_after(file: File, name: str) -> None:
             system.take_permissions(fd, name)
 
 
-class family:  # noqa: N801 -- as a function, of which it takes the place in with statements
+class family:  # noqa: N801 -- used like a function in with statements
     """A block in which the system's errors become the family's.
 
-    `what` says what was asked, and what to do; the path belongs in place of ``{}``.
+    `what` says what was asked, and what to do; the path replaces ``{}``.
     """
 
     __slots__ = ("_path", "_what")
@@ -450,7 +450,7 @@ class family:  # noqa: N801 -- as a function, of which it takes the place in wit
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:
-    """Give a file its name, in one step; with `overwrite`, take the name from another file."""
+    """Rename a file atomically; with `overwrite`, replace another file."""
     if overwrite:
         os.replace(temporary, name)
         return
@@ -460,8 +460,8 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         link(temporary, name)
     except FileExistsError as error:
         raise FileExistsError(error.errno, error.strerror, name) from None
-    except OSError:  # no hard links here, or none that help
-        # One alone can make the name: of an empty file, for the moment until the other has it.
+    except OSError:  # no usable hard links here
+        # Claim the name with an empty file, which only one process can create; then replace it.
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.ALONE))
         try:
             os.rename(temporary, name)
@@ -475,10 +475,10 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
 
 
 def link(name: str, other: str) -> None:
-    """Give a file another name, by which it is the same file.
+    """Give a file a second name, by which it is the same file.
 
-    With FUSE the two may be two files to the system, each with a cache and locks of its own:
-    whoever opens one would neither see what is written through the other, nor be kept from writing.
+    Refuse that with FUSE, where the system may see two files with separate caches and locks:
+    neither would see the other's writes, nor exclude its writers.
     """
     fd = system.open_place(name, follow=False)
     try:
@@ -490,7 +490,7 @@ def link(name: str, other: str) -> None:
 
 
 def sync_folders(names: Iterable[str]) -> None:
-    """Bring the names of files to the disk, where the file system can be asked to."""
+    """Bring the names of files to the disk, if the file system supports it."""
     for folder in {os.path.dirname(real_name(name)) for name in names}:
         system.sync_folder(folder)
 
@@ -499,19 +499,19 @@ def sync_folders(names: Iterable[str]) -> None:
 
 
 def holes_take_space(file: FileCore) -> bool:
-    """Tell whether a load from a hole, through a mapping, takes space, and may find none."""
+    """Tell whether a load from a hole, through a mapping, takes space and may find none."""
     return file.file_system in _IN_MEMORY
 
 
 def leaves_holes(path: Path) -> bool:
-    """Tell whether files at a path had better leave holes where nobody has written yet.
+    """Tell whether files at a path should keep holes where nobody has written yet.
 
-    They had where to reserve space gives nothing, and keeps the file system from compressing.
+    They should where reserving space guarantees nothing and prevents compression.
     """
     folder = os.path.dirname(real_name(file_names(path)[1])) or os.curdir
     try:
         fd = system.open_place(folder)
-    except OSError:  # whoever makes the files says why that is impossible
+    except OSError:  # making the files will report the error
         return False
     try:
         return file_system_of(fd) in _COPY_ON_WRITE
@@ -530,7 +530,7 @@ def is_fuse(fd: int) -> bool:
 
 
 def shares_blocks(file: FileCore) -> bool:
-    """Tell whether a file shares blocks with another; False where its file system does not say."""
+    """Tell whether a file shares blocks with another; False if its file system does not say."""
     with file as fd:
         return system.shares_blocks(fd)
 
@@ -538,7 +538,7 @@ def shares_blocks(file: FileCore) -> bool:
 def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     """Choose the engine for a file.
 
-    "auto" follows ``config.engine``; where that is "auto" too, the file system decides.
+    "auto" follows ``config.engine``; if that is "auto" too, the file system decides.
     """
     check_choice(asked, "engine", ENGINES)
     if asked == "auto":
@@ -552,5 +552,5 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
 
 
 def _moves_blocks(kind: int, file: FileCore) -> bool:
-    """Tell whether a store to space that was reserved may need other space."""
+    """Tell whether a store to reserved space may need other space."""
     return kind in _COPY_ON_WRITE or (kind == _XFS and shares_blocks(file))

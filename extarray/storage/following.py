@@ -1,9 +1,9 @@
-"""A pair of files as a reader has it: a state, and how it takes up what a writer commits later.
+"""Updates of a pair of files to later commits of a writer.
 
-A hole holds zeros.  Where that is not the fill value, readers that still know what has been cut off
-must not see the zeros.  So the file has a number of *cuts*, which grows after the bounds are
-committed and before chunks become holes.  Whoever has read elements looks at this number and, where
-it has grown, at the bounds as they are now.
+A hole holds zeros.  If those are not the fill value, readers that still know elements since cut off
+must not see the zeros.  So the file counts its *cuts*: the number grows after the bounds are
+committed and before chunks become holes.  After reading elements, a reader checks the number and,
+if it has grown, the present bounds.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = ["Follower", "Update"]
 
 
 class Update(NamedTuple):
-    """The part of a newer state that the present one lacks, as read.
+    """The part of a newer state that the present one lacks.
 
     Attributes
     ----------
     state : Superblock
     log : tuple of ndarray or None
-        Of the records that are new; None: other axial vectors have them.
+        The new records; None if other axial vectors have them.
     extents : list of int
-        Of the growth log.
+        Extents of the growth log.
     attrs : str
     cuts : int
-        How many there were, at least.
+        A lower bound of the number of cuts.
     """
 
     state: Superblock
@@ -52,20 +52,20 @@ class Update(NamedTuple):
 
 
 class Follower:
-    """The way in which a pair of files takes up newer states."""
+    """Update a pair of files to newer states."""
 
     def __init__(self, pair: Pair, states: StateReader) -> None:
         self.pair = pair
         self.states = states
 
-    # -- what is new -----------------------------------------------------------------------------
+    # -- updates ---------------------------------------------------------------------------------
 
     def refresh(self, axial: Axial) -> Axial | None:
-        """Take up what was committed since; return the axial vectors, or None if nothing is new.
+        """Adopt later commits; return the axial vectors, or None if nothing is new.
 
-        This takes no lock, and reads the superblocks and new records alone (I3, I4).  Where the
-        array has gained an axis, the metadata are another file and the axial vectors are new;
-        otherwise those given have grown.
+        Take no lock, and read only the superblocks and new records (I3, I4).  If the array has
+        gained an axis, the metadata are another file and the axial vectors are new; otherwise those
+        given have grown.
         """
         return self.take_up(axial) if self.pair.follows else None
 
@@ -99,16 +99,16 @@ class Follower:
         return axial
 
     def as_committed(self, axial: Axial) -> Axial:
-        """Take up the newest state, whatever is known; return its axial vectors.
+        """Adopt the newest state, whatever is known; return its axial vectors.
 
-        For a forked child: a thread of the parent was about to take up or to commit another one.
+        A forked child needs this if a thread of the parent was about to adopt or commit a state.
 
         Raises
         ------
         StorageError, FormatError
         """
         pair = self.pair
-        pair.held = None  # no part of another thread's block counts
+        pair.held = None  # another thread's block does not count here
         with family("cannot read '{}'", pair.path):
             for _ in range(ATTEMPTS):  # the parent may be at work
                 pair.read_header()
@@ -124,14 +124,14 @@ class Follower:
         return found.axial
 
     def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
-        """Read what is new in a superblock's state; raise FormatError where it is not whole.
+        """Read the new parts of a superblock's state; raise FormatError if it is not whole.
 
-        `cuts` is how many there were before the superblock was read.
+        `cuts` is the number of cuts before the superblock was read.
         """
         pair = self.pair
         try:
             log, extents = self._read_records(axial, state)
-            # They may be long, and are seldom new.
+            # Attributes may be long, and are seldom new.
             same = _location_of_attrs(state) == _location_of_attrs(pair.state)
             attrs = pair.attrs if same else self.states.read_attrs(state)
         except FormatError as error:
@@ -142,13 +142,13 @@ class Follower:
         return Update(state, log, extents, attrs, cuts)
 
     def _read_records(self, axial: Axial, state: Superblock) -> tuple[Log, list[int]]:
-        """Read the part of a growth log that axial vectors lack; return it and the extents."""
+        """Read the growth log that axial vectors lack; return its records and extents."""
         pair = self.pair
         first, stop = axial.segments, state.n_segments
         return read_records(pair.metadata, pair.header, pair.extents, first, stop)
 
     def replay(self, update: Update, axial: Axial) -> None:
-        """Grow the axial vectors as an update tells; on an error they are as before."""
+        """Grow the axial vectors by an update; on an error, restore them."""
         assert update.log is not None
         mark = mark_of(axial)
         try:
@@ -159,7 +159,7 @@ class Follower:
             raise CorruptError(f"'{self.pair.path}.xmd': {error}") from None
 
     def adopt(self, update: Update) -> None:
-        """Go on in a newer state."""
+        """Switch to a newer state."""
         pair = self.pair
         pair.cover(update.state.data_bytes)
         pair.state = update.state
@@ -170,29 +170,29 @@ class Follower:
             pair.cuts_known = update.cuts
 
     def _follow_name(self) -> Axial | None:
-        """Take up the ``.xmd`` that has the name now, and a new axis; None if another array's.
+        """Adopt the successor ``.xmd`` with a new axis; return None if it is another array's.
 
         Raises
         ------
         CorruptError
-            It does not fit; perhaps because a writer is at work on it.
+            The file does not fit, perhaps because a writer is at work on it.
         """
         if not self.pair.follows:
-            return None  # nobody else has the array alone
+            return None  # this process is the only writer
         pair, other = self.pair, Pair(Path(self.pair.absolute))
         states = StateReader(other)
         try:
             other.open_metadata(os.O_RDONLY if pair.mode == "r" else os.O_RDWR)
             other.data = pair.data
             if other.header.uuid != pair.header.uuid or other.header.ndim <= pair.header.ndim:
-                return None  # whoever has an array open keeps it
+                return None  # an open array stays open
             cuts = other.read_cuts()
             found = states.live_state()
             problem = states.check_data(found.state)
             if problem is not None:
                 raise CorruptError(str(problem))
             pair.cover(found.state.data_bytes)
-            # In one step, as other threads may be using the old one.
+            # One atomic step, as other threads may be using the old file.
             pair.metadata, other.metadata = other.metadata, pair.metadata
             pair.header = other.header
             pair.watch_cuts()
@@ -204,14 +204,14 @@ class Follower:
 
     @property
     def replaced(self) -> bool:
-        """True if something else has the name, or nothing, and nobody writes to these files."""
+        """True if the name is gone or leads to another array, and nobody writes to these files."""
         pair = self.pair
         if pair.has_name or is_held(pair.metadata):
             return False
         other = Pair(Path(pair.absolute))
         try:
             other.open_metadata()
-            return other.header.uuid != pair.header.uuid  # or it has gained an axis
+            return other.header.uuid != pair.header.uuid  # the same uuid: it has gained an axis
         except (FileNotFoundError, NotADirectoryError, FormatError):
             return True
         except OSError:  # nobody can tell
@@ -220,7 +220,7 @@ class Follower:
             other.close()
 
     def look(self) -> tuple[int, bytes, bytes]:
-        """Read what commits write: the number of cuts, the two newest states, those pending."""
+        """Read the number of cuts, the two newest states and the pending ones."""
         pair = self.pair
         live = superblock_bytes(pair.header.ndim) + CELL
         with family("cannot read '{}'", f"{pair.path}.xmd"):
@@ -231,7 +231,7 @@ class Follower:
             )
 
     def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
-        """Return the newest state of a look, and the pending ones that are newer, newest first."""
+        """Return the newest state of a look, and the newer pending ones, newest first."""
         live = self.states.decode_superblocks(seen[1], LIVE_SLOTS)
         if not live:
             raise CorruptError(f"'{self.pair.path}.xmd': no superblock is intact")
@@ -242,14 +242,14 @@ class Follower:
     # -- cuts ------------------------------------------------------------------------------------
 
     def number_of_cuts(self) -> int:
-        """Return how many times chunks have become holes, where readers must know."""
+        """Return how many times chunks have become holes, if readers must know."""
         pair = self.pair
         return 0 if pair.cuts is None else pair.read_cuts()
 
     def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
-        """Return the number of cuts, and the bounds after them, from where index 0 was at first.
+        """Return the number of cuts and the bounds after them, relative to the original index 0.
 
-        `axial` is what is known of the growth; what is new is read, but not taken up.
+        `axial` holds the known growth; newer records are read, but not adopted.
         """
         pair = self.pair
         with family("cannot read '{}'", pair.path):
@@ -273,13 +273,13 @@ class Follower:
         return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
 
     def _watch_successor(self, state: Superblock) -> int:
-        """Return the number of cuts of an array with more axes than `state`, from where it is now.
+        """Watch the ``.xmd`` with more axes that replaced `state`; return its number of cuts.
 
-        What has been cut off since cannot be told without the axes.
+        Later cuts cannot be described without the axes.
         """
         pair = self.pair
         assert pair.cuts is not None
-        number = pair.read_cuts()  # the last one here, with which the next file began
+        number = pair.read_cuts()  # the final number here, from which the next file went on
         for _ in range(ATTEMPTS):
             cuts = self._cuts_of_successor()
             if cuts is None:
@@ -292,7 +292,7 @@ class Follower:
                 raise ShapeError(
                     f"'{pair.path}' has gained an axis, and then lost elements; refresh to read it"
                 )
-            # It has just been replaced, too.
+            # The successor has just been replaced, too.
         found = pair.cuts.value
         if found != number and pair.data.first_hole() < state.data_bytes:
             raise ShapeError(
@@ -302,7 +302,7 @@ class Follower:
         return found
 
     def _cuts_of_successor(self) -> Counter | None:
-        """Return the counter of the ``.xmd`` that has the name, if that has more axes, or None."""
+        """Return the counter of the ``.xmd`` that has the name, if it has more axes, else None."""
         pair, other = self.pair, Pair(Path(self.pair.absolute))
         try:
             other.open_metadata()

@@ -1,14 +1,13 @@
-"""An array's share in a commit of several, on the disk.
+"""An array's share in a commit of several, on disk.
 
-One of the arrays, the coordinator, decides.  Each of the others first writes its next state to a
-place of its own, marked as pending, with the number of the group commit and the place of the
-coordinator, and brings it to the disk.  Then the coordinator writes its next superblock, with that
-number in it: this one write makes all of it count (I2).  Finally the others commit their states
-like any other.  Whoever meets a pending state that is newer than all others looks at the
-coordinator.
+One of the arrays, the coordinator, decides.  Each other array first writes its next state to a
+separate place, marked as pending, with the number of the group commit and the place of the
+coordinator, and brings it to the disk.  Then the coordinator writes its next superblock with that
+number: this one write makes the whole group count (I2).  Finally the others commit their states
+like any other.  A reader that meets a pending state newer than all others asks the coordinator.
 
-The coordinator remembers one decision.  Before it forgets this, it makes sure that all who took
-part have the state on the disk as a commit of their own.
+The coordinator remembers one decision.  Before it forgets that, it makes sure that all members have
+the state on disk as a commit of their own.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ class GroupShare:
     Parameters
     ----------
     pair : Pair
-        Its `held` keeps what the share has to remember.
+        Its `held` is the memory of the share.
     states : StateReader
     commits : Committer
     space : Allocator
     open_again : callable
-        Opens a pair of files for writing and closes it, which takes up what was decided about it.
+        Opens a pair of files for writing and closes it, which applies the decision about it.
     """
 
     def __init__(
@@ -66,17 +65,17 @@ class GroupShare:
         self._commits = commits
         self._space = space
         self._open_again = open_again
-        # What the block holds of members, and where it is, each with the file.
+        # Members listed in the block, and its offset, each with the file.
         self._listed: tuple[File, bytes] | None = None
         self._known_block: tuple[File, int] | None = None
 
     # -- in the block ----------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Begin the block: from now on commits change what this process sees, but no superblock."""
+        """Begin the block: commits now change the view of this process, but no superblock."""
         pair = self.pair
         self._commits.begin_append()
-        self._commits.settle()  # what was cut before is not to be rolled back
+        self._commits.settle()  # earlier cuts are not to be rolled back
         pair.held = Held((pair.state, pair.attrs, pair.extents, pair.unclean))
 
     @property
@@ -90,13 +89,13 @@ class GroupShare:
     def roll_back(self) -> bool:
         """Go back to before the block; return whether the file has grown since.
 
-        The new space is given back by `take_back`, when nobody uses it any more.
+        `take_back` frees the new space, when nobody uses it any more.
         """
         pair = self.pair
         held, pair.held = pair.held, None
         assert held is not None
         grown: bool = pair.state.data_bytes > held.before[0].data_bytes
-        # What was appended may lie in chunks that were there before.
+        # Appended elements may lie in chunks that existed before.
         pair.unclean |= pair.state is not held.before[0]
         pair.state, pair.attrs, pair.extents, was_unclean = held.before
         pair.unclean |= was_unclean
@@ -109,9 +108,9 @@ class GroupShare:
         return grown
 
     def take_back(self, abandon: Callable[[int], None]) -> None:
-        """Give back the space of a growth that was rolled back, and that no view shows.
+        """Free the space of a growth that was rolled back, and that no view shows.
 
-        `abandon` makes the array give up what lies beyond so many bytes.
+        `abandon` makes the array give up everything beyond a number of bytes.
         """
         pair = self.pair
         abandon(pair.state.data_bytes)
@@ -119,7 +118,7 @@ class GroupShare:
         pair.map(pair.state.data_bytes)
 
     def forget(self) -> bool:
-        """Go back to before the block, in a forked child: it goes on in the parent alone.
+        """Go back to before the block, in a forked child: the block continues only in the parent.
 
         Return whether the array is to go back, too.
         """
@@ -127,7 +126,7 @@ class GroupShare:
         return True
 
     def _outcome(self) -> Superblock:
-        """Return the state that the block has reached, with its attributes written."""
+        """Write the attributes of the block; return the state it has reached."""
         pair = self.pair
         assert pair.held is not None
         before, attrs, *_ = pair.held.before
@@ -137,13 +136,13 @@ class GroupShare:
     # -- the commit ------------------------------------------------------------------------------
 
     def list_members(self, others: Sequence[GroupShare]) -> None:
-        """Note, as the coordinator, who takes part, and let go of those of the group before.
+        """Note the members, as the coordinator, and release those of the group before.
 
         Raises
         ------
         StorageError
         ArgumentError
-            Too many.
+            Too many members.
         """
         pair = self.pair
         members = [
@@ -167,7 +166,7 @@ class GroupShare:
             self._listed = pair.metadata, data
 
     def _block(self) -> int:
-        """Return the offset of the block for commits of several arrays, which stays in its file."""
+        """Return the offset of the block for group commits, which is fixed within a file."""
         file = self.pair.metadata
         if self._known_block is None or self._known_block[0] is not file:
             self._known_block = file, self._commits.ensure_block(BlockKind.GROUP)
@@ -176,12 +175,12 @@ class GroupShare:
     def conclude_members(self, known: Collection[bytes] = ()) -> None:
         """Make sure that no member of the last group needs its decision any more.
 
-        `known` are the uuids of members that may go on needing it.
+        Members with uuids in `known` may go on needing it.
 
         Raises
         ------
         StorageError, FormatError
-            One of them is there, and cannot be asked or mended: it may need the decision.
+            A member exists, but cannot be asked or mended: it may need the decision.
         """
         pair = self.pair
         group = pair.blocks().get(BlockKind.GROUP)
@@ -210,7 +209,7 @@ class GroupShare:
                 raise member.fault
             if member.pair.metadata.closed:  # moved or removed: it cannot find the decision either
                 return
-            # It must have a commit of its own, on the disk.
+            # The member must have a commit of its own, on disk.
             done = max((block.sequence for _, block in member.superblocks(LIVE_SLOTS)), default=-1)
             if any(
                 pending.group == self.pair.state.group and pending.state.sequence > done
@@ -221,7 +220,7 @@ class GroupShare:
                 member.pair.metadata.datasync()
 
     def prepare(self, group: bytes, coordinator: GroupShare, durable: bool) -> None:
-        """Write the state that the group is to make count; if `durable`, bring it to the disk."""
+        """Write the pending state; if `durable`, bring it to the disk."""
         pair = self.pair
         assert pair.held is not None
         path = _relative(coordinator.pair.real_path, pair.folder)
@@ -242,7 +241,7 @@ class GroupShare:
         pair.held.durable = durable
 
     def decide(self, group: bytes, durable: bool) -> None:
-        """Make the state count, and with it those of the group."""
+        """Make this state count, and thereby the whole group."""
         pair = self.pair
         assert pair.held is not None
         with family("cannot commit '{}'", pair.path):
@@ -258,14 +257,14 @@ class GroupShare:
         self._commits.unsettled |= bool(pair.held.cut)
 
     def decide_alone(self) -> None:
-        """Make the state count, as the only array that has changed."""
+        """Commit the state of the only array that has changed."""
         self.decide(self.pair.state.group, self.pair.is_durable)
         if self.pair.is_durable:
             self.secure()
 
     @property
     def decided(self) -> bool:
-        """True if the decision is in the file, whatever has interrupted its writing."""
+        """True if the decision is in the file, whatever interrupted its writing."""
         held = self.pair.held
         if held is None or held.outcome is None or held.slot is not None:
             return False
@@ -285,21 +284,21 @@ class GroupShare:
         self._commits.unsettled = False
 
     def keep_cut(self) -> None:
-        """Keep what was cut off: the disk may not have the decision."""
+        """Keep the elements cut off: the decision may not be on disk."""
         pair = self.pair
         assert pair.held is not None
         pair.held.freed.clear()
         self._commits.unsettled = True
 
     def finish(self) -> None:
-        """Make the state one like any other, once it counts."""
+        """Commit the state like any other, once it counts."""
         pair = self.pair
         held, pair.held = pair.held, None
         assert held is not None
         if held.outcome is not None:
             pair.state = held.outcome
         if held.slot is not None:
-            # If this fails, the state still counts, by the decision.
+            # On failure the state still counts, through the decision.
             try:
                 self._write_live(pair.state)
                 if held.durable:
@@ -322,10 +321,10 @@ class GroupShare:
         if state.data_bytes > self._commits.safe_bytes or pair.is_durable:
             self._commits.sync_data()
 
-    # -- pending states that are found -----------------------------------------------------------
+    # -- pending states found on opening -----------------------------------------------------------
 
     def resolve_pendings(self, slot: int) -> None:
-        """Leave nothing pending, as a writer that begins with the state of a slot.
+        """Settle all pending states, as a writer that begins with the state of a slot.
 
         If that state was pending, the caller commits it.
         """
@@ -333,13 +332,13 @@ class GroupShare:
         last = -1
         for place, pending in self._states.pendings():
             if pending.state.sequence > pair.state.sequence:
-                self._clear(place)  # never to come back
+                self._clear(place)  # so that it never comes back
                 pair.metadata.datasync()
                 continue
             self._commits.durable[place] = pending.state
             last = max(last, pending.state.sequence)
             if place == slot:
-                # What follows from the decision must not be on the disk before it.
+                # Consequences of the decision must not be on disk before it.
                 with self._states.probe(
                     self._states.coordinator_of(pending), pending.coordinator
                 ) as coordinator:
@@ -347,7 +346,7 @@ class GroupShare:
                         raise coordinator.fault
                     if not coordinator.pair.metadata.closed:
                         coordinator.pair.metadata.datasync()
-        # States and decisions of groups must be where commits do not touch them.
+        # Keep group states and decisions where commits do not touch them.
         spared = [
             block for place, block in self._commits.durable.items() if place not in PENDING_SLOTS
         ]
@@ -366,5 +365,5 @@ class GroupShare:
 
 @functools.lru_cache(maxsize=256)
 def _relative(path: str, folder: str) -> str:
-    """Return a path as it is seen from a folder, both absolute."""
+    """Return one absolute path relative to a folder, another."""
     return os.path.relpath(path, folder)

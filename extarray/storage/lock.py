@@ -1,12 +1,12 @@
 """The locks of writers: advisory, on the open file description of ``.xmd``.
 
-Such a lock belongs to the open file, not to the process: two opens in one process exclude each
-other, closing a reader's descriptor does not drop the writer's lock, and the kernel drops it when
-the writer dies.
+Such a lock belongs to the open file, not to the process.  Two opens in one process exclude each
+other, closing a reader's descriptor keeps the writer's lock, and the kernel drops the lock when the
+writer dies.
 
-Readers take none of them (I4).  A writer alone locks the whole file.  Writers that share it lock
-single bytes, far behind its end: each a byte of its own, which tells the others that it lives, and
-for the length of a commit the byte of commits.
+Readers take no lock (I4).  A lone writer locks the whole file.  Writers that share it lock single
+bytes far behind its end: each writer one byte, which shows the others that it lives, and during a
+commit the commit byte.
 """
 
 from __future__ import annotations
@@ -82,31 +82,31 @@ __all__ = [
 
 _later = LazyImports({"socket": "gethostname"})
 
-# The file system has no locks.
+# Errors of a file system without locks.
 _NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 _LONGEST_NAP = 0.05
-# The most seconds that a writer which has just taken the lock needs to say who it is.
+# Most seconds that a writer needs, after taking the lock, to note its identity.
 _NOTE_PATIENCE = 0.5
 
-# Bytes that writers lock when they share an array.
+# Bytes that sharing writers lock.
 _COMMIT = 1 << 62
 _MEMBER = _COMMIT + 1
 _SLOTS = _COMMIT + 2
 _TURNS = _COMMIT + (1 << 32)  # one for each ticket
 
-# Bytes of ``.xta`` that ranks lock, one for each chunk.  Not those of the chunk itself: some MPI
-# libraries lock what they read and write, and would wait for the rank that calls them.
+# Bytes of ``.xta`` that ranks lock, one for each chunk.  Not the bytes of the chunk itself: some
+# MPI libraries lock those in reads and writes, and would wait for the very rank that calls them.
 _CHUNKS = 1 << 62
 
 
 def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
-    """Set a lock on a range of bytes (of length 0: all from `start` on), if it is free."""
+    """Lock a range of bytes (length 0: from `start` on), if it is free."""
     try:
         with file as fd:
             if limits.has_range_locks:
                 lock_range(fd, kind, start, length)
             else:
-                # BSD and macOS: a lock on the whole file has the same meaning there.
+                # BSD and macOS: a lock on the whole file serves the same purpose.
                 lock_whole(fd, kind)
     except (BlockingIOError, PermissionError):
         return False
@@ -114,13 +114,13 @@ def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
 
 
 def _wait(file: FileCore, kind: int, start: int, length: int) -> None:
-    """Set a lock on a range of bytes as soon as it is free."""
+    """Lock a range of bytes, waiting until it is free."""
     with file as fd:
         lock_range(fd, kind, start, length, wait=True)
 
 
 def _drop(file: FileCore, start: int, length: int = 1) -> None:
-    """Drop the lock on a range of bytes, come what may: others wait for it."""
+    """Unlock a range of bytes despite errors and interrupts: others wait for it."""
     try:
         _try(file, FREE, start, length)
     except OSError:
@@ -131,18 +131,18 @@ def _drop(file: FileCore, start: int, length: int = 1) -> None:
 
 
 def _obstacle(file: FileCore, kind: int, start: int, length: int = 1) -> int:
-    """Return the kind of lock that keeps this file from locking bytes; F_UNLCK: none does."""
+    """Return the kind of lock that keeps this file from locking bytes, or F_UNLCK."""
     with file as fd:
         return obstacle(fd, kind, start, length)
 
 
 def check_timeout(timeout: Any) -> float | None:
-    """Return the seconds to wait, or None; refuse what is no time to wait.
+    """Return the seconds to wait, or None; refuse anything else.
 
     Parameters
     ----------
     timeout : float or None
-        Any real number, NumPy's too.
+        Any real number, including NumPy's.
 
     Raises
     ------
@@ -162,19 +162,18 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
-    """Take the lock of a writer that is alone (I6), on an ``.xmd`` that is open for writing.
+    """Take the lock of a lone writer (I6), on an ``.xmd`` that is open for writing.
 
-    Raise LockedError where it is still held after `timeout` seconds; None: wait for ever.
+    Raise LockedError if it is still held after `timeout` seconds; None waits for ever.
     """
     _take(file, path, EXCLUSIVE, 0, 0, _end(timeout))
 
 
 def claim(file: FileCore, is_made: bool = False) -> bool:
-    """Take the same lock on any file, for as long as it is open; tell whether nobody else has it.
+    """Take the same lock on any file, until it is closed; tell whether nobody else has it.
 
-    Nobody has it where the file system has no locks.  If the file `is_made`, and is about to take
-    its name, the lock leaves out that of `begin_replacing`: others may replace a file that has just
-    got its name.
+    Return True if the file system has no locks.  For a file that `is_made` and about to take its
+    name, leave out the byte of `begin_replacing`, so that others may replace the file at once.
     """
     try:
         return _try(file, EXCLUSIVE, 0, _COMMIT if is_made else 0)
@@ -185,10 +184,10 @@ def claim(file: FileCore, is_made: bool = False) -> bool:
 
 
 def join(file: FileCore, path: Path, timeout: float | None) -> int:
-    """Take the locks of a writer among others, and that of commits; return the slot it has.
+    """Take the locks of a sharing writer, and the commit lock; return the writer's slot.
 
-    It waits some seconds for the commit of another writer, however short `timeout` is: that is for
-    a writer that is alone, or for a slot.  By the slot the others see that this writer lives.
+    `timeout` applies to waiting for a lone writer or for a slot.  The commit of another writer is
+    always waited for, for some seconds.  The slot shows the others that this writer lives.
 
     Raises
     ------
@@ -221,7 +220,7 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         for slot in range(WRITER_SLOTS):
             if _try(file, EXCLUSIVE, _SLOTS + slot, 1):
                 return slot
-        end_commit(file)  # whoever is about to leave must commit
+        end_commit(file)  # a leaving writer must be able to commit
     raise LockedError(
         errno.EAGAIN,
         f"{WRITER_SLOTS} writers already share it, which is the maximum; wait with timeout=, "
@@ -233,7 +232,7 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
 def _take(
     file: FileCore, path: Path, kind: int, start: int, length: int, end: float | None
 ) -> None:
-    """Take a lock by which writers exclude each other, as soon as it is free."""
+    """Take a lock that excludes other writers, waiting until it is free."""
     for _ in _attempts(end):
         if _try(file, kind, start, length):
             return
@@ -246,12 +245,12 @@ def _take(
 
 
 def _end(timeout: float | None) -> float | None:
-    """Return when a wait that begins now is over; None: never."""
+    """Return the end of a wait that begins now; None: never."""
     return None if timeout is None else time.monotonic() + timeout
 
 
 def _attempts(end: float | None) -> Iterator[None]:
-    """Yield when it is time to try something, again and again until the end, and nap between."""
+    """Yield for each attempt until the end, with naps in between."""
     nap = 0.001
     while True:
         yield
@@ -263,10 +262,10 @@ def _attempts(end: float | None) -> Iterator[None]:
 
 
 def begin_replacing(file: FileCore) -> bool:
-    """Lock a file of any kind, whole files of which replace each other; False: somebody else has.
+    """Lock a file about to be replaced as a whole; return False if someone else has.
 
-    The lock ends with the file's descriptor.  Where the system has no locks of ranges, another lock
-    of the same file would be in the way, and nobody is told.
+    The lock ends with the file's descriptor.  Without locks of ranges, return True at once: there
+    it would conflict with another lock of the same file.
     """
     if not limits.has_range_locks:
         return True
@@ -279,15 +278,15 @@ def begin_replacing(file: FileCore) -> bool:
 
 
 def release(file: FileCore) -> None:
-    """Drop a writer's locks, for every duplicate of the descriptor (also a forked child's)."""
+    """Drop a writer's locks, for all duplicates of the descriptor (even in forked children)."""
     _try(file, FREE)
 
 
-# -- writers that share --------------------------------------------------------------------------
+# -- sharing writers -----------------------------------------------------------------------------
 
 
 def begin_commit(file: FileCore) -> None:
-    """Wait until no other of the writers commits, and keep them from it."""
+    """Wait until no other writer commits, and exclude them."""
     _wait(file, EXCLUSIVE, _COMMIT, 1)
 
 
@@ -297,7 +296,7 @@ def end_commit(file: FileCore) -> None:
 
 
 def is_alive(file: FileCore, slot: int) -> bool:
-    """Tell whether a slot is that of another writer, which is alive."""
+    """Tell whether a slot belongs to another living writer."""
     return _obstacle(file, SHARED, _SLOTS + slot) != FREE
 
 
@@ -307,24 +306,24 @@ def anyone_is_alive(file: FileCore) -> bool:
 
 
 def begin_turn(file: FileCore, ticket: int) -> None:
-    """Make those that come after a ticket wait; nobody else was given this one."""
+    """Make holders of later tickets wait; nobody else has this ticket."""
     _wait(file, EXCLUSIVE, _TURNS + ticket, 1)
 
 
 def end_turn(file: FileCore, ticket: int) -> None:
-    """Let those that wait for a ticket go on."""
+    """Let those waiting for a ticket continue."""
     _drop(file, _TURNS + ticket)
 
 
 def has_turn(file: FileCore, ticket: int) -> bool:
-    """Tell whether the holder of a ticket, another writer, is alive and has not ended its turn."""
+    """Tell whether the holder of a ticket, another writer, lives and has not ended its turn."""
     return _obstacle(file, SHARED, _TURNS + ticket) != FREE
 
 
 def wait_turn(file: FileCore, ticket: int) -> None:
-    """Wait until the holder of a ticket has ended its turn, or died."""
-    # Those that wait do not exclude each other, and nobody will want to write here again; so it
-    # does not matter either if an interrupt leaves the lock.
+    """Wait until the holder of a ticket has ended its turn or died."""
+    # Waiters do not exclude each other, and nobody locks this byte exclusively again, so a lock
+    # left by an interrupt does no harm.
     _wait(file, SHARED, _TURNS + ticket, 1)
     _drop(file, _TURNS + ticket)
 
@@ -333,15 +332,15 @@ def wait_turn(file: FileCore, ticket: int) -> None:
 
 
 def begin_elements(file: FileCore, path: Path) -> None:
-    """Share the lock on ``.xta`` of those who write elements, from now to `end_elements`.
+    """Share the element writers' lock on ``.xta`` until `end_elements`.
 
-    A writer that is alone otherwise sees it, and writes nothing but elements either.  What it was
-    writing is waited for.  Where the file system cannot lock, there is no such writer.
+    A lone writer notices and writes only elements, too; wait for its present write.  Where the
+    file system cannot lock, there is no such writer.
 
     Raises
     ------
     LockedError
-        It is still writing after some seconds.
+        The lone writer is still writing after some seconds.
     """
     try:
         is_shared = _try(file, SHARED, SIEVE_BYTE + 1, 1)
@@ -364,16 +363,16 @@ def begin_elements(file: FileCore, path: Path) -> None:
 
 
 def end_elements(file: FileCore) -> None:
-    """Drop the lock that `begin_elements` took; also for views, which keep the file open."""
+    """Drop the lock of `begin_elements`, even if views keep the file open."""
     with contextlib.suppress(OSError):
         _try(file, FREE, SIEVE_BYTE + 1, 1)
 
 
 @contextlib.contextmanager
 def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
-    """Keep others from chunks that follow each other in ``.xta``; wait for whoever has them."""
+    """Keep others from consecutive chunks of ``.xta``, waiting for their holders."""
     start = _CHUNKS + address
-    with OnError(_drop, file, start, count):  # also if interrupted as it is taken, or dropped
+    with OnError(_drop, file, start, count):  # also if interrupted while locking or unlocking
         if limits.has_range_locks:
             _wait(file, EXCLUSIVE, start, count)
         else:
@@ -387,17 +386,17 @@ def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
 
 
 def note_holder(file: FileCore, header: Header, held: bool, place: bytes = b"") -> None:
-    """Leave a note in ``.xmd`` that tells who holds the lock, or clear it; for messages only.
+    """Note in ``.xmd`` who holds the lock, or clear the note; it serves messages only.
 
-    The header is that of the array: the one in the file may be damaged by now.  Behind the note
-    stands the `place` that `Pair.place` gives, if any.
+    `header` is the known one, as that in the file may be damaged by now.  The `place` that
+    `Pair.place` gives, if any, follows the note.
     """
     note = _own_note() if held else b""
     file.write(note.ljust(HOLDER_BYTES, b"\0") + place, header.holder_offset)
 
 
 def own_host() -> str:
-    """Return the name of this host."""
+    """Return the name of this host, imported late."""
     name: str = _later.gethostname()
     return name
 
@@ -407,7 +406,6 @@ def _own_note() -> bytes:
 
 
 def _refusal(file: FileCore, kind: int) -> str:
-    """Say why a lock could not be taken, and what to do."""
     note = _note(file)
     mine = note == _own_note()
     if _is_shared(file):
@@ -426,7 +424,7 @@ def _refusal(file: FileCore, kind: int) -> str:
     holder = _parse_note(note)
     name = _processes([] if holder is None else [holder])
     if mine:
-        # For example where a cell of a notebook is run again.
+        # For example, a cell of a notebook was run again.
         subject = f"this process already has it open{name}"
         there, close = "in both places", "close that array first"
     else:
@@ -437,12 +435,12 @@ def _refusal(file: FileCore, kind: int) -> str:
             f"{subject}, without sharing it; wait with timeout=, open it {there} with share=True "
             "too, or open with mode='r'"
         )
-    # Those who would replace or repair it, and cannot wait, are told this, too.
+    # Callers that replace or repair the array, and cannot wait, give this message too.
     return f"{subject}; {close}, or use extarray.open with timeout= to wait, or mode='r' to read"
 
 
 def _is_noted(file: FileCore) -> bool:
-    """Tell whether it is known who has the lock: the last one may have died and left its note."""
+    """Tell whether the note names a running holder: a dead one may have left its note."""
     if _is_shared(file):
         return bool(_sharers(file))
     holder = _parse_note(_note(file))
@@ -450,17 +448,15 @@ def _is_noted(file: FileCore) -> bool:
 
 
 def _is_shared(file: FileCore) -> bool:
-    """Tell whether those that have it open are writers that share it."""
     return limits.has_range_locks and _obstacle(file, EXCLUSIVE, _MEMBER) == SHARED
 
 
 def _note(file: FileCore) -> bytes:
-    """Read the note that `note_holder` has left."""
     return file.read(HOLDER_BYTES, header_bytes_of(file.read(16, 0)) + HOLDER_AT).rstrip(b"\0")
 
 
 def _parse_note(note: bytes) -> tuple[int, str] | None:
-    """Return the process and host of a note; None if it is empty, or anything else."""
+    """Return the process and host of a note, or None if it is empty or malformed."""
     try:
         pid, host = note.decode().split(" ", 1)
         return (int(pid), host) if int(pid) > 0 else None
@@ -469,7 +465,7 @@ def _parse_note(note: bytes) -> tuple[int, str] | None:
 
 
 def _sharers(file: FileCore) -> list[tuple[int, str]]:
-    """Return the processes and hosts of the writers that share it."""
+    """Return the processes and hosts of the sharing writers."""
     try:
         header = decode_header(file.read(header_bytes_of(file.read(16, 0)), 0))
         directory = file.read(DIRECTORY_BYTES, header.directory_offset)
@@ -484,7 +480,7 @@ def _sharers(file: FileCore) -> list[tuple[int, str]]:
 
 
 def _processes(found: list[tuple[int, str]]) -> str:
-    """List numbers of processes in parentheses, each host's together; return "" for none."""
+    """List process numbers in parentheses, grouped by host; return "" for none."""
     by_host: dict[str, list[str]] = {}
     for pid, host in found:
         by_host.setdefault(host, []).append(str(pid))
@@ -496,10 +492,10 @@ def _processes(found: list[tuple[int, str]]) -> str:
 
 
 def can_tell() -> bool:
-    """Tell whether the system can say that somebody holds a lock."""
+    """Tell whether the system can report locks that others hold."""
     return limits.has_range_locks
 
 
 def is_held(file: FileCore) -> bool:
-    """Tell whether a writer holds the lock, without taking it; False if the system cannot tell."""
+    """Tell whether a writer holds the lock, without taking it; False if the system cannot say."""
     return limits.has_range_locks and _obstacle(file, EXCLUSIVE, 0, 0) != FREE

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryStore"]
 
-_FILL_BYTES = 1 << 16  # stay in a cache while they are repeated
+_FILL_BYTES = 1 << 16  # fits a cache while it is repeated
 
 
 @lru_cache(maxsize=8)
 def _repeated(fill: bytes) -> bytes:
-    """Return a fill value many times, as it is copied to where it is wanted."""
+    """Return a fill value repeated to a block, for copying."""
     return fill * (_FILL_BYTES // len(fill))
 
 
@@ -56,9 +56,9 @@ class MemoryStore:
         now.state = Bounds(shape, (0,) * header.ndim, axial.grid)
         data_bytes = place_of(axial.size, header.chunk_bytes)
         now.region = Region.memory(data_bytes)
-        self._has_fill = any(header.fill)  # not only zeros
+        self._has_fill = any(header.fill)  # other than zeros
         self._used = 0
-        self._shown = 0  # bytes that the array lost again, and of which views may be left
+        self._shown = 0  # bytes that the array lost again, but views may still show
         self.reserve(0, data_bytes)
 
     @property
@@ -74,9 +74,9 @@ class MemoryStore:
         self.release(size)
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
-        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+        """Make room for chunks of the fill value: from `old` bytes to `new` bytes.
 
-        Where `runs` of bytes are given, only those get it, and zeros are left between them.
+        If `runs` of bytes are given, only those are filled, and the rest stays zero.
         """
         pair = self.now
         assert pair.region is not None
@@ -90,14 +90,14 @@ class MemoryStore:
             pair.region.fill(_repeated(b"\0"), old, min(new, self._shown))
 
     def _fill(self, start: int, stop: int) -> None:
-        """Give bytes the fill value, on as many threads as are worth it."""
+        """Fill bytes with the fill value, with as many threads as pay off."""
         fill, region = self.now.header.fill, self.now.region
         assert region is not None
         source = _repeated(fill) if len(fill) < _FILL_BYTES else fill
         run_in_shares(partial(region.fill, source), start, stop, len(fill))
 
     def release(self, old: int) -> None:
-        """Undo `reserve`: what follows `old` bytes is zero again."""
+        """Undo `reserve`: bytes from `old` on are zero again."""
         pair = self.now
         if pair.region is not None and self._used > old:
             pair.region.discard(old, self._used)
@@ -105,22 +105,22 @@ class MemoryStore:
 
     def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
         """Make new bounds count; memory has no reader but this process."""
-        # In one step, for a process that is forked meanwhile.
+        # One assignment, in case the process is forked meanwhile.
         self.now.state = bounds
 
     def as_committed(self, axial: Axial) -> Axial:
-        """Return the axial vectors without what is not committed.
+        """Return the axial vectors without uncommitted growth.
 
-        For a forked child: a thread of the parent was about to change the bounds.
+        A forked child needs this if a thread of the parent was about to change the bounds.
 
         Raises
         ------
         CorruptError
-            They have another number of axes: it was about to add one.
+            Their number of axes differs: the parent was about to add one.
         """
         pair = self.now
         records = [record_at(axial, n) for n in range(axial.segments)]
-        # The grid before a growth that counts is smaller than the one that counts.
+        # The grid before a committed growth is smaller than the committed grid.
         known = [r for n, r in enumerate(records) if not n or any(map(lt, r[2], pair.state.grid))]
         axes, sides, grids = zip(*known, strict=True)
         found = replay_log(
@@ -148,9 +148,9 @@ class MemoryStore:
         pair.state, pair.attrs = Bounds(shape, offset, axial.grid), attrs
 
     def renew(self, start: int, stop: int, clean: bool) -> None:
-        """Make bytes that do not count ready to be used again; if `clean`, with the fill value."""
+        """Prepare unused bytes for new use; if `clean`, with the fill value."""
         pair = self.now
-        if not clean:  # memory comes when it is touched
+        if not clean:  # touching them allocates memory
             return
         assert pair.region is not None
         if self._has_fill:
@@ -159,7 +159,7 @@ class MemoryStore:
             pair.region.discard(start, stop)
 
     def punch(self, runs: list[tuple[int, int]]) -> None:
-        """Give memory back to the system: it is zero from then on."""
+        """Return memory to the system; it reads as zeros afterwards."""
         pair = self.now
         for start, stop in runs:
             if pair.region is not None:
@@ -174,20 +174,20 @@ class MemoryStore:
         self.now.attrs = attrs
 
     def close(self) -> None:
-        """Let go of the memory; views keep it alive."""
+        """Drop the memory; views keep it alive."""
         self.now.region = None
 
 
 class MemoryShare:
     """The share of an array in memory in a commit of several; see `GroupShare`."""
 
-    changed = None  # nothing has to count on a disk
+    changed = None  # memory has nothing to commit to a disk
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
     def hold(self) -> None:
-        """Keep what `roll_back` needs."""
+        """Save the state for `roll_back`."""
         now = self._store.now
         now.held = Held((now.state, now.attrs, now.unclean))
 
@@ -206,12 +206,12 @@ class MemoryShare:
         self._store.take_back()
 
     def forget(self) -> bool:
-        """Keep what was done, in a forked child; return False: the array is not to go back."""
+        """Keep the changes, in a forked child; return False: the array does not go back."""
         self.finish()
         return False
 
     def finish(self) -> None:
-        """Drop what `roll_back` needs, and give back what was freed."""
+        """Drop the saved state, and free what was cut off."""
         now = self._store.now
         held, now.held = now.held, None
         assert held is not None

@@ -1,11 +1,10 @@
-"""The names of the two files: taken, found, changed, and given up; and names left over.
+"""The names of the two files: taken, found, changed and given up; left-overs.
 
-The metadata get their name first, in one step, by which the pair is there.  Until the data have
-theirs, whoever opens the pair finds them under a fresh one, which the array's uuid tells.  All jobs
-that make, replace, move or remove a pair keep to this order, so that each is done as a whole or not
-at all (I14).
+The metadata are named first, in one atomic step, which creates the pair.  Until the data have their
+name, openers find them under a fresh one, derived from the array's uuid.  All jobs that make,
+replace, move or remove a pair keep this order, so that each is done as a whole or not at all (I14).
 
-A packed file is a folder to those who open what is in it: its members have paths behind its own.
+A packed file is like a folder to readers of its members, whose paths extend its own.
 """
 
 from __future__ import annotations
@@ -78,45 +77,45 @@ __all__ = [
     "what_is_there",
 ]
 
-_MOST_NAMES = 5  # of the arrays of a folder, in a message
+_MOST_NAMES = 5  # arrays of a folder that a message lists
 
-# Chunks of a packed file are mapped where they begin at a multiple of this.
+# Alignment at which chunks of a packed file can be mapped.
 MAPPABLE = 4096
-# The last packed files that were looked at, as they were then: their members, and the names of
-# those that were compared with their sums.
+# The last packed files examined, by identity and time: their members, and the names of those
+# already compared with their checksums.
 _known: dict[tuple[int, ...], tuple[list[Member], set[str]]] = {}
 _MOST_KNOWN = 16
 _PIECE = 1 << 22
 
-# Seconds: a file that has no lock yet is younger.
+# Seconds: a younger file may not have its lock yet.
 _IN_THE_MAKING = 60.0
-# Seconds: nobody works longer on a file without writing to it, where no lock tells of the work.
+# Seconds: longest pause between writes of a file in the making that no lock announces.
 _LONGEST_PAUSE = 86400.0
-# Seconds that another job may take to give its files their names.
+# Seconds that another job may take to name its files.
 _LONGEST_NAMING = 10.0
 _FRESH = re.compile(r"(.+)\.([0-9a-f]{12})\.new", re.DOTALL)
 _PASS = re.compile(r"(.+)\.rechunk-[0-9]+\.(xmd|xta)", re.DOTALL)
-# A look at a folder of many files may take long: the next one waits this many times as long.
+# A look at a large folder may be slow: the next one waits this many times as long.
 _PATIENCE = 100
 _next_looks: dict[str, float] = {}
 
 
 @dataclass
 class Publication:
-    """The naming of the files of a new pair: of metadata and data, in this order as everywhere.
+    """The naming of the files of a new pair: metadata and data, in this order as everywhere.
 
     Attributes
     ----------
     fresh : tuple of str
-        Names under which the files are made, which nobody else has.
+        Unique names under which the files are made.
     names : sequence of str
     overwrite : bool
     uuid : bytes
-        Of the array.
+        The array's uuid.
     old : File
-        The metadata that are replaced, locked; a closed file if there are none.
+        The replaced metadata, locked; a closed file if there are none.
     old_header : Header or None
-        Their header, if it is whole: they have the note of who holds the lock.
+        Their header, if it is whole, which locates the note of the lock's holder.
     """
 
     fresh: tuple[str, str]
@@ -125,7 +124,7 @@ class Publication:
     uuid: bytes
     old: File = field(default_factory=File)
     old_header: Header | None = None
-    has_claimed: bool = False  # the name of the data is one that others may have, too
+    has_claimed: bool = False  # the data have a name that other jobs may use, too
 
     @property
     def replaces(self) -> bool:
@@ -148,7 +147,7 @@ class Publication:
                 raise
 
     def _claim(self, found: str) -> None:
-        """Give the data the name under which they are found until they have their own.
+        """Give the data the fresh name by which openers find them.
 
         Another job may have given it to other data of the same array, such as an older copy.
         """
@@ -176,7 +175,7 @@ class Publication:
                 os.replace(self.fresh[1], self.names[1])
         else:
             (metadata_name, data_name), fresh = self.names, self.fresh
-            # The lock of the metadata tells of the fresh data, too.
+            # The lock of the metadata covers the fresh data, so these go first.
             for file, name, is_own in (
                 (metadata, metadata_name, False),
                 (data, data_name, False),
@@ -189,20 +188,20 @@ class Publication:
         self.release()
 
     def release(self, alone: bool = False) -> None:
-        """Drop the lock of what was replaced; `alone`, see `FileCore.close`."""
+        """Drop the lock of the replaced metadata; see `FileCore.close` for `alone`."""
         if self.old.closed:
             return
         if self.old_header is not None and not alone:
             with contextlib.suppress(OSError):
                 lock.note_holder(self.old, self.old_header, False)
-        with contextlib.suppress(OSError):  # nothing is lost: it is on the disk, or replaced
+        with contextlib.suppress(OSError):  # harmless: the file is on disk, or replaced
             self.old.close(alone)
 
 
 def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
-    """Open ``.xta``, even where its creator, or whoever moved it, did not get to give it its name.
+    """Open ``.xta``, even if its creator or mover was stopped before naming it.
 
-    Whoever may write, by the flags for `os.open`, gives it the name.
+    If the `os.open` flags permit writing, finish the naming.
     """
     metadata, name = names
     fresh = fresh_name(real_name(name), uuid)
@@ -210,12 +209,12 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
         return File.open(name, flags)
     try:
         file = File.open(fresh, flags)
-    except FileNotFoundError:  # by now it has its name
+    except FileNotFoundError:  # its creator has just named it
         return File.open(name, flags)
     if flags & os.O_RDWR:
         with contextlib.suppress(OSError):
             os.replace(_moving_at(fresh), real_name(name))
-        # What its creator leaves there between its link and its unlink.
+        # Its creator may have stopped between link and unlink.
         for other in (fresh, fresh_name(real_name(metadata), uuid)):
             if file.is_at(name):
                 with contextlib.suppress(OSError):
@@ -232,9 +231,9 @@ def move_pair(
 ) -> None:
     """Give an open pair other names; with `overwrite`, take them from another pair.
 
-    The pair moves with its metadata, in one step.  Around this step the data have the fresh names
-    of both places, so the pair is whole under its old names or its new ones, whatever interrupts
-    the work; and a fresh name that somebody removes as a left-over is not the last one.  On an
+    Renaming the metadata moves the pair atomically.  Around this step the data have the fresh
+    names of both places.  So an interruption leaves the pair whole under its old names or its
+    new ones, and removing one fresh name as a left-over never removes the last one.  On an
     error the pair has its old names.
 
     Raises
@@ -249,7 +248,7 @@ def move_pair(
         if overwrite:
             _check_regular(name)
     here, there = (fresh_name(name, uuid) for name in (before[1], names[1]))
-    if not data.is_at(before[1]):  # nobody came to give them their name
+    if not data.is_at(before[1]):  # an interrupted job has left them unnamed
         os.rename(_found(data, here), before[1])
     for name in (here, there):
         _free(name, data)
@@ -267,24 +266,24 @@ def move_pair(
                 os.rename(_found(data, here, there, names[1]), before[1])
             _leave(data, before[1], (here, there) if overwrite else (here, there, names[1]))
             raise
-        # It has replaced the other one; the next writer does what is left.
+        # The other pair is replaced; the next writer finishes the naming.
     else:
         _leave(data, names[1], (here, there))
 
 
 def _check_regular(name: str) -> None:
-    """Refuse a name of something that no file replaces; a link is replaced itself, as `mv` does."""
+    """Refuse to replace anything but a regular file or a link, which is replaced itself."""
     if not os.path.islink(name):
         replaced_name(name)
 
 
 def _give_fresh_names(name: str, here: str, there: str) -> None:
-    """Give the data of a pair that moves the fresh names of both places, in place of its own."""
+    """Replace the data's name, in a pair that moves, by the fresh names of both places."""
     try:
         link(name, there)
     except FileExistsError:
         raise
-    except OSError:  # no hard links here, or none that help
+    except OSError:  # no usable hard links here
         moving = _moving(there)
         try:
             for fresh in (there, here):
@@ -302,12 +301,12 @@ def _give_fresh_names(name: str, here: str, there: str) -> None:
 
 
 def _moving(fresh: str) -> str:
-    """Return the name that data have while links have their fresh names; nobody removes it."""
+    """Return the name of data while symbolic links have their fresh names; nobody removes it."""
     return f"{fresh.removesuffix('.new')}.moving"
 
 
 def _moving_at(fresh: str) -> str:
-    """Return the name of data that have a fresh name: this one, unless it is that of a link."""
+    """Return the target of a fresh name that is a link of `_give_fresh_names`, else the name."""
     with contextlib.suppress(OSError):
         if (target := os.readlink(fresh)).endswith(".moving"):
             return target
@@ -315,12 +314,12 @@ def _moving_at(fresh: str) -> str:
 
 
 def _found(data: File, *names: str) -> str:
-    """Return a name that data have, of those given; the last one if they have none."""
+    """Return the first given name that leads to the data, or the last one."""
     return _moving_at(next((name for name in names if data.is_at(name)), names[-1]))
 
 
 def _free(name: str, data: File) -> None:
-    """Make a fresh name free that an interrupted move of the same data has left, or another job."""
+    """Free a fresh name left by an interrupted move of the same data, or by another job."""
     if data.is_at(name) or _moving_at(name) != name:
         os.unlink(name)
     elif os.path.lexists(name):
@@ -328,7 +327,7 @@ def _free(name: str, data: File) -> None:
 
 
 def _leave(data: File, name: str, others: Sequence[str]) -> None:
-    """Remove other names of data that have their own."""
+    """Remove other names of data that have their proper one."""
     if data.is_at(name):
         for other in others:
             if data.is_at(other) or _moving_at(other) != other:
@@ -336,7 +335,7 @@ def _leave(data: File, name: str, others: Sequence[str]) -> None:
 
 
 def _discard(name: str) -> None:
-    """Remove a name that does no harm if it stays; an error that passes does not keep it."""
+    """Remove a harmless name; try twice, in case of a passing error."""
     for _ in range(2):
         with contextlib.suppress(OSError):
             os.unlink(name)
@@ -344,19 +343,19 @@ def _discard(name: str) -> None:
 
 
 def _rename(file: File, name: str, other: str, overwrite: bool) -> None:
-    """Give an open file another name."""
+    """Rename an open file; succeed if it has the new name, despite an error."""
     try:
         publish(name, other, overwrite)
     except OSError:
         if not file.is_at(other):
             raise
-        _discard(name)  # it has both
+        _discard(name)  # the file has both names
 
 
 def remove_pair(names: Sequence[str], uuid: bytes) -> None:
-    """Remove the files; the array is gone with its metadata, and its names are free then.
+    """Remove the files; without its metadata the array is gone and its names are free.
 
-    So the data have their fresh name before that: a left-over, where the rest is interrupted.
+    Rename the data to their fresh name first: an interruption then leaves an ordinary left-over.
     """
     metadata, data = map(real_name, names)
     fresh = fresh_name(data, uuid)
@@ -373,10 +372,10 @@ def remove_pair(names: Sequence[str], uuid: bytes) -> None:
 
 @contextlib.contextmanager
 def making_file(name: str, overwrite: bool) -> Iterator[File]:
-    """Make a file for the length of a block; then it takes its name, unless the block raises.
+    """Make a file for the length of a block; rename it at the end, unless the block raises.
 
-    It has the permissions of the file that it replaces, and a lock that tells others of the work.
-    What earlier calls for the name have left is removed first.
+    The file takes the permissions of the one it replaces, and a lock that tells of the work.
+    First remove what earlier calls for the name have left.
 
     Yields
     ------
@@ -386,7 +385,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
     Raises
     ------
     OSError
-        That of the system; ExistsError where the name is taken, or that of no regular file.
+        From the system; ExistsError if the name is taken, or belongs to no regular file.
     """
     if overwrite:
         name = replaced_name(name)
@@ -396,7 +395,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
     fresh = random_name(name)
     file = create_beside(fresh, name)
     try:
-        if lock.can_tell() and not is_remote(file):  # else libraries may want that lock
+        if lock.can_tell() and not is_remote(file):  # elsewhere libraries may want that lock
             lock.claim(file, is_made=True)
         yield file
         publish(fresh, name, overwrite)
@@ -409,7 +408,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
 
 
 def what_is_there(path: Path) -> str:
-    """Say what a path is that is not that of an array, and what to do with it."""
+    """Describe a path that is no array, and say what to do with it."""
     names = sorted(file.stem for file in path.glob("*.xmd"))
     if not names:
         return (
@@ -423,19 +422,19 @@ def what_is_there(path: Path) -> str:
     )
 
 
-# -- what interrupted work has left ----------------------------------------------------------------
+# -- left-overs ------------------------------------------------------------------------------------
 
 
 def left_overs(names: tuple[str, str], header: Header | None) -> list[Problem]:
-    """Find the files that jobs which were interrupted have left beside a pair.
+    """Find the files that interrupted jobs have left beside a pair.
 
-    Whatever was made as a part of the header's array is not left over.
+    Files made as a part of the header's array are not left over.
     """
     return [told_of_file(name) for name in (*_unnamed(names, header), *_unfinished(names))]
 
 
 def left_files(name: str | None = None, folder: str = "") -> list[str]:
-    """Return the files that were to take a name, or any name in a folder, and did not."""
+    """Return unfinished files meant for a name, or for any name in a folder."""
     if name is not None:
         folder = os.path.dirname(os.path.abspath(name))
     stem = None if name is None else os.path.basename(name)
@@ -462,7 +461,7 @@ def is_pass(stem: str) -> bool:
 
 
 def stem_of(name: str) -> str:
-    """Return the path of the array beside which a file was left, or that of any other file.
+    """Return the path of the array beside which a file was left; any other file's without suffix.
 
     Examples
     --------
@@ -478,7 +477,7 @@ def stem_of(name: str) -> str:
 
 
 def told_of_file(name: str) -> Problem:
-    """Return what a check tells of a file that was left."""
+    """Return a check's finding about an abandoned file."""
     if _PASS.match(os.path.basename(name)):
         what = "left by a rechunk that was interrupted or is still running"
         remedy = "the same rechunk with resume=True continues it; any other removes it"
@@ -492,10 +491,10 @@ def told_of_file(name: str) -> Problem:
 
 
 def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
-    """Return the files that were to take the names of a pair."""
+    """Return unfinished files meant for the names of a pair."""
     found = _beside(names, r"\.(xmd|xta)\.[0-9a-f]{12}\.new")
     if header is not None:
-        # The array's own data may have that name still, unless it is that of a link to nowhere.
+        # The array's own data may still have that name, unless it is a dangling link.
         own = f".xta.{header.uuid.hex()[:12]}.new"
         found = [
             name
@@ -506,7 +505,7 @@ def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
 
 
 def _unfinished(names: tuple[str, str]) -> list[str]:
-    """Return the files of passes of a `rechunk` to the names of a pair."""
+    """Return the files of `rechunk` passes towards the names of a pair."""
     return _beside(names, r"\.rechunk-[0-9]+\.(xmd|xta)(\.[0-9a-f]{12}\.new)?")
 
 
@@ -521,40 +520,39 @@ def _beside(names: tuple[str, str], ending: str) -> list[str]:
 
 
 def _is_file(name: str, other: str) -> bool:
-    """Tell whether two names are of one file."""
     with contextlib.suppress(OSError):
         return os.path.samefile(name, other)
     return False
 
 
 def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str]:
-    """Remove what jobs have left that nobody is at work on; return what was done."""
+    """Remove abandoned files that nobody is working on; return a line for each."""
     return remove_left_files([*_unnamed(names, header), *_unfinished(names)])
 
 
 def remove_left_files(names: Sequence[str]) -> list[str]:
-    """Remove files that were left, and that nobody is at work on; return what was done.
+    """Remove abandoned files that nobody is working on; return a line for each.
 
-    Those of passes of a `rechunk` stay: it can go on with them.
+    Keep those of `rechunk` passes, which can resume from them.
     """
-    # The data before the metadata, whose lock tells of both.
+    # Data before metadata, whose lock covers both.
     some = [name for name in reversed(names) if not _PASS.fullmatch(os.path.basename(name))]
     return [f"{name} was removed" for name in some if _remove_abandoned(name)]
 
 
 def remove_seldom(names: tuple[str, str], header: Header | None) -> None:
-    """Remove what jobs have left, unless that was tried in the same folder not long ago."""
+    """Remove left-overs, unless that was tried in the same folder not long ago."""
     _look_seldom(names[0], lambda: remove_left_overs(names, header))
 
 
 def remove_left_of(name: str) -> None:
-    """Remove files that were to take a name, unless that was tried in the folder not long ago."""
-    if not name.endswith((".xmd", ".xta")):  # some may be those of an array
+    """Remove files meant for a name, unless that was tried in the folder not long ago."""
+    if not name.endswith((".xmd", ".xta")):  # those may belong to an array
         _look_seldom(name, lambda: remove_left_files(left_files(name)))
 
 
 def _look_seldom(name: str, look: Callable[[], object]) -> None:
-    """Look for what was left beside a name, unless that was done in the folder not long ago."""
+    """Look for left-overs beside a name, unless that was done in the folder not long ago."""
     folder = os.path.dirname(os.path.abspath(name))
     begun = time.monotonic()
     if begun >= _next_looks.get(folder, begun):
@@ -566,19 +564,19 @@ def _look_seldom(name: str, look: Callable[[], object]) -> None:
 
 
 def _remove_abandoned(name: str, of_same: bool = False) -> bool:
-    """Remove a file that nobody is at work on any more; tell whether it is gone.
+    """Remove a file that nobody is working on any more; tell whether it is gone.
 
-    With `of_same` it has the name of data that are about to take it.  So whoever made it has locked
-    it, unless it was moved there.
+    With `of_same`, its name is needed for other data of the same array.  Its maker has locked it
+    then, unless it was moved there.
     """
     with contextlib.suppress(OSError):
         about = os.lstat(name)
-        if stat.S_ISLNK(about.st_mode):  # of a move, which has ended where it leads to nowhere
+        if stat.S_ISLNK(about.st_mode):  # left by a move, which has ended if the link dangles
             if time.time() - about.st_ctime >= _IN_THE_MAKING and not os.path.exists(name):
                 os.unlink(name)
                 return True
         elif stat.S_ISREG(about.st_mode):
-            # With the lock, nobody else gives the name to another file, after a look or before.
+            # Once we hold the lock, nobody else gives the name to another file.
             with _opened(name, os.O_RDWR) as file:
                 if file is None or not file.is_at(name):
                     return True
@@ -591,9 +589,9 @@ def _remove_abandoned(name: str, of_same: bool = False) -> bool:
 
 
 def _is_abandoned(name: str, file: File) -> bool:
-    """Tell whether nobody needs a file, or is at work on it, by its lock, or that of its metadata.
+    """Tell by its lock, or that of its metadata, whether nobody needs a file or works on it.
 
-    The metadata of ``.xta`` in the making are those with the same ending beside it.
+    The metadata of an unfinished ``.xta`` have the same ending, beside it.
     """
     if lock.is_held(file):
         return False
@@ -605,29 +603,29 @@ def _is_abandoned(name: str, file: File) -> bool:
         with _opened(f"{stem.removesuffix('.xta')}.xmd.{identifier}.new", os.O_RDONLY) as metadata:
             if metadata is not None:
                 return _is_unlocked(metadata, _IN_THE_MAKING)
-        # Complete data may have got this name a moment ago, before the metadata that has another.
+        # Complete data may just have got this name, before their metadata, which has another.
         return time.time() - max(about.st_mtime, about.st_ctime) >= _IN_THE_MAKING
     is_told = stem.endswith(".xmd") or not is_remote(file)
     return _is_unlocked(file, _IN_THE_MAKING if is_told else _LONGEST_PAUSE, is_told)
 
 
 def _may_belong(metadata: str, identifier: str) -> bool:
-    """Tell whether data with a fresh name may be those of an array, which needs them then."""
+    """Tell whether data with a fresh name may belong to an array, which then needs them."""
     with _opened(metadata, os.O_RDONLY) as file:
         if file is None:
             return False
         try:
             return header_at(file, 0)[0].uuid.hex().startswith(identifier)
-        except FormatError:  # a repair may tell
+        except FormatError:  # damaged: only a repair may find out
             return True
 
 
 def _is_unlocked(file: File, age: float, is_told: bool = True) -> bool:
-    """Tell whether a file that would be locked is not, or is of some age where no lock tells."""
+    """Tell whether a file is not locked, or old enough where locks tell nothing."""
     if lock.is_held(file):
         return False
     about = file.stat()
-    # Files are locked before anything is written to them.
+    # Files are locked before the first write.
     if is_told and lock.can_tell() and about.st_size:
         return True
     return time.time() - about.st_mtime >= age
@@ -635,7 +633,7 @@ def _is_unlocked(file: File, age: float, is_told: bool = True) -> bool:
 
 @contextlib.contextmanager
 def _opened(name: str, flags: int) -> Iterator[File | None]:
-    """Open a file for the length of a block; None where there is none."""
+    """Open a file for the length of a block; yield None if it does not exist."""
     try:
         file = File.open(name, flags | NO_WAIT)
     except FileNotFoundError:
@@ -651,12 +649,12 @@ def _opened(name: str, flags: int) -> Iterator[File | None]:
 
 
 class Packed:
-    """A packed file that is open, with the names of what is in it.
+    """An open packed file and the names of its members.
 
     Parameters
     ----------
     path : Path
-        Of the file.
+        Path of the file.
     file : File
 
     Attributes
@@ -664,16 +662,16 @@ class Packed:
     name : str
         The absolute path.
     arrays : dict
-        For each array, by its path in the file, ``.xmd`` and ``.xta``.
+        ``.xmd`` and ``.xta`` of each array, by its path in the file.
     groups : dict
-        For each group, by its path in the file ("": all of it), its attributes or None.
+        Attributes of each group, or None, by its path in the file ("" for the root).
     alone : str or None
-        The array that is packed, where it is one and no group.
+        The packed array, if there is one and no group.
 
     Raises
     ------
     FormatError
-        It is no packed file, or damaged.
+        The file is no packed file, or damaged.
     """
 
     def __init__(self, path: Path, file: File) -> None:
@@ -714,7 +712,7 @@ class Packed:
     @classmethod
     @contextlib.contextmanager
     def find(cls, path: Path) -> Iterator[Self | None]:
-        """Open the packed file that a path leads to, or through; None where there is none."""
+        """Open the packed file that a path leads to or through; yield None if there is none."""
         place, file = path, None
         while not os.path.lexists(place) and place != place.parent:
             place = place.parent
@@ -729,14 +727,14 @@ class Packed:
                 file.close()
 
     def inner(self, path: Path) -> str:
-        """Return the path in the file of a path through it."""
+        """Return the part of a path that lies inside the file."""
         inner = path.relative_to(self.path).as_posix()
         return "" if inner == "." else inner
 
     def open_pair(self, path: Path, verify: str) -> tuple[str, File, File]:
-        """Open the files of an array, as parts of this one; a path of all: of the only one.
+        """Open the files of an array, as parts of this one; the root path means the only array.
 
-        Return its path in the file, ``.xmd`` and ``.xta``.  The former is compared with its sum,
+        Return its path in the file, ``.xmd`` and ``.xta``.  Compare ``.xmd`` with its checksum,
         unless `verify` is "never".
         """
         inner = self.inner(path) or self.alone
@@ -768,17 +766,17 @@ class Packed:
         return inner, metadata, data
 
     def read(self, member: Member) -> bytes:
-        """Read a member whole, and compare it with its sum."""
+        """Read a whole member and compare it with its checksum."""
         data = self.file.read(member.size, member.start)
         self._check(member, zlib.crc32(data) if len(data) == member.size else None)
         return data
 
     def compare_data(self, inner: str, data: File) -> None:
-        """Compare the open ``.xta`` of an array with its sum, which reads all of it."""
+        """Compare the open ``.xta`` of an array with its checksum, reading all of it."""
         self._compare(self.arrays[inner][1], data)
 
     def _compare(self, member: Member, part: File) -> None:
-        """Compare a member, which is open as a part of the file, with its sum; once a process."""
+        """Compare a member, open as a part of the file, with its checksum; once per process."""
         if member.name not in self._compared:
             self._check(member, sum_of(part, member.size))
             self._compared.add(member.name)
@@ -789,7 +787,7 @@ class Packed:
         use: Callable[[int, memoryview], object] | None = None,
         done: Done | None = None,
     ) -> None:
-        """Give the bytes of a member, as `sum_of` does, and compare them with its sum."""
+        """Pass on the bytes of a member, like `sum_of`, and compare them with its checksum."""
         part = File.open(self.name, os.O_RDONLY, start=member.start, size=member.size)
         with contextlib.closing(part):
             self._check(member, sum_of(part, member.size, use, done))
@@ -807,10 +805,10 @@ def sum_of(
     use: Callable[[int, memoryview], object] | None = None,
     done: Done | None = None,
 ) -> int | None:
-    """Return the CRC-32 of the first bytes of a file; None where it has fewer.
+    """Return the CRC-32 of the first `size` bytes of a file; None if it is shorter.
 
-    Holes are not read.  `use` is called with each piece that is none, and where it begins; `done`
-    with the number of bytes that were passed since the last time.
+    Skip holes.  Call `use` with the offset and bytes of each other piece, and `done` with the
+    number of bytes passed since its last call.
     """
     crc = at = 0
     piece = memoryview(bytearray(min(_PIECE, size)))

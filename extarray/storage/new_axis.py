@@ -1,4 +1,4 @@
-"""A new axis, or a new uuid: in a fresh ``.xmd``, which takes the name of the present one."""
+"""A new axis or uuid: a fresh ``.xmd`` takes the name of the present one."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def add_axis(
 ) -> None:
     """Add an axis to a pair of files, in a fresh ``.xmd`` that takes the name when it is whole.
 
-    `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
-    an error nothing has changed, except perhaps the number of the last commit.
+    `chunks`, `axial`, `shape`, `offset` and `attrs` describe the array with the new axis.  On an
+    error nothing has changed, except perhaps the number of the last commit.
 
-    The fresh file tells of no older state, to which a loss of power could lead back.  So the
-    elements go to the disk first.
+    The fresh file has no older state to fall back on after a power cut, so the elements go to disk
+    first.
     """
     what = "cannot add an axis to '{}'"
     commits.flush()
     with family(what, pair.path):
         name = pair.own_name(what)
-        if pair.metadata.stat().st_nlink > 1:  # by which others would find the old metadata
+        if pair.metadata.stat().st_nlink > 1:  # the other link would keep the old metadata
             raise StorageError(
                 errno.EMLINK,
                 f"{what.replace('{}', str(pair.path), 1)}: its metadata file has a second name (a "
@@ -81,14 +81,14 @@ def add_axis(
             file.write(fresh.image, 0)
             lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
             file.datasync()
-            # From now on readers check which file has the name.
+            # Now readers check which file has the name.
             commits.write_superblock(
                 pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
             )
             os.replace(temporary, name)
             failure = "'{}' has the new axis, but its readers could not be notified: refresh them"
             with family(failure, pair.path):
-                # Those that must know of cuts see that another ``.xmd`` counts them now.
+                # Readers that must know of cuts see that another ``.xmd`` counts them now.
                 if any(pair.header.fill):
                     pair.write_count(pair.read_cuts() | PASSED_ON)
             _succeed(pair, commits, file, fresh, attrs, sums)
@@ -99,7 +99,7 @@ def add_axis(
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
-            # It was interrupted when all was done, or failed to tell readers.
+            # Interrupted when all was done, or failed to tell readers.
             _succeed(pair, commits, file, fresh, attrs, sums)
             raise
     with contextlib.suppress(OSError):
@@ -109,9 +109,9 @@ def add_axis(
 def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
     """Give a pair of files another uuid, in a fresh ``.xmd`` that takes the name when it is whole.
 
-    Who has the array open keeps the old ``.xmd``, which gets no more news.
+    Those who have the array open keep the old ``.xmd``, which gets no more commits.
     """
-    commits.begin_growth()  # the seal has the old uuid
+    commits.begin_growth()  # removes the seal, which has the old uuid
     with family("cannot replace '{}'", pair.path):
         name = pair.own_name("cannot replace '{}'")
         temporary = random_name(name)
@@ -140,14 +140,14 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
 
 
 def _hand_on(pair: Pair, fresh: Fresh) -> None:
-    """Put into a fresh ``.xmd`` the number of cuts, for which readers may ask the old one."""
+    """Copy the number of cuts to a fresh ``.xmd``, as readers of the old one may ask there."""
     at = fresh.header.cuts_offset
     data = pair.read_cuts().to_bytes(CUTS_BYTES, "little")
     fresh.image[at : at + len(data)] = data
 
 
 def _members(pair: Pair) -> dict[BlockKind, bytes]:
-    """Return the block of those that may ask this array about their last commit together."""
+    """Return the block of the members that may ask this array about their last joint commit."""
     group = pair.blocks().get(BlockKind.GROUP)
     if group is None:
         return {}
@@ -155,7 +155,7 @@ def _members(pair: Pair) -> dict[BlockKind, bytes]:
 
 
 def _sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
-    """Return the checksums of the chunks that stay as they are with another header."""
+    """Return the checksums of the chunks that another header leaves unchanged."""
     if pair.sums is None or header.chunk_bytes != pair.header.chunk_bytes:
         return read_sums(pair.metadata, (), 0, 0)
     n_chunks = min(chunks_before(pair.state.data_bytes, header.chunk_bytes), pair.sums.reach)
@@ -165,14 +165,14 @@ def _sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
 def _succeed(
     pair: Pair, commits: Committer, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]
 ) -> None:
-    """Go on with a fresh ``.xmd``, which has taken the name."""
+    """Switch to a fresh ``.xmd`` that has taken the name."""
     pair.names_given = True
     if pair.sums is not None:
-        pair.sums.in_doubt = True  # it must not say so to the new file, as other threads may ask
-    # The lock of the old one ends with its last descriptor.
+        pair.sums.in_doubt = True  # other threads must not note doubt in the new file
+    # The lock of the old file ends with its last descriptor.
     before, pair.metadata = pair.metadata, file
-    if before is not file:  # or this was interrupted
-        with contextlib.suppress(OSError):  # what counts is on the disk
+    if before is not file:  # equal if an interrupt repeats this step
+        with contextlib.suppress(OSError):  # everything that counts is on disk
             before.close()
     commits.take(fresh)
     pair.attrs = attrs
@@ -181,7 +181,7 @@ def _succeed(
         inherited, alone = pair.sums.inherited, pair.sums.alone
         pair.sums = Sums(pair.metadata, pair.header, [], True, pair.path)
         pair.sums.inherited, pair.sums.alone = inherited, alone
-        pair.sums.lost = True  # should the next steps fail
+        pair.sums.lost = True  # in case the next steps fail
         with contextlib.suppress(OSError):
             if sums.any():
                 state = pair.state._replace(end=commits.free_from)

@@ -1,6 +1,6 @@
 """An open pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
 
-This is what the parts of a file store have in common; each has the rest of its work for itself.
+The parts of a file store share this pair; each keeps its other data to itself.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = ["OPEN_FLAGS", "PASSED_ON", "Pair", "header_at"]
 
-# A pipe must not hold up whoever opens it; for files the second flag means nothing.
+# Opening a pipe must not block; for regular files the second flag has no effect.
 OPEN_FLAGS = ALONE | NO_WAIT
-# Set in the number of cuts of an ``.xmd`` that another has replaced, which goes on with the number.
+# Flag in the number of cuts of a replaced ``.xmd``: its successor continues the count.
 PASSED_ON = 1 << 63
 
-# The beginning of a header that can be read.
+# The beginning of every readable header.
 _MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
 
 
@@ -57,7 +57,7 @@ def header_at(file: File, offset: int) -> tuple[Header, bytes]:
     """Read the header of ``.xmd``, or its copy, at an offset; return it and its bytes."""
     data = file.read(BLOCK, offset)
     if len(data) == BLOCK and data.startswith(_MAGIC):
-        # A description of many fields makes a header of several blocks.
+        # A dtype description of many fields makes a header of several blocks.
         wanted = min(header_bytes_of(data), file.length)
         if wanted > BLOCK:
             data = file.read(wanted, offset)
@@ -65,7 +65,7 @@ def header_at(file: File, offset: int) -> tuple[Header, bytes]:
 
 
 class Pair(Present):
-    """A pair of files, or its metadata alone, as it is open at present.
+    """An open pair of files, or its metadata alone, and its present state.
 
     Parameters
     ----------
@@ -75,16 +75,15 @@ class Pair(Present):
     Attributes
     ----------
     names : tuple of str
-        Absolute, of ``.xmd`` and ``.xta``; the working directory may change.
+        Absolute names of ``.xmd`` and ``.xta``, since the working directory may change.
     metadata, data : File
     extents : list of int
-        Of the growth log.
+        Extents of the growth log.
     names_given, names_found : bool
-        The names may not be on the disk: those that this store has given, and those that it has
-        found.
+        Names that this store has given, or found, may not be on disk.
     packed_as : str
-        Where the files are parts of a packed one, which nobody writes to, the absolute path through
-        it; both have the name of that one.  Else "".
+        For parts of a packed file, which are read-only, the absolute path through that file;
+        `names` then holds its name twice.  Otherwise "".
     """
 
     path: Path
@@ -103,28 +102,28 @@ class Pair(Present):
 
     @property
     def growth(self) -> int:  # type: ignore[override]
-        """The growth policy that is committed."""
+        """The committed growth policy."""
         return self.state.growth
 
     # -- names -----------------------------------------------------------------------------------
 
     @property
     def absolute(self) -> str:
-        """Absolute path of the pair of files, without suffix."""
+        """Absolute path of the pair, without suffix."""
         return self.packed_as or self.names[0].removesuffix(".xmd")
 
     @property
     def folder(self) -> str:
-        """The folder that paths of other arrays start from, by whichever name this one is open."""
+        """The folder that paths of other arrays start from, whatever name opened this one."""
         return self._real()[0]
 
     @property
     def real_path(self) -> str:
-        """Path without suffix by which others find the pair, free of symbolic links."""
+        """Path without suffix by which others find the pair, without symbolic links."""
         return self._real()[1]
 
     def _real(self) -> tuple[str, str]:
-        """Return `folder` and `real_path`, resolved anew only if the files are elsewhere by now."""
+        """Return `folder` and `real_path`, resolving them again only if the files have moved."""
         found = self._resolved
         if (
             found is None
@@ -141,21 +140,21 @@ class Pair(Present):
         (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self.names)
         if suffix == ".xmd" and partner == [(stem, ".xta")]:
             return stem
-        # Links to files of other names: only beside the links are they a pair.
+        # Links to files with unrelated names: only the links form a pair.
         folder, name = os.path.split(self.absolute)
         return os.path.join(os.path.realpath(folder), name)
 
     def path_of(self, path: bytes) -> str:
-        """Return the path of another array that the metadata name."""
+        """Return the path of another array that the metadata refer to."""
         return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
 
     @property
     def has_name(self) -> bool:
-        """True if the name of the metadata leads to the file that is open."""
+        """True if the metadata's name leads to the open file."""
         return self.metadata.is_at(self.names[0])
 
     def own_name(self, what: str) -> str:
-        """Return where the name of ``.xmd`` leads, links followed: it must be the file we have."""
+        """Return the real name of ``.xmd``; raise MissingError unless it is the open file."""
         if not self.has_name:
             raise MissingError(
                 errno.ENOENT,
@@ -166,7 +165,7 @@ class Pair(Present):
         return os.path.realpath(self.names[0])
 
     def sync_names(self) -> None:
-        """Bring the names of the files to the disk, where they may be new."""
+        """Bring the names of the files to the disk, if they may be new."""
         if self.names_given or self.names_found:
             sync_folders(self.names)
             self.names_given = self.names_found = False
@@ -189,13 +188,13 @@ class Pair(Present):
         return self.decode_blocks(data)
 
     def decode_blocks(self, directory: bytes) -> dict[BlockKind, int]:
-        """Return the offsets of the optional blocks; those of a packed pair have no meaning."""
+        """Return the offsets of the optional blocks; a packed pair has none that count."""
         if self.packed_as:
             return {}
         return decode_directory(directory, self.header, self.metadata.length)
 
     def has_sums(self) -> bool:
-        """Tell whether the header is whole, and chunks have checksums that can be trusted."""
+        """Tell whether the header is whole, and its chunks have trusted checksums."""
         try:
             self.read_header()
         except FormatError:
@@ -208,7 +207,7 @@ class Pair(Present):
         return self.read_count() & ~PASSED_ON
 
     def read_count(self) -> int:
-        """Read the number of cuts, with the mark `PASSED_ON` if another file goes on with it."""
+        """Read the number of cuts, with the flag `PASSED_ON` of a replaced file."""
         data = self.metadata.read(CUTS_BYTES, self.header.cuts_offset)
         return int.from_bytes(data, "little")
 
@@ -217,30 +216,30 @@ class Pair(Present):
         self.metadata.write(number.to_bytes(CUTS_BYTES, "little"), self.header.cuts_offset)
 
     def watch_cuts(self) -> None:
-        """Watch the number of cuts that a writer makes, where holes do not hold the fill value."""
+        """Watch the number of cuts, if holes do not hold the fill value."""
         if any(self.header.fill) and not self.packed_as:
             with self.metadata as fd:
                 self.cuts = Counter.file(fd, self.header.cuts_offset, self.engine == "mmap")
 
     def place(self, uuid: bytes) -> bytes:
-        """Return what tells which ``.xta`` a writer writes to, and in which run of the system."""
+        """Encode which ``.xta`` the writer has, and the current boot of the system."""
         return encode_place(Place(boot_id(), *self.data.identity()), uuid)
 
     def told_place(self) -> Place | None:
-        """Return the place that the last writer has left; None where it has left none."""
+        """Return the place that the last writer noted, or None."""
         data = self.metadata.read(PLACE_BYTES, self.header.place_offset)
         return decode_place(data, self.header.uuid)
 
     # -- data ------------------------------------------------------------------------------------
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the runs of the first `stop` bytes of chunks beside which there are zeros alone."""
+        """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         self.check_length()
-        # Holes of a file that others fill tell nothing.
+        # With a supply, a hole may just be a chunk that is not there yet.
         return super().written(stop) if self.supply is not None else self.data.written(stop)
 
     def read_into(self, target: memoryview, offset: int) -> int:
-        """Read bytes of chunks from an offset on; return how many there were."""
+        """Read bytes of chunks at an offset; return their number."""
         if self.supply is None:
             return self.data.read_into(target, offset)
         size, step, n_read = self.header.chunk_bytes, self.supply.share, 0
@@ -249,22 +248,22 @@ class Pair(Present):
             start, stop = max(offset, place_of(low, size)), min(end, place_of(low + step, size))
             used = self.supply.use(np.arange(low, chunks_before(stop + size - 1, size)))
             n_read += self.data.read_into(target[start - offset : stop - offset], start)
-            del used  # from here on they may leave
+            del used  # from here on, chunks may be evicted
         return n_read
 
     def map(self, length: int) -> None:
-        """Map so many bytes of ``.xta``, by its engine."""
+        """Map `length` bytes of ``.xta``, by its engine."""
         with family("cannot map '{}'", f"{self.path}.xta"), self.data as fd:
             writable, mapped = self.mode == "r+", self.engine == "mmap"
             self.region = Region.file(fd, length, writable, mapped, self.data.start)
 
     def cover(self, length: int) -> None:
-        """Map so many bytes of ``.xta``, unless the region holds them."""
+        """Map `length` bytes of ``.xta``, unless the region holds them."""
         if self.region is None or not self.region.holds(length):
             self.map(length)
 
     def check_length(self) -> None:
-        """Raise if another program has cut ``.xta`` off: what is gone must not read as zeros."""
+        """Raise if another program has truncated ``.xta``: lost elements must not read as zeros."""
         size = self.data.length
         least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
         if size < least:
@@ -274,6 +273,6 @@ class Pair(Present):
             )
 
     def close(self) -> None:
-        """Close the files, whatever was not brought to the disk."""
+        """Close the files without synchronizing them."""
         self.region = self.cuts = None
         close_all(self.metadata, self.data)

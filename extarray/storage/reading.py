@@ -1,7 +1,7 @@
 """A pair of files as its readers know it: what the protocol `Reader` asks for.
 
-Whoever has a pair of files open begins with this: the store of a writer adds the making of files
-and the taking of room, that of a rank the updates that rank 0 sends.
+Every store of a pair of files begins with this reader.  A writer's store adds making files and
+taking room; a rank's store adds the updates that rank 0 sends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["PairReader"]
 
 
 class PairReader:
-    """The store of an array in a pair of files, without what makes and grows them.
+    """The store of an array in a pair of files, without the parts that make and grow them.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ class PairReader:
     Attributes
     ----------
     now : Pair
-        What the array and all parts look at.
+        The present, as the array and all parts see it.
     states, following, commits, chunk_sums
         The parts.
     unvouched : Unvouched or None
-        Elements that nothing tells to be those that the writer wrote, where it is open for reading.
+        Elements open for reading that may differ from what the writer wrote.
     names_as_yet : tuple of str or None
-        The names of the files of a new pair that has not its own.
+        Temporary names of a new pair of files.
     """
 
     unvouched: Unvouched | None = None
@@ -65,82 +65,82 @@ class PairReader:
 
     @property
     def files(self) -> Self:
-        """The store itself; what only stores with files have is asked of this."""
+        """The store itself; it answers for everything that only stores with files have."""
         return self
 
-    # -- what is new -----------------------------------------------------------------------------
+    # -- updates ---------------------------------------------------------------------------------
 
     @property
     def sequence(self) -> int:
-        """Number of the commit that is taken up."""
+        """Number of the adopted commit."""
         return self.now.state.sequence
 
     def refresh(self, axial: Axial) -> Axial | None:
-        """Take up what was committed since; see `Follower.refresh`."""
+        """Adopt later commits; see `Follower.refresh`."""
         return self.following.refresh(axial)
 
     def as_committed(self, axial: Axial) -> Axial:
-        """Take up the newest state, whatever is known; see `Follower.as_committed`."""
+        """Adopt the newest state, whatever is known; see `Follower.as_committed`."""
         return self.following.as_committed(axial)
 
     def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
-        """Return the number of cuts, and the bounds after them; see `Follower.inner_box`."""
+        """Return the number of cuts and the bounds after them; see `Follower.inner_box`."""
         return self.following.inner_box(axial)
 
     @property
     def replaced(self) -> bool:
-        """True if something else has the name, or nothing, and nobody writes to these files."""
+        """True if the name is gone or leads to another array, and nobody writes to these files."""
         return self.following.replaced
 
     def look(self) -> tuple[int, bytes, bytes]:
-        """Read what commits write; see `Follower.look`."""
+        """Read the bytes that commits write; see `Follower.look`."""
         return self.following.look()
 
     def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
-        """Return the newest state of a look, and the pending ones that are newer."""
+        """Return the newest state of a look, and the newer pending ones."""
         return self.following.parse(seen)
 
     def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
-        """Read what is new in a superblock's state; see `Follower.read_update`."""
+        """Read the new parts of a superblock's state; see `Follower.read_update`."""
         return self.following.read_update(state, axial, cuts)
 
     def replay(self, update: Update, axial: Axial) -> None:
-        """Grow the axial vectors as an update tells; on an error they are as before."""
+        """Grow the axial vectors by an update; on an error, restore them."""
         self.following.replay(update, axial)
 
     def adopt(self, update: Update) -> None:
-        """Go on in a newer state."""
+        """Switch to a newer state."""
         self.following.adopt(update)
 
     def was_superseded(self) -> bool:
-        """Tell whether the metadata are another file by now, as after `add_axis`."""
+        """Tell whether another ``.xmd`` has replaced the metadata, as after `add_axis`."""
         return self.states.was_superseded()
 
     def coordinator_of(self, pending: Pending) -> str:
-        """Return the path of the array that tells whether a pending state counts."""
+        """Return the path of the array that decides a pending state."""
         return self.states.coordinator_of(pending)
 
     def probe(self, place: str, uuid: bytes) -> AbstractContextManager[StateReader]:
         """Open the metadata of the array that coordinates a commit; see `StateReader.probe`."""
         return self.states.probe(place, uuid)
 
-    # -- what is there ---------------------------------------------------------------------------
+    # -- contents --------------------------------------------------------------------------------
 
     def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return which chunks do not fit their checksums; see `SumKeeper.unfit_chunks`."""
+        """Return which chunks mismatch their checksums; see `SumKeeper.unfit_chunks`."""
         return self.chunk_sums.unfit_chunks(addresses)
 
     @property
     def absolute(self) -> str:
-        """Absolute path of the pair of files, without suffix."""
+        """Absolute path of the pair, without suffix."""
         return self.now.absolute
 
     def has_holes(self) -> bool:
-        """Tell whether ``.xta`` has holes, which hold zeros, in the place of chunks."""
+        """Tell whether ``.xta`` has holes in place of chunks; they hold zeros."""
         return self.now.supply is None and self.now.data.has_holes()
 
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
-        """Tell whether the chunks of some runs of addresses are holes, all of them."""
+        """Tell whether the chunks in runs of addresses are all holes."""
         size = self.now.header.chunk_bytes
         places = (place_of(ends, size).tolist() for ends in (starts, stops))
         return self.now.data.all_holes(*places)
@@ -152,9 +152,9 @@ class PairReader:
 
     @property
     def generation(self) -> tuple[int, int]:
-        """Number of the commit, and time of the last change of the elements, in nanoseconds.
+        """Number of the commit, and time of the last change of elements, in nanoseconds.
 
-        The system may be late with the time while a writer stores through a mapping.
+        The system may update the time late while a writer stores through a mapping.
         """
         pair = self.now
         return pair.state.sequence, pair.data.stat().st_mtime_ns
@@ -166,12 +166,12 @@ class PairReader:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of ``.xta``, holes included."""
+        """Bytes of ``.xta``, including holes."""
         return self.now.data.length
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that ``.xta`` takes on the disk."""
+        """Bytes that ``.xta`` takes on disk."""
         data = self.now.data
         blocks = disk_bytes(data.stat())
         return min(blocks, data.length) if self.now.packed_as else blocks

@@ -18,23 +18,23 @@ class Problem:
     Attributes
     ----------
     kind : str
-        What it concerns: "file", "header", "copy" (of the header), "superblock", "log", "attrs",
+        Subject: "file", "header", "copy" (of the header), "superblock", "log", "attrs",
         "room" (in ``.xmd``), "data" (the length and the seal of ``.xta``), "sums", "chunk",
         "group" (a commit of several arrays), or "left over".
     what : str
-        What was found.
+        Description.
     file : str
-        Where: the file ...
+        File concerned.
     offset : int or None
-        ... and the byte in it.
+        Byte offset in it.
     severity : {"error", "warning", "note"}
-        An error: something is damaged or lost, or the array does not open.  A warning: nothing of
-        the array is, as far as one can tell.  A note: all is well.
+        "error": something is damaged or lost, or the array does not open.  "warning": the array
+        itself is undamaged, as far as one can tell.  "note": all is well.
     remedy : str
         What to do; may be empty.
     boxes : tuple of tuple of slice
-        Elements that it concerns, where that is known: those of damaged chunks, a box for each, the
-        first thousand of one finding.
+        Elements concerned, if known: a box for each damaged chunk, up to a thousand for one
+        finding.
 
     Examples
     --------
@@ -66,15 +66,15 @@ class Report:
     Attributes
     ----------
     path : Path
-        Of the pair of files, without suffix.
+        Path of the pair of files, without suffix.
     problems : list of Problem
-        In the order of the check; after a repair, what is left.
+        In the order of the check; after a repair, the remaining ones.
     repaired : list of str
-        What a repair has done.
+        Steps that a repair has done.
     refused : list of str
-        What it has not done, and why.
+        Steps that it has not done, and why.
     unseen : list of str
-        What was not looked at, and how it can be.
+        Parts not examined, and how to examine them.
 
     Examples
     --------
@@ -92,9 +92,9 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if there is no error: the array opens, and nothing of it is known to be damaged.
+        """True without errors: the array opens, and no examined part of it is damaged.
 
-        Nothing is known of what is `unseen`.
+        The parts listed in `unseen` may still be damaged.
         """
         return not any(problem.severity == "error" for problem in self.problems)
 

@@ -1,14 +1,14 @@
 """A pair of files that several writers share.
 
-Each commit is made on the newest state, under a lock that is held for no longer (I6): the writer
-first takes up what others have committed.  A table in ``.xmd`` tells what the writers are doing;
-the kernel tells, by the locks that it drops when one dies, which entries still count.
+Each commit builds on the newest state, under a lock held only for the commit (I6): the writer first
+adopts what others have committed.  A table in ``.xmd`` tells what the writers are doing.  The
+kernel drops the locks of a dead writer, which shows which entries still count.
 
-An append takes a *turn*: it gets a ticket and a place behind all places that were given before,
-writes its elements there without a lock, and is committed when those with earlier tickets have been
-committed or have died.  A change that must be alone waits in the same queue.
+An append takes a *turn*.  It gets a ticket and a place behind all places given before, writes its
+elements there without a lock, and is committed once those with earlier tickets have been committed
+or have died.  A change that needs exclusive access waits in the same queue.
 
-Those who write elements inside the bounds, and nothing else, take no part in this: `FileElements`.
+Processes that only write elements inside the bounds take no part in this: see `FileElements`.
 """
 
 from __future__ import annotations
@@ -65,37 +65,37 @@ __all__ = ["ElementSums", "FileElements", "Sharing"]
 
 
 class ElementSums(Sums):
-    """The checksums for a process that writes elements beside those who commit: it leaves doubt.
+    """The checksums for a process that writes elements beside the committing ones: it leaves doubt.
 
-    Nobody makes new sums of what such processes write, so the doubt stays, until a repair.
+    Nobody renews the sums of chunks that such processes write, so the doubt stays until a repair.
 
     Parameters
     ----------
     pair : Pair
     told : bool
-        The writer that has the array alone knows of this process, and leaves sums in doubt.
+        The lone writer knows of this process, and leaves sums in doubt.
     """
 
     def __init__(self, pair: Pair, told: bool) -> None:
         self._pair = pair
         self._told = told
-        self._is_sure = False  # that no writer takes what is written here for damage
+        self._is_sure = False  # that no writer takes writes of this process for damage
         super().__init__(pair.metadata, pair.header, [], False, pair.path)
         self.alone = False
 
     @property
     def file(self) -> File:
-        """The file of the table, which a new axis replaces."""
+        """The file of the table; a new axis replaces it."""
         return self._pair.metadata
 
     @property
     def in_doubt(self) -> bool:
-        """True if the files say so now: a repair may have ended the doubt since."""
+        """True if the files say so now; a repair may have ended the doubt."""
         return self._is_sure and self._read()[0]
 
     @in_doubt.setter
     def in_doubt(self, value: bool) -> None:
-        # True is not enough to be sure: `doubt` alone looks whether a writer keeps sums by itself.
+        # Setting True proves nothing: only `doubt` checks whether a writer keeps sums by itself.
         self._is_sure = self._is_sure and value
 
     def _read(self) -> tuple[bool, list[int]]:
@@ -106,9 +106,9 @@ class ElementSums(Sums):
         return found
 
     def doubt(self) -> None:
-        """Let the files say that sums are in doubt, unless a writer keeps them by itself.
+        """Note in the files that sums are in doubt, unless a writer keeps them by itself.
 
-        Whoever opens the files alone after the note finds it; whoever has done so before is seen.
+        A lone writer that opens the files later finds the note; an earlier one is noticed here.
         """
         with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
             file, header = self.file, self._pair.header
@@ -133,18 +133,17 @@ class ElementSums(Sums):
 
 
 class FileElements:
-    """The policy of those who write elements inside the bounds, beside whoever commits.
+    """The policy of processes that only write elements inside the bounds, beside any committer.
 
-    There is nothing that they must know of each other: a write touches the bytes of its own
-    elements, and addresses are final.  A lock on a byte of ``.xta``, which they share, tells a
-    writer that is alone otherwise to do the same.  Growth and cuts come with `Follower`, as for
-    readers.  Since whoever cuts may make holes of chunks at any time, nothing is stored
-    through a mapping.
+    They need not know of each other: a write touches only the bytes of its elements, and addresses
+    are final.  By a shared lock on a byte of ``.xta``, an otherwise lone writer notices and does
+    the same.  `Follower` brings growth and cuts, as for readers.  Nothing is stored through a
+    mapping, since a cut may turn chunks into holes at any time.
 
     Parameters
     ----------
     told : bool
-        The array's writer, if there is one, knows of this process.
+        The array's writer, if any, knows of this process.
     """
 
     may_commit = are_one = False
@@ -153,10 +152,10 @@ class FileElements:
         self._told = told
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
-        """Take none that keeps others out."""
+        """Take no lock that excludes others."""
 
     def begin(self, store: FileStore, slot: int) -> None:
-        """Make ready to write elements, whoever else is at work."""
+        """Prepare to write elements, whoever else is at work."""
         pair = store.now
         lock.begin_elements(pair.data, pair.path)
         pair.elements_only = True
@@ -165,7 +164,7 @@ class FileElements:
             pair.sums = ElementSums(pair, self._told)
 
     def end(self, store: FileStore) -> None:
-        """Leave the files as they are."""
+        """Drop the shared lock and leave the files as they are."""
         lock.end_elements(store.now.data)
 
     def forked(self) -> None:
@@ -173,16 +172,16 @@ class FileElements:
 
 
 class Sharing:
-    """The policy of several writers of a pair of files, as one of them follows it.
+    """The policy of one of several writers of a pair of files.
 
     Attributes
     ----------
     steady : RLock
-        Held with the lock of commits, which belongs to the open file and knows no threads.
+        Held with the commit lock, which belongs to the open file and does not distinguish threads.
     ticket : int
-        Of the turn that this writer has; 0: none.
+        Ticket of this writer's turn; 0 without one.
     queue : list of Writer
-        Others that have turns, in the order of their tickets, as of the last `take_up`.
+        Others that have turns, in ticket order, as of the last `take_up`.
     """
 
     may_commit = True
@@ -198,27 +197,27 @@ class Sharing:
         self.steady = threading.RLock()
         self.ticket = 0
         self.queue: list[Writer] = []
-        self._has_lock = False  # the lock of commits is held, by the thread that holds `steady`
-        self._took = False  # `begin_commit` took that lock for it
+        self._has_lock = False  # the thread that holds `steady` also holds the commit lock
+        self._took = False  # `begin_commit` acquired `steady` for the commit lock
         self._slot = -1
         self._table_at = 0  # in .xmd
         self._own = Writer(os.getpid(), host=lock.own_host())
         self._head = WritersHead()
         self._table: list[Writer] = []
-        # The metadata as this writer left them at the end of its last step, if it knew them then.
+        # The metadata as read at the end of this writer's last step, if they were known then.
         self._left = b""
-        self._is_current = False  # what the files say has been taken up, under the present lock
-        self._group_at = 0  # in .xmd; 0: no block for commits of several arrays
+        self._is_current = False  # the state was adopted under the present lock
+        self._group_at = 0  # in .xmd; 0: no block for group commits
 
     # -- beginning and end -------------------------------------------------------------------
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
-        """Take one of the writers' places, with the lock of commits until `begin` is done."""
+        """Take a writer's slot, and the commit lock until `begin` is done."""
         self._pair = pair
         self._slot = lock.join(pair.metadata, pair.path, timeout)
 
     def begin(self, store: FileStore, slot: int) -> None:
-        """Join the writers at work; where there are none, take over from the last one."""
+        """Join the writers at work; without any, take over from the last one."""
         pair, commits = store.now, store.commits
         if pair.header.checksum:
             raise ArgumentError(
@@ -228,30 +227,30 @@ class Sharing:
         self._states, self._following = store.states, store.following
         self._commits, self._space = commits, store.space
         pair.others = self
-        commits.may_be_sealed = True  # others seal, and may die before a seal is gone
+        commits.may_be_sealed = True  # others seal, and may die before removing a seal
         if not lock.anyone_is_alive(pair.metadata):
             ALONE.begin(store, slot)
             self._table_at = commits.ensure_block(BlockKind.WRITERS)
             self._clear_table()
-            if pair.unclean:  # the last writer died: those to come must know
+            if pair.unclean:  # the last writer died: later ones must know
                 self._note_remains()
         else:
             commits.find_blocks()
             self._table_at = commits.ensure_block(BlockKind.WRITERS)
         self._look_and_tidy()
-        # Tickets must not come again while somebody may wait for one.
+        # Tickets must not be reused while somebody may wait for one.
         before = self._table[self._slot : self._slot + 1]
         self._write_own(seen=pair.state.sequence, ticket=before[0].ticket if before else 0)
         lock.end_commit(pair.metadata)
 
     def _clear_table(self) -> None:
-        """Forget all writers that are gone: `begin` has dealt with what they left."""
+        """Clear the entries of dead writers, whose remains `begin` has settled."""
         head, _ = decode_writers(self._read_table()[:WRITER_BYTES].ljust(BLOCK, b"\0"))
         self._pair.metadata.write(bytes(BLOCK), self._entry_offset(-1))
         self._write_head(WritersHead(head.cut, self._commits.unsettled))
 
     def end(self, store: FileStore) -> None:
-        """Leave the others; the last of them leaves the files as one that was alone."""
+        """Leave; the last writer ends like a lone one."""
         pair = self._pair
         with contextlib.suppress(OSError), self.committing():
             try:
@@ -267,10 +266,10 @@ class Sharing:
                     ALONE.end(store)
             except TruncatedError:
                 raise
-            except FormatError:  # whoever opens it next says so
+            except FormatError:  # the next to open it will report this
                 pass
             finally:
-                with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
+                with contextlib.suppress(OSError):  # closing drops them too, except beside a fork
                     lock.release(pair.metadata)
 
     def forked(self) -> None:
@@ -283,12 +282,12 @@ class Sharing:
     # -- commits -----------------------------------------------------------------------------
 
     def is_committing(self) -> bool:
-        """Tell whether this thread keeps the other writers from commits."""
+        """Tell whether this thread holds the commit lock."""
         return self._has_lock and _is_owner(self.steady)
 
     def begin_commit(self) -> None:
-        """Wait until no other writer commits, and keep them from it, unless this thread does."""
-        inner = _is_owner(self.steady)  # by a with statement around all of this
+        """Wait until no other writer commits, and exclude them, unless this thread already does."""
+        inner = _is_owner(self.steady)  # an enclosing with statement holds it
         with OnError(self._unlock, not inner):
             if not inner:
                 self.steady.acquire()
@@ -299,7 +298,7 @@ class Sharing:
             self._is_current = False
 
     def end_commit(self) -> None:
-        """Let the others commit; also if it is interrupted."""
+        """Let the others commit, even if interrupted."""
         took = self._took
         self._left = self._look() if self._is_current else b""
         with OnError(self._unlock, took):
@@ -308,7 +307,7 @@ class Sharing:
                 self.steady.release()
 
     def _unlock(self, outermost: bool) -> None:
-        """Let go of the lock of commits, as far as it was taken and is not given back yet."""
+        """Release as much of the commit lock as is still held."""
         if _is_owner(self.steady):
             with contextlib.suppress(OSError):
                 self._drop()
@@ -328,7 +327,7 @@ class Sharing:
 
     @contextlib.contextmanager
     def committing(self) -> Iterator[None]:
-        """Keep the other writers from commits for the length of a block, if nothing does yet."""
+        """Exclude the other writers from commits for the length of a block."""
         if self.is_committing():
             yield
             return
@@ -338,9 +337,9 @@ class Sharing:
             self.end_commit()
 
     def take_up(self, axial: Axial) -> bool:
-        """Take up, under the lock, what others have committed, and see what they are doing.
+        """Adopt, under the lock, the commits of others, and see what they are doing.
 
-        Return whether a commit is new.  `note_seen` follows, when the array shows it.
+        Return whether a commit is new.  Call `note_seen` once the array shows it.
         """
         pair = self._pair
         with family("cannot read the changes of other writers to '{}'", pair.path):
@@ -348,24 +347,24 @@ class Sharing:
                 self._is_current = True
                 return False
             is_new = self._following.take_up(axial) is not None
-            self._commits.may_be_sealed = True  # others seal, and may die before a seal is gone
-            pair.unclean = pair.state.unclean  # whatever a change that failed has made of it
+            self._commits.may_be_sealed = True  # others seal, and may die before removing a seal
+            pair.unclean = pair.state.unclean  # whatever a failed change has made of it
             self._look_and_tidy()
             self._group_at = pair.blocks().get(BlockKind.GROUP, 0)
-            self._space.length = pair.data.length  # others lengthen and cut, too
+            self._space.length = pair.data.length  # others lengthen and truncate, too
             self._is_current = True
         return is_new
 
     def doubt(self) -> None:
-        """Take up everything afresh in the next step: the present one has failed."""
+        """Adopt everything afresh in the next step, since the present one has failed."""
         self._is_current = False
         self._left = b""
 
     def _look(self) -> bytes:
-        """Read what every writer changes with each step: undecoded, but enough to notice others.
+        """Read the raw bytes that writers change with each step, to notice others.
 
-        These are the superblocks, the number of cuts, the directory, pending states, and the table.
-        Empty where they cannot be read, or this writer does not know where all of them are.
+        These are the superblocks, the number of cuts, the directory, pending states and the table.
+        Return b"" if they are unreadable, or their places not all known to this writer.
         """
         file, header = self._pair.metadata, self._pair.header
         if file.closed:
@@ -382,7 +381,7 @@ class Sharing:
             return b""
 
     def note_seen(self) -> None:
-        """Tell the others that this writer uses only the present bounds, if they wait for that."""
+        """Tell writers waiting for it that this one uses only the present bounds."""
         if self._own.seen < self._head.cut and not self._pair.users.are_left(
             self._pair.users.ended
         ):
@@ -392,7 +391,7 @@ class Sharing:
     def flush_data(self) -> None:
         """Bring most of the data to the disk, without the lock.
 
-        Others may lengthen the file meanwhile, so nothing is noted; the flush that follows does it.
+        Others may lengthen the file meanwhile, so note nothing: the flush that follows does.
         """
         with family("cannot flush '{}'", self._pair.path):
             self._pair.data.datasync()
@@ -401,22 +400,22 @@ class Sharing:
 
     @property
     def unsettled(self) -> bool:
-        """True if a cut, whoever made it, may not be on the disk."""
+        """True if a cut, by any writer, may not be on disk."""
         return self._head.unsettled
 
     def note_cut(self, sequence: int) -> None:
-        """Note that elements are cut off by the commit of this number."""
+        """Note that the commit of this number cuts elements off."""
         self._write_head(WritersHead(sequence, True))
 
     def note_settled(self) -> None:
-        """Note that the last cut is on the disk."""
+        """Note that the last cut is on disk."""
         with family("cannot write to '{}'", f"{self._pair.path}.xmd"):
             self._write_head(self._head._replace(unsettled=False))
 
     # -- turns -------------------------------------------------------------------------------
 
     def begin_turn(self, kind: WriterKind, **place: Any) -> None:
-        """Get a ticket, unless this writer has one, and tell the others what it is for."""
+        """Get a ticket, unless this writer has one, and announce its purpose."""
         if not self.ticket:
             self.ticket = 1 + max([self._own.ticket, *(writer.ticket for writer in self._table)])
         with family("cannot write to '{}'", f"{self._pair.path}.xmd"):
@@ -424,24 +423,24 @@ class Sharing:
             self._write_own(kind=kind, ticket=self.ticket, **place)
 
     def ahead(self) -> int:
-        """Return the first ticket whose turn comes before that of this writer; 0: none."""
+        """Return the ticket at the head of the queue, if it comes before this writer's; else 0."""
         if self.queue and (self.queue[0].ticket < self.ticket or not self.ticket):
             return self.queue[0].ticket
         return 0
 
     def wait_turn(self, ticket: int) -> None:
-        """Wait, without the lock, until a turn has ended."""
+        """Wait, without the commit lock, until a turn has ended."""
         with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
             lock.wait_turn(self._pair.metadata, ticket)
 
     def end_turn(self) -> None:
-        """End a turn, under the lock: what it was for is done."""
-        with contextlib.suppress(OSError):  # the others will think that it was given up
+        """End a turn, under the lock, its work done."""
+        with contextlib.suppress(OSError):  # on failure the others take it for abandoned
             self._write_own(kind=WriterKind.IDLE)
         self.drop_turn()
 
     def drop_turn(self) -> None:
-        """End a turn as a writer's death does: whoever looks next deals with what it has left."""
+        """End a turn like a writer's death: the next one to look settles its remains."""
         with self.steady:
             lock.end_turn(self._pair.metadata, self.ticket)
             self.ticket = 0
@@ -449,15 +448,15 @@ class Sharing:
 
     @property
     def is_only_one(self) -> bool:
-        """True if no other writer is alive; none joins while this one keeps others from commits."""
+        """True if no other writer is alive; none can join while this one holds the commit lock."""
         with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
             return not lock.anyone_is_alive(self._pair.metadata)
 
-    # -- what others know --------------------------------------------------------------------
+    # -- knowledge of others -----------------------------------------------------------------
 
     @property
     def may_give_back(self) -> bool:
-        """True if there may be chunks to give back, and every writer knows the bounds."""
+        """True if chunks may wait to be freed, and every writer knows the bounds."""
         cut = self._head.cut
         return cut > 0 and not any(
             writer.seen < cut
@@ -472,7 +471,7 @@ class Sharing:
     # -- the table ---------------------------------------------------------------------------
 
     def _look_and_tidy(self) -> None:
-        """Read the table, and deal with the turns that nobody has any more."""
+        """Read the table, and settle abandoned turns."""
         try:
             self._head, self._table = decode_writers(self._read_table(), self._pair.header.ndim)
         except CorruptError as error:
@@ -503,14 +502,14 @@ class Sharing:
                 state._replace(sequence=state.sequence + 1, unclean=True)
             )
         if not self._head.cut:
-            # Chunks that were never inside the bounds are given back whatever the others know.
+            # Chunks never inside the bounds can be freed, whatever the others know.
             self._write_head(self._head._replace(cut=1))
 
     def _read_table(self) -> bytes:
         return self._pair.metadata.read(BLOCK, self._entry_offset(-1))
 
     def _entry_offset(self, slot: int) -> int:
-        """Return the offset of an entry; that of the head for -1."""
+        """Return the offset of an entry; -1 means the head."""
         return self._table_at + (slot + 1) * WRITER_BYTES
 
     def _write_entry(self, slot: int, data: bytes) -> None:
@@ -527,6 +526,6 @@ class Sharing:
 
 
 def _is_owner(steady: threading.RLock) -> bool:
-    """Tell whether this thread holds a lock; `threading.Condition` asks in this way, too."""
+    """Tell whether this thread holds a lock, in the way of `threading.Condition`."""
     owned: bool = steady._is_owned()  # type: ignore[attr-defined]
     return owned

@@ -1,4 +1,4 @@
-"""Disk space of the chunks: what growth takes, and what cuts give back."""
+"""Disk space of the chunks: growth takes it, and cuts give it back."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["Allocator"]
 
 LONGEST_HOLE_AHEAD = 1 << 30
-# Larger files end, while they grow, where a huge page of the system's cache does: it makes none
-# that ends behind the file, and where there are small ones already, it makes no huge one later.
+# While they grow, files from this size end at a huge page's end.  The page cache makes no huge page
+# that reaches past the file's end, nor one later where small pages exist.
 _LARGE = 1 << 25
 _HUGE = 1 << 21
 
 
 class Allocator:
-    """The space that the writer of a pair of files gives to chunks, and takes back.
+    """The space that the writer of a pair of files allocates to chunks and frees.
 
     Attributes
     ----------
     length : int
-        Of ``.xta``, where this writer has lengthened it.
+        Length of ``.xta``, if this writer has lengthened it.
     reserved : int
-        Bytes of ``.xta`` that have their space, where this writer has taken more than asked.
+        Bytes of ``.xta`` with disk space, if this writer has taken more than asked.
     """
 
     def __init__(self, pair: Pair, commits: Committer) -> None:
@@ -46,16 +46,16 @@ class Allocator:
         self._commits = commits
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
-        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+        """Make room for chunks of the fill value: from `old` bytes to `new` bytes.
 
-        Where `runs` of bytes are given, only those get their space and the fill value, and holes
-        are left between them.  On an error the file is as before (I7).
+        If `runs` of bytes are given, only those get their space and the fill value, with holes in
+        between.  On an error the file is as before (I7).
         """
         pair = self.pair
         sparse, fill = pair.header.sparse, pair.header.fill
         is_zero = fill.count(0) == len(fill)
         if pair.region is not None and not (sparse and new <= self.length):
-            pair.check_length()  # else it is being made, or not lengthened
+            pair.check_length()  # otherwise the file is being made, or is long enough
         self._commits.begin_growth()
         if runs is None:
             parts, taken = [(old, new)], new - old
@@ -73,7 +73,7 @@ class Allocator:
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start and not self._has_room(stop):
                     self._extend(start, stop, ahead=old > 0 and runs is None)
-                if not is_zero:  # I8
+                if not is_zero:  # I8: zeros need no write
                     pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     pair.data.fill(bytes(BLOCK), start, stop)
@@ -103,44 +103,44 @@ class Allocator:
             ) from None
 
     def release(self, old: int) -> None:
-        """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        """Undo `reserve`; nobody knows yet of the bytes from `old` on."""
         pair = self.pair
         if pair.is_forked:  # the file is the parent's
             return
         self._commits.safe_bytes = min(self._commits.safe_bytes, old)
         end = old + SEAL_BYTES
-        self.length = self.reserved = 0  # an interrupt must not leave more than there is
+        self.length = self.reserved = 0  # an interrupt must not leave too large values
         with contextlib.suppress(OSError):
-            length = pair.data.length  # what another program has cut off stays so
+            length = pair.data.length  # keep what another program has cut off that way
             if length > old and not pair.state.sealed:
-                pair.data.truncate(old)  # what was written behind must not come back
+                pair.data.truncate(old)  # later bytes must not come back
                 pair.data.truncate(min(length, end))
             elif length > end:
                 pair.data.truncate(end)
             self.length = min(length, end)
 
     def _has_room(self, stop: int) -> bool:
-        """Tell whether a growth before has reserved the space, and nobody has cut it off."""
+        """Tell whether an earlier growth has reserved the space, and nobody has cut it off."""
         return stop + SEAL_BYTES <= self.reserved <= self.pair.data.length
 
     def _extend(self, start: int, stop: int, ahead: bool) -> None:
-        """Give bytes at the end of ``.xta`` their space; `ahead`: up to the end of a huge page.
+        """Allocate bytes at the end of ``.xta``; with `ahead`, up to the end of a huge page.
 
-        The file ends behind them by a seal's length: a reader that looks for a seal of another
-        array there must not meet elements.
+        The file ends a seal's length behind them: a reader that looks there for the seal of another
+        array must not meet elements.
         """
         pair = self.pair
         stop += SEAL_BYTES
         if ahead and stop >= _LARGE and stop % _HUGE and pair.others is None:
             further = stop + _HUGE - stop % _HUGE
-            with contextlib.suppress(OSError):  # the disk has no room for more than is asked
+            with contextlib.suppress(OSError):  # the disk has no room for the extra bytes
                 pair.data.extend(start, further - start)
                 self.reserved = further
                 return
         pair.data.extend(start, stop - start)
 
     def _lengthen(self, least: int, ahead: bool) -> None:
-        """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
+        """Lengthen ``.xta`` by a hole; `ahead` makes it longer than asked, at no extra cost."""
         pair = self.pair
         least += SEAL_BYTES  # as in `_extend`
         if least > self.length:
@@ -150,7 +150,7 @@ class Allocator:
             except OSError:
                 if length == least:
                     raise
-                # The file system's limit, perhaps, is nearer.
+                # The file system's limit may lie in between.
                 length = least
                 pair.data.truncate(length)
             self.length = length
@@ -159,23 +159,23 @@ class Allocator:
     # -- inside the grid -------------------------------------------------------------------------
 
     def _reserve_again(self, start: int, stop: int) -> None:
-        """Give bytes of the grid their disk space, which `give_back` may have taken."""
+        """Allocate bytes inside the grid again, which `give_back` may have freed."""
         pair = self.pair
         if pair.header.sparse or not CAN_RESERVE:
             return
         with family("cannot make room in '{}'", f"{pair.path}.xta"):
             failure = pair.data.reserve(start, stop - start)
             if failure == errno.EOPNOTSUPP:
-                if pair.others is None:  # they may be writing their appends to this range
+                if pair.others is None:  # others may be writing appends to this range
                     pair.data.extend(start, stop - start)
             elif failure:
                 raise OSError(failure, os.strerror(failure))
         self._make_ready_for_stores(start, stop)
 
     def _make_ready_for_stores(self, start: int, stop: int) -> None:
-        """Take the space that stores through a mapping need for bytes that lie beside holes."""
+        """Allocate the space that stores through a mapping need beside holes."""
         pair = self.pair
-        region = pair.region  # of a sparse array each chunk is made ready at its first store
+        region = pair.region  # a sparse array prepares each chunk at its first store
         if region is None or not region.mapped or pair.header.sparse:
             return
         if region.populate_alone(start, stop):
@@ -187,28 +187,28 @@ class Allocator:
             )
 
     def renew(self, start: int, stop: int, clean: bool) -> None:
-        """Give bytes of the grid that do not count their disk space; if `clean`, the fill value."""
+        """Allocate unused bytes inside the grid; if `clean`, set them to the fill value."""
         pair = self.pair
         self._reserve_again(start, stop)
         if not clean:
             return
         file, fill = pair.data, pair.header.fill
-        # A write that began before the chunks were cut off must not bring back what it has read.
+        # A write begun before the cut must not write back what it has read.
         still = pair.sieve or contextlib.nullcontext()
         with family("cannot make room in '{}'", f"{pair.path}.xta"), still:
             if any(fill):
                 file.fill(fill, start, stop)
             elif pair.header.sparse and not pair.users.are_left(pair.users.ended):
                 file.punch(start, stop - start)
-                file.erase(start, stop)  # what is left of pages, or all
+                file.erase(start, stop)  # the rest of partial pages, or everything
             elif file.zero(start, stop - start):
                 file.erase(start, stop)
-        self._make_ready_for_stores(start, stop)  # the pages that there were may be gone
+        self._make_ready_for_stores(start, stop)  # former pages may be gone
 
-    # -- what no longer counts -------------------------------------------------------------------
+    # -- unused chunks ---------------------------------------------------------------------------
 
     def punch(self, runs: list[tuple[int, int]]) -> None:
-        """Give disk space back to the file system, where it can punch holes."""
+        """Return disk space to the file system, if it can punch holes."""
         pair = self.pair
         with family("cannot release space of '{}'", f"{pair.path}.xta"):
             for wait in (False, True):
@@ -219,9 +219,9 @@ class Allocator:
                 self._erase_split(start, stop)
 
     def _erase_split(self, start: int, stop: int) -> None:
-        """Erase what is left of elements that lie partly in a hole.
+        """Erase the rest of elements that lie partly in a hole, since holes have whole pages.
 
-        A hole has whole pages.  Readers that still know these elements find them old or erased.
+        Readers that still know these elements find them old or erased.
         """
         pair = self.pair
         size = pair.header.dtype.itemsize

@@ -1,8 +1,7 @@
-"""The state that a pair of files is in, as far as reading tells; and its growth log.
+"""The choice of the state that counts in a pair of files, by reading alone; the growth log.
 
-The newest superblock whose state is whole counts: its records, its attributes, and the places that
-it names.  Nothing here takes a lock, or writes to a file, except what adds records to the growth
-log.
+The newest superblock with a whole state counts: its records, its attributes, and the places that it
+names.  Nothing here takes a lock, or writes to a file, except to append records to the growth log.
 """
 
 from __future__ import annotations
@@ -80,13 +79,13 @@ __all__ = [
     "read_records",
 ]
 
-# A reader that meets a commit half way reads again; a state that stays wrong is damaged.
+# Reads before a state counts as damaged: a reader may meet a half-written commit.
 ATTEMPTS = 100
-# Places of the two pending states, and the length of what tells their numbers.
+# Offsets of the two pending states in their block, and the length that covers their numbers.
 _PENDING_OFFSETS = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
 
-# Boxes of elements that a text has.
+# Boxes of elements to show in a text.
 _SHOWN_BOXES = 3
 # Axes, sides and grids of records.
 Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
@@ -98,12 +97,12 @@ class WholeState(NamedTuple):
     Attributes
     ----------
     slot : int
-        Of its superblock.
+        Slot of its superblock.
     state : Superblock
     axial : Axial
     attrs : str
     extents : list of int
-        Of its growth log.
+        Extents of its growth log.
     """
 
     slot: int
@@ -114,19 +113,19 @@ class WholeState(NamedTuple):
 
 
 class Unvouched(NamedTuple):
-    """Elements that nothing tells to be those that the writer wrote.
+    """Elements that may differ from what the writer wrote, with nothing to prove otherwise.
 
     Attributes
     ----------
     is_copy : bool
-        The files are others than the writer's; or else the system has been started anew since.
+        The files are not the writer's; otherwise the system has restarted since.
     first_byte : int
-        Of ``.xta``, from which on all chunks are such; there may be others before it.
+        Offset in ``.xta`` from which on all chunks are unvouched; others may lie before it.
     boxes : list of tuple of slice
         The elements.
     newest : list of tuple of slice
-        Those that the last commit has added; where it has added none, those at the side that has
-        gained chunks last.
+        Elements that the last commit added; if it added none, those at the side that gained chunks
+        last.
     """
 
     is_copy: bool
@@ -143,25 +142,25 @@ class Unvouched(NamedTuple):
 
 
 class StateReader:
-    """The states that a pair of files, or its metadata alone, has.
+    """The states of a pair of files, or of its metadata alone.
 
     Attributes
     ----------
     fault : FormatError or None
-        What is wrong with an array that `probe` gives.
+        Fault of an array that `probe` yields.
     """
 
     fault: FormatError | None = None
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        # Array with a decision that is missing, and what is wrong with it, if it is there.
+        # Array whose decision is missing, and its fault, if it exists.
         self.orphaned: tuple[str, FormatError | None] | None = None
 
     # -- superblocks -----------------------------------------------------------------------------
 
     def superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
-        """Return slots and whole superblocks, newest first; of equal ones the first slot first."""
+        """Return slots and whole superblocks, newest first; ties stay in slot order."""
         pair = self.pair
         first = pair.header.superblock_offset(min(slots))
         last = pair.header.superblock_offset(max(slots))
@@ -169,7 +168,7 @@ class StateReader:
         return self.decode_superblocks(pair.metadata.read(length, first), slots)
 
     def decode_superblocks(self, data: bytes, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
-        """Return the slots and superblocks of bytes read from the first slot on, newest first."""
+        """Return slots and superblocks from bytes read at the first slot, newest first."""
         pair = self.pair
         size, first = superblock_bytes(pair.header.ndim), pair.header.superblock_offset(min(slots))
         found = []
@@ -183,7 +182,7 @@ class StateReader:
     # -- the state that counts -------------------------------------------------------------------
 
     def newest_state(self) -> WholeState:
-        """Return the newest state that is whole, and counts: a torn one is passed over (I2)."""
+        """Return the newest whole state that counts; a torn one is passed over (I2)."""
         self.orphaned = None
         found = self._undisputed_state()
         if found is not None:
@@ -195,13 +194,13 @@ class StateReader:
             known = found.state.sequence
             if known >= newest:
                 return found
-        # The newest superblock is not whole: a pending state before it may be.
+        # The newest superblock is not whole: an older pending state may be.
         return self.whole_state(self.decided_states(known))
 
     def _undisputed_state(self) -> WholeState | None:
-        """Return the newest state that commits write, if nothing else claims to be newer."""
+        """Return the newest live state, if nothing claims to be newer."""
         pair = self.pair
-        # The others first, so that they are not newer while a writer is at work.
+        # Read the others first, so that they are not newer while a writer is at work.
         header = pair.header
         first = header.superblock_offset(SPARED_SLOTS[0])
         others = pair.metadata.read(header.directory_offset + DIRECTORY_BYTES - first, first)
@@ -218,8 +217,8 @@ class StateReader:
         return None
 
     def whole_state(self, decided: list[tuple[int, Superblock]]) -> WholeState:
-        """Return the newest whole state, of the superblocks and of those that groups decided."""
-        # First, so that they are not newer than the live ones while a writer is at work.
+        """Return the newest whole state, of superblocks and states decided by groups."""
+        # Read the others first, so that they are not newer while a writer is at work.
         spared = decided + self.superblocks(SPARED_SLOTS)
         spared.sort(key=lambda pair: pair[1].sequence, reverse=True)
         problem: Exception = CorruptError("no superblock is intact")
@@ -237,7 +236,7 @@ class StateReader:
         return found
 
     def live_state(self) -> WholeState:
-        """Return the newest whole state of the superblocks that commits write."""
+        """Return the newest whole state of the live superblocks."""
         problem: Exception = CorruptError("no superblock is intact")
         before: list[tuple[int, Superblock]] = []
         for _ in range(ATTEMPTS):
@@ -254,7 +253,7 @@ class StateReader:
         raise problem
 
     def _whole(self, slot: int, state: Superblock) -> WholeState:
-        """Return a state with all that belongs to it; raise CorruptError if any is damaged."""
+        """Return a state with all its parts; raise CorruptError if any is damaged."""
         pair = self.pair
         log, extents = read_records(pair.metadata, pair.header, (), 0, state.n_segments)
         axial = replay_log(Axial, *log, state.grid)
@@ -262,9 +261,9 @@ class StateReader:
         return WholeState(slot, state, axial, self.read_attrs(state), extents)
 
     def recovered(self, instead: Superblock) -> WholeState | None:
-        """Return the newest state out of the reach of commits that is whole, as is ``.xta``.
+        """Return the newest whole state out of the reach of commits that ``.xta`` fits.
 
-        None if there is none, or if ``.xta`` is that of another array, though `instead` is sealed.
+        None if there is none, or if `instead` is sealed and ``.xta`` belongs to another array.
         """
         if instead.sealed and self.read_seal(self.pair.data.length) not in (
             None,
@@ -280,7 +279,7 @@ class StateReader:
         return None
 
     def check_state(self, state: Superblock, extents: list[int]) -> None:
-        """Raise if a superblock's values are not possible."""
+        """Raise if a superblock has impossible values."""
         pair = self.pair
         if not (values_fit(state, pair.header) and regions_fit(state, pair.header, extents)):
             raise CorruptError("the superblock is damaged: its values are invalid")
@@ -290,7 +289,7 @@ class StateReader:
         return self.attrs_at(state.attrs_offset, state.attrs_bytes, state.attrs_crc)
 
     def attrs_at(self, offset: int, length: int, crc: int) -> str:
-        """Read attributes from where a superblock says that they are."""
+        """Read attributes from the place that a superblock gives."""
         file = self.pair.metadata
         if offset + length > file.length:
             raise CorruptError("the attributes are truncated")
@@ -300,11 +299,11 @@ class StateReader:
         return check_attrs(blob)
 
     def check_data(self, state: Superblock) -> Exception | None:
-        """Return what is wrong with ``.xta`` in a state, if anything: too short, say (I7)."""
+        """Return what is wrong with ``.xta`` in a state, such as a truncation (I7), if anything."""
         pair = self.pair
         metadata, name = file_names(pair.path)
         size = pair.data.length
-        # Elements of an array that is not sealed may look like a seal: it stands behind them.
+        # A seal stands behind the elements; those of an unsealed array may look like one.
         seal = None
         if state.sealed or size >= state.data_bytes + SEAL_BYTES:
             seal = self.read_seal(size)
@@ -328,12 +327,12 @@ class StateReader:
         return None
 
     def unvouched(self, state: Superblock, axial: Axial) -> Unvouched | None:
-        """Return which elements of a state nothing vouches for, of a pair without a writer.
+        """Return the elements of a state that nothing vouches for, in a pair without a writer.
 
-        The seal does, and so does the system where the writer was killed, as it keeps what was
-        written: as long as it runs, and in the files themselves.  After its end, what was on the
-        disk at the last flush is there.  In a copy there is no more for certain than when the
-        writer began: of ``.xta`` it may be older than of ``.xmd``, whatever was flushed between.
+        A seal vouches for all.  So does the running system after a writer was killed: it keeps all
+        writes in the files themselves.  After a restart, only the data of the last flush are safe.
+        A copy is safe only up to the state in which the writer began, since its ``.xta`` may be
+        older than its ``.xmd``, whatever was flushed in between.
         """
         pair = self.pair
         if state.sealed or not math.prod(state.shape):
@@ -352,7 +351,7 @@ class StateReader:
         return Unvouched(is_copy, first_byte, boxes, newest or [_outermost(state, axial)])
 
     def _before(self, sequence: int, slots: Sequence[int]) -> WholeState | None:
-        """Return the newest whole state of some slots with a number below another one."""
+        """Return the newest whole state of some slots whose number is below `sequence`."""
         for slot, before in self.superblocks(slots):
             if before.sequence < sequence:
                 with contextlib.suppress(CorruptError):
@@ -360,7 +359,7 @@ class StateReader:
         return None
 
     def _added(self, state: Superblock, axial: Axial, before: WholeState | None) -> list[Box]:
-        """Return the elements of a state that one before it has not; None: all of them."""
+        """Return the elements that a state has and an earlier one lacks; all without one."""
         header = self.pair.header
         low = inner = end = _low(axial, state, header)
         high = tuple(map(operator.add, low, state.shape))
@@ -373,19 +372,19 @@ class StateReader:
         ]
 
     def read_seal(self, size: int) -> bytes | None:
-        """Return the uuid in the seal that ``.xta``, of that size, ends with; None if in none."""
+        """Return the uuid in the seal at the end of ``.xta``, which has that size, or None."""
         pair = self.pair
         start = max(0, size - SEAL_BYTES)
         return decode_seal(pair.data.read(SEAL_BYTES, start), start, pair.header.uuid)
 
-    # -- states that another array decides about -------------------------------------------------
+    # -- states that another array decides -------------------------------------------------------
 
     def pendings(self) -> list[tuple[int, Pending]]:
-        """Return slots and pending states that are whole, newest first."""
+        """Return slots and whole pending states, newest first."""
         return self.decode_pendings(self.pending_bytes())
 
     def pending_bytes(self) -> bytes:
-        """Read the block of pending states; empty where there is none."""
+        """Read the pending states; b"" without their block."""
         group = self.pair.blocks().get(BlockKind.GROUP)
         return b"" if group is None else self.pending_bytes_in(group)
 
@@ -395,12 +394,12 @@ class StateReader:
         return self.pair.metadata.read(len(PENDING_SLOTS) * BLOCK, offset)
 
     def _newest_pending(self, group: int) -> int:
-        """Return the greatest number that pending states claim to have, unchecked."""
+        """Return the greatest number that pending states claim, unchecked."""
         data = self.pair.metadata.read(_PENDING_HEADS, pending_offset(group, PENDING_SLOTS[0]))
         return latest_sequence(data, _PENDING_OFFSETS)
 
     def decode_pendings(self, data: bytes) -> list[tuple[int, Pending]]:
-        """Return the slots and pending states of such a block, newest first."""
+        """Return slots and pending states from bytes of their block, newest first."""
         found = []
         for number, slot in enumerate(PENDING_SLOTS):
             pending = decode_pending(data[number * BLOCK :][:BLOCK], self.pair.header.ndim)
@@ -409,9 +408,10 @@ class StateReader:
         return sorted(found, key=lambda pair: pair[1].state.sequence, reverse=True)
 
     def decided_states(self, known: int) -> list[tuple[int, Superblock]]:
-        """Return slots and pending states that count, newer than number `known`.
+        """Return slots and pending states that count, if newer than number `known`.
 
-        Call it before reading the live ones: a group that the coordinator has forgotten is there.
+        Call this before reading the live states: a group that the coordinator has forgotten is live
+        by then.
         """
         group = self.pair.blocks().get(BlockKind.GROUP)
         if group is None or self._newest_pending(group) <= known:
@@ -432,11 +432,11 @@ class StateReader:
         return group == pending.group
 
     def coordinator_of(self, pending: Pending) -> str:
-        """Return the path, without suffix, of the array that decides about a pending state."""
+        """Return the path, without suffix, of the array that decides a pending state."""
         return self.pair.path_of(pending.path)
 
     def newest_group(self) -> bytes | None:
-        """Return the group that the newest whole state has decided; None where there is none."""
+        """Return the group that the newest whole state has decided, or None if none is whole."""
         pair = self.pair
         if not pair.metadata.closed:
             try:
@@ -448,14 +448,14 @@ class StateReader:
 
     @contextlib.contextmanager
     def probe(self, place: str, uuid: bytes) -> Iterator[StateReader]:
-        """Open another array, to look at its metadata; without a file where it is not there.
+        """Open another array's metadata; the reader has no open file if it does not exist.
 
-        Nor does it have a file where its header is damaged: `fault` tells the two cases apart.
+        It has none for a damaged header either, but then `fault` is set.
 
         Raises
         ------
         StorageError
-            It may be there, and cannot be read.
+            The array may exist, but cannot be read.
         """
         probe = StateReader(Pair(Path(place)))
         try:
@@ -477,25 +477,25 @@ class StateReader:
             probe.pair.close()
 
     def was_superseded(self) -> bool:
-        """Tell whether the metadata are another file by now, as after `add_axis`."""
+        """Tell whether another ``.xmd`` has replaced the metadata, as after `add_axis`."""
         pair = self.pair
         with family("cannot read '{}'", f"{pair.path}.xmd"):
             return (
-                not pair.metadata.closed  # or else it was probed, and is not there
+                not pair.metadata.closed  # closed: a probed array that does not exist
                 and not pair.has_name
                 and any(block.superseded for _, block in self.superblocks(LIVE_SLOTS)[:1])
             )
 
 
 def _outermost(state: Superblock, axial: Axial) -> Box:
-    """Return the elements at the side of the bounds where the grid has grown last."""
+    """Return the elements at the side where the grid has grown last."""
     *_, (axis, side, _, _) = segment_boxes(axial)
     edge = slice(0, 1) if side else slice(state.shape[axis] - 1, state.shape[axis])
     return tuple(edge if j == axis else slice(0, n) for j, n in enumerate(state.shape))
 
 
 def _low(axial: Axial, state: Superblock, header: Header) -> tuple[int, ...]:
-    """Return where bounds begin, in elements from the start of the initial grid."""
+    """Return the start of the bounds, in elements from the start of the initial grid."""
     _, _, first, _ = next(segment_boxes(axial))
     return tuple(b - n * c for n, c, b in zip(first, header.chunks, state.offset, strict=True))
 
@@ -508,12 +508,12 @@ def read_records(
 ) -> tuple[Log, list[int]]:
     """Read records first ... stop - 1 of the growth log, and the extents up to them.
 
-    Of the `known` extents none needs reading.  Raise CorruptError where less of the log is whole.
+    The `known` extents need no reading.  Raise CorruptError if less of the log is whole.
     """
     size, length = record_bytes(header.ndim), file.length
     if stop < first or (stop - first) * size > length:
         raise CorruptError("the growth log is shorter than the superblock says")
-    # Address space and no more, as yet: what is no log fails its checksum before much is read.
+    # This reserves only address space: a forged length fails its checksum before much is read.
     try:
         data = np.empty(EXTENT_HEAD_BYTES + (stop - first) * size, np.uint8)
     except MemoryError:
@@ -527,10 +527,10 @@ def read_records(
 def append_records(
     file: File, header: Header, known: Sequence[int], axial: Axial, first: int, end: int
 ) -> tuple[list[int], int]:
-    """Write the records of segments first, first + 1, ...; return the extents, and where they end.
+    """Write the records of segments from `first` on; return the extents and the end of the last.
 
-    Only new records are written, however long the history is (I3).  Free space begins at `end`.
-    Nothing of this counts before a superblock says so.
+    Write only new records, however long the history is (I3).  Free space begins at `end`.  The
+    records count only once a superblock says so.
     """
     extents = list(known)
     uuid, size = header.uuid, record_bytes(header.ndim)

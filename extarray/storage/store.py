@@ -1,4 +1,4 @@
-"""The store of an array as the array knows it: the protocol `Store`, and its present.
+"""The store of an array as the array knows it: protocols, and the present state.
 
 The store never looks at elements, and the array never at files.
 """
@@ -51,19 +51,19 @@ class Held:
     Attributes
     ----------
     before : object
-        What the store goes back to if there is no commit.
+        State to return to without a commit.
     cut : set of (int, str)
-        Axes and sides that were cut: elements there are needed until the cut counts.
+        Axes and sides that were cut; elements there are needed until the cut counts.
     freed : list of (int, int)
-        Bytes to give back when it does.
+        Bytes to free once it counts.
     outgrown : list of Region
-        Regions that the file has outgrown: views may show it through them.
+        Regions that the file has outgrown, but views may still show.
     outcome : Superblock or None
-        The state that is to count.
+        The state to commit.
     slot : int or None
-        Where that state is pending.
+        Slot in which that state is pending.
     durable : bool
-        It is on the disk.
+        That state is on disk.
     """
 
     before: Any
@@ -92,17 +92,17 @@ def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[in
 
 
 class Freed:
-    """Runs of bytes outside the bounds, until nobody uses them any more.
+    """Runs of bytes outside the bounds, kept until nobody uses them any more.
 
     Parameters
     ----------
     users : Users
-        Those who may still look at them: transfers of other threads, and views of chunks.
+        Possible users of the bytes: transfers of other threads, and views of chunks.
     """
 
     def __init__(self, users: Users) -> None:
         self._users = users
-        self._runs: list[tuple[int, int, int]] = []  # epoch of which nobody may be left; bytes
+        self._runs: list[tuple[int, int, int]] = []  # last epoch with users; first byte, end
 
     def add(self, start: int, stop: int) -> None:
         """Add a run that lies outside the bounds of the present epoch."""
@@ -115,7 +115,7 @@ class Freed:
         self._runs.append((epoch, start, stop))
 
     def keep(self, start: int, stop: int) -> None:
-        """Remove the bytes that a growth uses again."""
+        """Remove bytes that a growth uses again."""
         self._runs = [
             (epoch, *run)
             for epoch, first, last in self._runs
@@ -128,84 +128,83 @@ class Freed:
         return any(not self._users.are_left(epoch) for epoch, _, _ in self._runs)
 
     def take(self) -> list[tuple[int, int]]:
-        """Remove the runs that nobody uses any more, and return them."""
+        """Remove and return the runs that nobody uses any more."""
         taken = [run for run in self._runs if not self._users.are_left(run[0])]
         self._runs = [run for run in self._runs if run not in taken]
         return [(start, stop) for _, start, stop in taken]
 
 
 class Others(Protocol):
-    """The other writers of a pair of files, as those parts see them that commit and cut."""
+    """The other writers of a pair of files, as its commits and cuts need them."""
 
     @property
     def unsettled(self) -> bool:
-        """True if a cut, whoever made it, may not be on the disk."""
+        """True if a cut, by any writer, may not be on disk."""
 
     def note_cut(self, sequence: int) -> None:
-        """Note that elements are cut off by the commit of this number."""
+        """Note that the commit of this number cuts elements off."""
 
     def note_settled(self) -> None:
-        """Note that the last cut is on the disk."""
+        """Note that the last cut is on disk."""
 
     def note_seen(self) -> None:
-        """Note that this writer uses only the present bounds, if that is so."""
+        """Note that this writer uses only the present bounds, if so."""
 
 
 class Present:
-    """An array as its store has it at present; the store's parts and the array share it.
+    """The present state of an array, shared by the array and the parts of its store.
 
     Attributes
     ----------
     path : Path or None
-        Without suffix; None: in memory.
+        Without suffix; None in memory.
     header : Header
     mode : {"r", "r+"}
     engine : {"mmap", "pread", "memory"}
     is_durable : bool
-        Changes are on the disk when a call returns.
+        Changes are on disk when a call returns.
     is_forked : bool
-        The writer is the process that this one was forked from.
+        The writer is the process from which this one was forked.
     state : Bounds
-        What is committed; of files, the superblock.
+        The committed state; for files, the superblock.
     attrs : str
         The attributes, a JSON text.
     unclean : bool
-        Elements of the grid outside the bounds may hold something other than the fill value, and
-        chunks there may have no disk space: the bounds have moved in, an append failed, or the last
-        writer died.
+        Elements of the grid outside the bounds may differ from the fill value, and chunks there may
+        lack disk space: the bounds have moved in, an append failed, or the last writer died.
     region : Region or None
     hollow : bool
         A load from a hole, through the mapping, may find no space.
     held : Held or None
         The changes that wait for a commit of several arrays.
     users : Users
-        Those who may still look at what was cut off: transfers of other threads, and views.
+        Possible users of elements cut off: transfers of other threads, and views.
     freed : Freed
-        Bytes to give back when none of them is left.
+        Bytes to free once they have no users.
     given_back_together : int
         Bytes whose pages the system may keep together.
     sums : Sums or None
-        Checksums of the chunks, where a writer has to keep any.
+        Checksums of the chunks, if a writer has to keep any.
     trust : Trust or None
-        Which chunks are known to be right, where others can be verified.
+        The chunks known to be right, if others can be verified.
     verify : {"never", "write", "read"}
-        Before which operations they are verified.
+        The operations that verify chunks first.
     supply : Supply or None
-        Where chunks come from elsewhere: those that are present, and what brings the others.  The
-        region and the supply belong to one process; a store gives its forked child new ones.
+        For chunks from elsewhere: which are present, and the provider of the others.  Region and
+        supply belong to one process; a store gives its forked child new ones.
     sieve : Sieve or None
-        Leave to write back what lies between elements, where there is one writer and no rank.
+        Permission to write back gaps between elements, for a lone writer that is not a rank.
     cuts : Counter or None
-        How many times another process has turned chunks into holes; None where no other does, or
-        where holes hold the fill value anyway.
+        Number of times that another process has turned chunks into holes; None if no other does, or
+        if holes hold the fill value anyway.
     cuts_known : int
-        How many there were, at least, before the state that is known.
+        A lower bound of that number before the known state.
     others : Others or None
-        The other writers of files that are shared.
+        The other writers of shared files.
     elements_only : bool
         In mode "r+": this process writes elements inside the bounds, and others commit.
     handed_out : bool
-        The array was pickled where it may be written to: whoever has it there may write, too.
+        The array was pickled while writable, so unpickled copies may write, too.
     """
 
     header: Header
@@ -235,31 +234,31 @@ class Present:
 
     @property
     def follows(self) -> bool:
-        """True if the commits are those of other processes."""
+        """True if other processes make the commits."""
         return self.mode == "r" or self.elements_only
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the runs of the first `stop` bytes of chunks beside which there are zeros alone."""
+        """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         if stop:
             yield 0, stop
 
     def read_into(self, target: memoryview, offset: int) -> int:
-        """Read bytes of chunks from an offset on; return how many there were."""
+        """Read bytes of chunks at an offset; return their number."""
         assert self.region is not None
         target[:] = self.region.copied(offset, offset + len(target))
         return len(target)
 
     def keep(self, start: int, stop: int) -> None:
-        """Do not give back bytes that a growth uses again."""
+        """Keep bytes that a growth uses again from being freed."""
         self.freed.keep(start, stop)
         if self.held is not None:
             self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Leave it to `Store.punch`, later, to give back the space of bytes that no longer count.
+        """Let `Store.punch` free the space of unused bytes later.
 
-        As long as somebody may look at them they stay as they are: a load or store in a hole may
-        find no space.
+        They stay as they are while anyone may look at them: a load or store in a hole may find no
+        space.
         """
         if self.held is not None:
             self.held.freed.append((start, stop))
@@ -268,51 +267,50 @@ class Present:
 
 
 class Provider(Protocol):
-    """Where chunks of an array come from, that is open for reading.
+    """The source of the chunks of an array that is open for reading.
 
-    The core asks for chunks before it reads them, by their addresses: sorted, each once.  The three
-    methods may be called by several threads at a time, but never for one chunk.
+    The core asks for chunks by their addresses, sorted and distinct, before it reads them.
+    Several threads may call the methods at a time, but never for one chunk.
     """
 
     def provide(self, addresses: NDArray[np.int64]) -> None:
-        """Have chunks here: when this returns, their bytes lie at their places in the region."""
+        """Bring chunks: on return, their bytes lie at their places in the region."""
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to bring chunks that `provide` may be asked for soon, and return at once."""
 
     def evict(self, addresses: NDArray[np.int64]) -> None:
-        """Give back the space of chunks: nobody uses them before `provide` was asked again."""
+        """Free the space of chunks: nobody uses them before asking `provide` again."""
 
 
 class Reader(Protocol):
-    """The place of an array that is more than memory, as its readers know it.
+    """The store of an array outside of memory, as its readers know it.
 
-    Pairs of files, packed ones, and the replicas of ranks are such places, and so are arrays whose
-    chunks come from elsewhere.  What there is at present is `now`: the state, the attributes, the
-    region, and where chunks come from.
+    Such stores are pairs of files, packed files, the replicas of ranks, and arrays with chunks
+    from elsewhere.  `now` is the present: state, attributes, region, and the supply of chunks.
     """
 
     @property
     def now(self) -> Present: ...
     @property
-    def absolute(self) -> str: ...  # path by which any program of this host finds the array
+    def absolute(self) -> str: ...  # path that leads any program of this host to the array
     @property
-    def unvouched(self) -> Any: ...  # elements that nothing tells to be the writer's, or None
+    def unvouched(self) -> Any: ...  # elements that nothing vouches for, or None
     def has_holes(self) -> bool: ...
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool: ...
 
-    # What is new, which is taken up or only asked for.  `refresh` returns the axial vectors, or
-    # None if nothing is new; `as_committed` goes to the newest state in a forked child.
+    # Updates, adopted or only asked for.  `refresh` returns the axial vectors, or None if nothing
+    # is new; `as_committed` adopts the newest state in a forked child.
     @property
-    def sequence(self) -> int: ...  # number of the commit that is taken up
+    def sequence(self) -> int: ...  # number of the adopted commit
     def refresh(self, axial: Axial) -> Axial | None: ...
     def as_committed(self, axial: Axial) -> Axial: ...
     def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]: ...
     @property
     def replaced(self) -> bool: ...
 
-    # What is new in several arrays at one moment: looks that are compared, and the steps by which
-    # it is taken up.  States may depend on another array, the coordinator of a commit.
+    # Updates of several arrays to one moment: compare looks, then adopt in steps.  States may
+    # depend on another array, the coordinator of a commit.
     def look(self) -> tuple[int, bytes, bytes]: ...  # the number of cuts comes first
     def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]: ...
     def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Any: ...
@@ -322,10 +320,10 @@ class Reader(Protocol):
     def coordinator_of(self, pending: Pending) -> str: ...
     def probe(self, place: str, uuid: bytes) -> AbstractContextManager[Any]: ...
 
-    # Which of some chunks do not match their checksums; None: nobody can tell.
+    # Chunks that mismatch their checksums; None if nobody can tell.
     def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None: ...
 
-    # A name of the elements, which changes when they may have changed; and sizes.
+    # A version of the elements, which changes whenever they may have changed; and sizes.
     @property
     def generation(self) -> tuple[int, int]: ...
     @property
@@ -335,14 +333,14 @@ class Reader(Protocol):
     @property
     def disk_bytes(self) -> int: ...
 
-    # The pickle of the array: what opens it again, which for a pair of files is the function given.
+    # The pickle of the array: what opens it again, for a pair of files the given function.
     def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]: ...
     def warn_if_writer(self) -> None: ...
     def close(self) -> None: ...
 
 
 class Commits(Protocol):
-    """The steps before a change, or after a write, that a store in files needs, and no other."""
+    """Steps before a change, or after a write, that only a store in files needs."""
 
     def sync_elements(self) -> None: ...
     def begin_append(self) -> None: ...
@@ -355,7 +353,7 @@ class Share(Protocol):
     """A store's share in a commit of several arrays."""
 
     @property
-    def changed(self) -> Any: ...  # the share where something has to count on a disk, or None
+    def changed(self) -> Any: ...  # the share if a disk needs a commit, or None
     def hold(self) -> None: ...
     def roll_back(self) -> bool: ...
     def take_back(self, abandon: Callable[[int], None]) -> None: ...
@@ -366,8 +364,8 @@ class Share(Protocol):
 class Store(Protocol):
     """The place of an array: files or memory.
 
-    A change of the bounds takes room (`reserve`, or `release` takes it back), makes what was cut
-    off ready again (`renew`), and counts with `commit`.
+    A change of the bounds takes room with `reserve` (undone by `release`), prepares cut parts for
+    new use with `renew`, and counts with `commit`.
     """
 
     @property

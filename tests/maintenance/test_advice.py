@@ -1,4 +1,4 @@
-"""Advice on chunk shapes: against counting, and from what is really read."""
+"""Advice on chunk shapes, compared with counts and with recorded reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extarray.selection.access_log import AccessLog
 
 
 def met(shape, chunks, request):
-    """Chunks that a request meets, the mean over all its places: by counting."""
+    """Count the chunks that a request meets, on average over all its positions."""
     counts = []
     for first in itertools.product(
         *[range(n - r + 1) for n, r in zip(shape, request, strict=True)]
@@ -96,9 +96,9 @@ def test_axes_in_turn_find_a_good_one(problem):
 
 
 def test_the_example_of_the_thesis():
-    """Of 2 x 10 x 12, a request of 1 x 5 x 4 lies in a run of 60 of a row-major file.
+    """In an array of 2 x 10 x 12, a request of 1 x 5 x 4 spans 60 elements of a row-major file.
 
-    In a file of chunks of that shape 20 elements are read, where it fits one of them.
+    With chunks of that shape, 20 elements are read if the request lies in one chunk.
     """
     request = (1, 5, 4)
     in_order = [np.ravel_multi_index(i, (2, 10, 12)) for i in ((0, 0, 0), (0, 4, 3))]
@@ -138,11 +138,11 @@ def test_growth_takes_space_ahead_into_account():
     grows = xa.advise_chunks((100, 8), "u1", access, grow=0, block_bytes=4000)
     assert still[0] == 100
     assert still.cost == 1
-    # With 4000 the series would be in fewer chunks, each nearly empty for long.
+    # Chunks of 4000 would suit the series, but each would be nearly empty for long.
     assert 50 <= grows[0] < 400
     assert grows.cost == pytest.approx(1 + 99 / grows[0])
     assert f"{(grows[0] - 1) / 2:.4g} indices" in grows.explanation
-    # A picture after the other: no chunk waits for more of them.
+    # Picture after picture: no chunk waits for more of them.
     pictures = xa.advise_chunks((0, 80, 80), "u1", [(("plane", 0), 1)], grow=[0])
     assert pictures == (1, 80, 80)
     assert xa.create(None, (0, 80, 80), "u1", chunks=pictures).chunks == (1, 80, 80)
@@ -197,7 +197,7 @@ def test_what_is_not_possible(arguments, error, message):
         xa.advise_chunks((4, 6), "f8", **{"access": [((1, 1), 1)], **arguments})
 
 
-# -- what is really read -------------------------------------------------------------------------
+# -- recorded reads ------------------------------------------------------------------------------
 
 
 def test_a_log_of_what_is_read(factory):
@@ -240,7 +240,7 @@ def test_logs_end_with_their_blocks():
     a[2]
     assert outer.access == [((1, 4), 2), ((4, 1), 1)]
     assert inner.access == [((1, 4), 1)]
-    # As threads may begin and end them.
+    # Overlapping, as threads may begin and end them.
     one, other = a.record_access(), a.record_access()
     first, second = one.__enter__(), other.__enter__()
     one.__exit__(None, None, None)

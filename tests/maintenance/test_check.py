@@ -1,4 +1,4 @@
-"""`check`: what is damaged is found, what is not is not; and repair loses nothing unasked."""
+"""`check` finds all damage and nothing else; repair loses nothing without force."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from extarray.maintenance import inspect
 from extarray.storage import names as names_module
 from extarray.storage.filesystem import File
 
-# One pair of files is damaged and put right again and again.
+# One pair of files is damaged and restored again and again.
 pytestmark = pytest.mark.thread_unsafe(reason="tests share their files")
 
 SUFFIXES = (".xmd", ".xta")
@@ -37,7 +37,7 @@ RECORD = 8 + 8 * 2
 
 
 def make(path, **options):
-    """An array of five commits with elements, and what it holds."""
+    """Make an array of five commits with elements, and return its content."""
     a = xa.create(path, (4, 5), "<i4", chunks=(2, 2), attrs={"unit": "m"}, **options)
     model = np.arange(1, 21, dtype="i4").reshape(4, 5)
     a[...] = model
@@ -52,7 +52,7 @@ def make(path, **options):
 
 
 class Pair:
-    """The files of an array that is damaged, and put right."""
+    """The files of an array, to be damaged and restored."""
 
     def __init__(self, path, make=make, **options):
         self.path = path
@@ -63,7 +63,7 @@ class Pair:
         return self.path.with_name(self.path.name + suffix)
 
     def restore(self):
-        """As it was, and nothing beside it."""
+        """Restore the files, and remove all others beside them."""
         for other in self.path.parent.iterdir():
             if other.name.startswith(self.path.name):
                 other.unlink()
@@ -82,12 +82,11 @@ class Pair:
         return xa.check(self.path, **options)
 
     def block(self, slot):
-        """A superblock."""
         raw = self.content[0][places.superblock(slot) :][: superblock_bytes(2)]
         return decode_superblock(raw, 2)
 
     def opened(self):
-        """Elements and attributes; a warning is an error."""
+        """Return elements and attributes; a warning is an error."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with xa.open(self.path) as a:
@@ -109,7 +108,7 @@ def kinds(report, severity="error"):
     return sorted({p.kind for p in report.problems if p.severity == severity})
 
 
-# -- what is whole -------------------------------------------------------------------------------
+# -- whole files ---------------------------------------------------------------------------------
 
 
 def test_a_whole_array(pair):
@@ -137,7 +136,7 @@ OPERATIONS = st.sampled_from(
 def test_what_writers_leave_behind_is_whole(
     tmp_path_factory, operations, seed, fill, sparse, checksum
 ):
-    """Also a writer that is killed: a copy of its files at any time is whole."""
+    """Even a killed writer: a copy of its files at any moment is whole."""
     folder = tmp_path_factory.mktemp("left")
     rng = np.random.default_rng(seed)
     a = xa.create(
@@ -169,7 +168,7 @@ def test_what_writers_leave_behind_is_whole(
         for name in "ab":
             report = xa.check(folder / name, data=True)
             assert report.ok, str(report)
-            # Nothing vouches for what a copy has that the writer has added.
+            # In a copy, the writer's additions are unvouched.
             expected = {"chunk"} if name == "a" else {"chunk", "data"}
             assert {*kinds(report, "warning")} <= expected, str(report)
     a.close()
@@ -179,7 +178,7 @@ def test_what_writers_leave_behind_is_whole(
 
 @pytest.mark.slow
 def test_a_writer_at_work_is_no_problem(path, forked):
-    """Whatever it does, and though nobody waits for it."""
+    """Whatever it does, without anyone waiting for it."""
     code = """
 import sys, numpy as np, extarray as xa
 a = xa.create(sys.argv[1], (0, 3), "i4", chunks=(2, 2), checksum=True)
@@ -218,7 +217,7 @@ def test_no_lock_is_taken_and_repair_wants_it(pair):
         a[0, 0] = 1
 
 
-# -- what is damaged -----------------------------------------------------------------------------
+# -- damage --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -229,7 +228,7 @@ def test_every_damaged_byte_of_the_elements_is_found(pair):
         assert not report.ok, at
         (problem,) = report.problems
         assert problem.file == str(pair.file(".xta"))
-        size = 16  # of a chunk
+        size = 16  # chunk bytes
         assert problem.offset in (at // size * size, 192)
         pair.flip(".xta", at, 1 + at % 255)
     assert pair.check(data=True).ok
@@ -237,7 +236,7 @@ def test_every_damaged_byte_of_the_elements_is_found(pair):
 
 @pytest.mark.slow
 def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
-    """Or it does not matter.  Of attributes older ones are left."""
+    """Or it is harmless.  Damaged attributes leave older ones."""
     written = np.flatnonzero(np.frombuffer(pair.content[0], "u1"))
     harmless = 0
     for at in written[::3]:
@@ -248,9 +247,9 @@ def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
         else:
             report = pair.check(data=True, repair=True)
             if not report.ok and places.LOG <= at < places.LOG + 16 + 3 * RECORD:
-                assert "force" in report.refused[0]  # a growth is given up
+                assert "force" in report.refused[0]  # it would give up a growth
                 continue
-            # Nobody can tell whether it is the sum that is wrong.
+            # Nobody can tell whether the sum or the chunk is wrong.
             assert report.ok or kinds(report) in (["chunk"], ["sums"]), str(report)
         elements, attrs = pair.opened()
         equal(pair, elements)
@@ -302,7 +301,7 @@ def test_any_damage_gives_a_report_and_repair_says_what_it_did(whole, flips, cut
         return
     elements, attrs = whole.opened()
     if not force:
-        # Nothing is lost but what was changed or cut off, and older attributes.
+        # Only changed or cut elements and older attributes are lost.
         shared = tuple(slice(0, n) for n in elements.shape)
         if not any(suffix == ".xta" for suffix, *_ in flips):
             np.testing.assert_array_equal(elements, whole.model[shared])
@@ -316,7 +315,7 @@ def test_any_damage_gives_a_report_and_repair_says_what_it_did(whole, flips, cut
 
 
 def altered(pair, slot=0, **values):
-    """Write a superblock with other values, and its checksum."""
+    """Write a superblock with other values and a matching checksum."""
     block = pair.block(slot)._replace(**values)
     content = bytearray(pair.file(".xmd").read_bytes())
     data = encode_superblock(block)
@@ -417,7 +416,7 @@ def test_rooms_that_overlap(pair):
 
 
 def repaired(pair, lossless, shape=(6, 8), attrs=("unit", "name"), severity="error"):
-    """Repair without force, and with it if that must be; what is there then."""
+    """Repair without force, then with it if necessary; return the elements."""
     before = [pair.file(suffix).read_bytes() for suffix in SUFFIXES]
     assert kinds(pair.check(data=True), severity)
     report = pair.check(data=True, repair=True)
@@ -432,7 +431,7 @@ def repaired(pair, lossless, shape=(6, 8), attrs=("unit", "name"), severity="err
     elements, found = pair.opened()
     assert elements.shape == shape
     assert tuple(found) == attrs
-    # What was written over is kept.
+    # Overwritten bytes are kept.
     aside = pair.file(".xmd.before-repair")
     assert aside.read_bytes() == before[0]
     assert aside.stat().st_mode == pair.file(".xmd").stat().st_mode
@@ -469,7 +468,7 @@ def test_a_header_of_several_blocks(tmp_path):
     path = tmp_path / "a"
     xa.ones(3, dtype, path=path).close()
     content = bytearray(path.with_suffix(".xmd").read_bytes())
-    content[12:16] = b"\xff\xff\xff\xff"  # the length of the header
+    content[12:16] = b"\xff\xff\xff\xff"  # header length
     path.with_suffix(".xmd").write_bytes(content)
     assert not xa.check(path).ok
     assert xa.check(path, repair=True).ok
@@ -482,7 +481,7 @@ def test_torn_superblocks(pair, slots):
     for slot in slots:
         pair.flip(".xmd", places.superblock(slot) + 100)
         pair.flip(".xmd", places.superblock(slot) + 30)
-    # A flush that a loss of power has torn leaves a spare one so, and nothing is lost.
+    # A flush torn by a power cut leaves a spare one like this, and nothing is lost.
     severity = "error" if {0, 1} & set(slots) else "warning"
     assert pair.check().ok == (severity == "warning")
     equal(pair, repaired(pair, lossless=True, severity=severity))
@@ -501,7 +500,7 @@ def test_torn_superblocks(pair, slots):
 )
 @pytest.mark.parametrize("slot", [0, 1, 2])
 def test_places_that_open_does_not_take(pair, slot, values):
-    """One rule for both: what `check` calls whole is what opens."""
+    """One rule for both: a place that `check` accepts, `open` accepts too."""
     newest = pair.block(newest_slot(pair)).sequence
     sequence = newest + 5 if slot < 2 else pair.block(slot).sequence
     altered(pair, slot, **{"sequence": sequence, **values})
@@ -527,12 +526,12 @@ def test_no_number_is_left_for_a_commit(pair, sequence):
 
 
 def test_a_log_that_fills_its_extents(tmp_path):
-    """The rooms of all extents that are needed are looked at, and no others."""
+    """`check` examines the rooms of exactly the extents that are needed."""
     pair = Pair(tmp_path / "a")
     with xa.open(pair.path, "r+") as a:
         for n in range(55):
             a.extend(n % 2, 2)
-            if n >= 53:  # 56 segments, and 57
+            if n >= 53:  # 56 segments, then 57
                 assert not [p for p in pair.check().problems if p.severity != "note"]
         state, extents = a._store.now.state, a._store.now.extents
     assert (state.n_segments, len(extents)) == (57, 4)
@@ -542,7 +541,7 @@ def test_a_log_that_fills_its_extents(tmp_path):
 
 
 def test_a_damaged_record_of_the_newest_growth(pair):
-    """The array returns to the state before, where that is allowed."""
+    """With force, the array returns to the previous state."""
     for at in range(RECORD):
         if at not in (6, 7):
             pair.flip(".xmd", places.LOG + 16 + RECORD * 2 + at)
@@ -552,7 +551,7 @@ def test_a_damaged_record_of_the_newest_growth(pair):
 
 
 def test_a_damaged_head_of_an_extent(tmp_path):
-    """The records of the extents behind it are lost."""
+    """The records of later extents are lost."""
     path = tmp_path / "a"
     with xa.create(path, (0, 1, 1), "u1", chunks=1) as a:
         for number in range(1, 70):
@@ -567,7 +566,7 @@ def test_a_damaged_head_of_an_extent(tmp_path):
 
 
 def test_damaged_records(pair):
-    """The states before are whole, or nothing is."""
+    """The previous states are whole, or nothing is."""
     for at in (8, 16):
         pair.flip(".xmd", places.LOG + 16 + RECORD * 2 + at)
     elements = repaired(pair, lossless=False, shape=(4, 5), attrs=("unit",))
@@ -602,7 +601,7 @@ def test_the_record_of_the_initial_segment_follows_from_the_rest(tmp_path, shape
 
 
 def test_the_newest_commit_is_lost(pair):
-    """All states but the first flushed one are: its chunks are not all there are."""
+    """Only the first flushed state is left, and its chunks are not all there are."""
     first = next(slot for slot in range(2, 5) if pair.block(slot).shape == (4, 5))
     for slot in set(range(5)) - {first}:
         pair.flip(".xmd", places.superblock(slot) + 100)
@@ -647,7 +646,7 @@ def test_a_data_file_that_is_too_short(pair, lost):
     if lost <= 32:
         equal(pair, repaired(pair, lossless=True))
     else:
-        # Of the last row of chunks, (4:6, ...), some are left: more are whole without them.
+        # Some chunks of the last row (4:6, ...) remain; larger bounds are whole without them.
         (problem,) = pair.check().problems
         first, kept, given_up = (6, (6, 6), 2) if lost == 33 else (4, (4, 8), 2)
         assert f"elements lost: [4:6, {first}:8]" in problem.what
@@ -658,14 +657,14 @@ def test_a_data_file_that_is_too_short(pair, lost):
         with xa.open(pair.path, "r+") as a:
             a.extend(0, 2)
             a.extend(1, 2)
-            # Nothing of what was given up comes back.
+            # Discarded elements do not come back.
             assert not a[kept[0] :].any()
             assert not a[:, kept[1] :].any()
 
 
 def test_a_data_file_too_short_for_every_state(pair):
     pair.cut(".xta", 50)
-    # Chunks 0 to 2, and two bytes of the next.
+    # Chunks 0 to 2 remain, and two bytes of the next.
     (problem,) = pair.check().problems
     assert "elements lost: [2:4, 0:6], [0:4, 6:8], [4:6, 0:8]" in problem.what
     assert "repair keeps [0:2, 0:6], the largest intact bounds" in problem.remedy
@@ -730,7 +729,7 @@ def test_copies_aside_have_fresh_names(pair):
         assert pair.file(f".xmd.before-repair{number}").read_bytes() == damaged
 
 
-# -- repairs that do not come to their end ---------------------------------------------------------
+# -- interrupted repairs ---------------------------------------------------------------------------
 
 
 def damaged_attributes(pair):
@@ -751,7 +750,7 @@ def torn(*slots):
 
 
 def torn_but_for_the_attributes(pair):
-    """The attributes of a state are damaged, and the other ones are those of a torn superblock."""
+    """Damage the attributes of a state; a torn superblock has the other ones."""
     newest = newest_slot(pair)
     torn(1 - newest, 2, 3, 4)(pair)
     damaged_attributes(pair)
@@ -771,7 +770,7 @@ DAMAGES = {
 
 
 class Failing:
-    """The disk fails at the n-th call that changes a file, and at all that follow."""
+    """Make the disk fail at the n-th call that changes a file, and at all later ones."""
 
     def __init__(self, monkeypatch, number, half):
         self.left, self.half = number, half
@@ -840,7 +839,7 @@ def test_a_damaged_chunk(pair):
     (problem,) = report.problems
     assert problem.what.startswith("chunks 3 to 4: the checksum does not match; their elements are")
     assert problem.offset == 48
-    assert pair.check().ok  # nobody has looked
+    assert pair.check().ok  # the chunks were not examined
     repaired(pair, lossless=False)
 
 
@@ -926,7 +925,7 @@ def test_left_overs_are_removed(pair):
 
 
 def test_a_part_of_the_array_is_no_left_over(pair):
-    """Its maker died before the second file had its name: it is the array's all the same."""
+    """Its maker died before naming the second file, which belongs to the array all the same."""
     identifier = decode_header(pair.content[0]).uuid.hex()[:12]
     file = pair.file(f".xta.{identifier}.new")
     pair.file(".xta").rename(file)
@@ -939,7 +938,7 @@ def test_a_part_of_the_array_is_no_left_over(pair):
 def test_the_next_open_for_writing_removes_left_overs(pair):
     files = [left_over(pair, suffix, age=0.0) for suffix in SUFFIXES]
     xa.open(pair.path).close()
-    assert all(file.exists() for file in files)  # who reads changes nothing
+    assert all(file.exists() for file in files)  # a reader changes nothing
     names_module._next_looks.clear()
     xa.open(pair.path, "r+").close()
     assert not any(file.exists() for file in files)
@@ -953,7 +952,7 @@ def test_work_of_a_rechunk_that_was_interrupted_is_found(pair):
     assert report.ok
     assert [p.file for p in report.problems] == [str(file) for file in files]
     assert all("resume=True" in p.remedy for p in report.problems)
-    assert all(file.exists() for file in files)  # there may be hours of work in them
+    assert all(file.exists() for file in files)  # they may hold hours of work
 
 
 def test_left_overs_of_who_is_at_work_stay(pair):
@@ -1039,7 +1038,7 @@ def test_what_names_no_file_is_a_wrong_call(name, capsys):
 
 
 def test_a_repair_that_is_refused_has_failed(pair, capsys):
-    """A commit of several arrays is left to the next writer; the array opens all the same."""
+    """The next writer finishes a commit of several arrays; the array opens all the same."""
     newest = pair.block(newest_slot(pair))
     state = newest._replace(sequence=newest.sequence + 1, sealed=False)
     block = encode_pending(Pending(state, b"g" * 16, b"c" * 16, b"coordinator"))
@@ -1058,7 +1057,7 @@ def test_a_repair_that_is_refused_has_failed(pair, capsys):
 
 
 def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
-    """The superblocks were read when the writer was between two commits, say."""
+    """The writer was between two commits, say, when the superblocks were read."""
     looks, look = [], inspect.Survey.look
 
     def once(self):
@@ -1074,7 +1073,7 @@ def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
 
 
 def do(step, a, b):
-    """Do a step of a writer, of two arrays of shape (3, 4)."""
+    """Do one step of a writer, with two arrays of shape (3, 4)."""
     rows = np.ones((2, 4), "i4")
     if step == "group":
         with xa.commit([a, b]):
@@ -1082,7 +1081,7 @@ def do(step, a, b):
             b.append(rows)
     elif step in ("append", "share"):
         a.append(rows)
-    elif step == "log":  # more segments than the first extent of the log has room for
+    elif step == "log":  # more segments than the log's first extent holds
         for n in range(10):
             a.extend(n % 2, 2)
     elif step == "shrink":
@@ -1100,9 +1099,9 @@ def do(step, a, b):
     "step", ["group", "share", "append", "log", "shrink", "attrs", "axis", "close"]
 )
 def test_a_look_beside_a_writer_at_every_step(path, monkeypatch, step):
-    """A writer does all of a step just before one of the reads of a look, whichever that is."""
+    """A writer completes a step just before any one read of the survey."""
     read = File.read
-    due = []  # how many reads are left before the step, and the step
+    due = []  # reads left before the step, and the step
 
     def read_later(self, length, offset):
         if due:
@@ -1124,7 +1123,7 @@ def test_a_look_beside_a_writer_at_every_step(path, monkeypatch, step):
         ):
             due[:] = [number, lambda a=a, b=b: do(step, a, b)]
             problems = [problem for name in names for problem in xa.check(name).problems]
-            is_over = bool(due)  # there were fewer reads
+            is_over = bool(due)  # the survey made fewer reads
             due.clear()
         assert [problem for problem in problems if problem.severity != "note"] == []
         if is_over:
@@ -1149,12 +1148,12 @@ def test_the_command(pair, capsys):
     assert run(pair.path.with_name("nothing"))[0] == 1
 
 
-# -- what was looked at --------------------------------------------------------------------------
+# -- findings in detail --------------------------------------------------------------------------
 
 
 def test_a_damaged_chunk_names_its_elements(path):
     with xa.create(path, (5, 7), "i4", chunks=(2, 3), checksum=True) as a:
-        a.extend(0, 3, side="start")  # its new chunks have addresses 9 ... 14
+        a.extend(0, 3, side="start")  # adds chunks 9 ... 14
         a[...] = 1
         a.shrink(1, 2)
     for chunk in (4, 5, 9, 10, 11, 12):
@@ -1217,7 +1216,7 @@ def test_a_folder(tmp_path, capsys):
     assert "its elements are [0:4, 0:3]" in out
     assert out.splitlines()[0] == lines[0]
     assert out.splitlines()[-1] == f"{tmp_path}: 1 of 3 arrays without errors"
-    # A folder beside an array of the same name.
+    # A folder and an array share a name.
     (tmp_path / "a").mkdir()
     assert cli.main(["check", str(paths[0]), "--data"]) == 0
     assert capsys.readouterr().out == f"{paths[0]}: ok\n"

@@ -1,4 +1,4 @@
-"""Packed files: opened in place, with any history, by each engine; and unpacked."""
+"""Packed files, opened in place with any history and engine, and unpacked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = {
 
 
 def grown(path, **options):
-    """Make an array that has grown on all sides, and been cut."""
+    """Make an array that has grown on all sides and been cut."""
     a = xa.create(path, (5, 4), **{"dtype": "i4", "chunks": (2, 3), **options})
     rng = np.random.default_rng(1)
 
@@ -94,7 +94,7 @@ def test_every_kind_of_array_is_opened_in_place_and_unpacked(kind, tmp_path):
 
 
 def _shows_chunks(a, expected):
-    """Tell whether views of all chunks show what they should."""
+    """Tell whether views of all chunks show the expected elements."""
     places = list(a.iter_chunks())
     views = [view.copy() for _, view in a.chunk_views() if view.size]
     return len(places) == len(views) > 0 and all(
@@ -105,7 +105,7 @@ def _shows_chunks(a, expected):
 def test_chunks_are_mapped_where_they_lie(tmp_path):
     with grown(tmp_path / "a") as a:
         xa.pack(a, tmp_path / "a.xap")
-        bytes_of_a = (tmp_path / "a.xta").read_bytes()[:-32]  # a seal follows
+        bytes_of_a = (tmp_path / "a.xta").read_bytes()[:-32]  # without the seal
     with zipfile.ZipFile(tmp_path / "a.xap") as file:
         at = file.getinfo("a.xta").header_offset
     data = (tmp_path / "a.xap").read_bytes()
@@ -116,7 +116,7 @@ def test_chunks_are_mapped_where_they_lie(tmp_path):
         assert b.info()["engine"] == "mmap"
         view = b.chunk((0, 0))
     assert not view.flags.writeable
-    assert view.sum() == view.copy().sum()  # it keeps the mapping alive
+    assert view.sum() == view.copy().sum()  # the view keeps the mapping alive
 
 
 @pytest.mark.parametrize("in_files", [True, False])
@@ -387,7 +387,7 @@ def test_what_a_kill_in_unpacking_leaves_is_found_and_removed(tmp_path):
     ) as process:
         process.stdout.readline()
         (left,) = tmp_path.glob("h.*.new")
-        assert remove_left_folders(left_folders(str(target))) == []  # somebody is at work
+        assert remove_left_folders(left_folders(str(target))) == []  # a job in progress
         assert left.exists()
         process.kill()
     assert not target.exists()
@@ -417,7 +417,7 @@ def test_folders_of_others_are_not_removed(tmp_path):
     (names[0] / "notes.txt").write_text("mine")
     with xa.create(names[1] / "a", 3):
         assert remove_left_folders(left_folders(str(tmp_path / "h"))) == []
-        assert all(name.exists() for name in names)  # the third may be in the making
+        assert all(name.exists() for name in names)  # the third is too young
     os.utime(names[2], (0, 0))
     assert remove_left_folders(left_folders(str(tmp_path / "h"))) == [
         f"{name} was removed" for name in names[1:]

@@ -1,4 +1,4 @@
-"""Plans of layout transformations: one axis, templates, passes; all of it without an array."""
+"""Plans of layout transformations: one axis, templates, passes; no arrays needed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_800_elements_need_two_passes():
 
 
 def best_of_all(p, memory):
-    """The least that a sweep of max-blocks reads, of all templates and traversals that fit."""
+    """Return the least that any fitting sweep of max-blocks reads."""
     steps = [range(axis.target, max(axis.extent, axis.period) + 1, axis.target) for axis in p.axes]
     sweeps = (
         replace(p, template=template, traversal=traversal, blocks=(1, 1))
@@ -127,7 +127,7 @@ def best_of_all(p, memory):
 
 
 def test_the_templates_of_less_memory_are_our_own():
-    """For 900 elements the paper prints 120 x 6, which is no template of whole new chunks."""
+    """For 900 elements the paper prints 120 x 6, which does not consist of whole new chunks."""
     (p,) = paper(900)
     assert p.template == (160, 32)
     assert math.prod(p.template) > 120 * 6
@@ -177,7 +177,7 @@ def test_a_swept_pass_reads_least_of_all_templates_and_orders(problem):
     swept = [j for j in range(2) if two[j].unused]
     blocks = tuple(1 if j in swept else 0 for j in range(2))
     costs = [math.inf]
-    # Templates of axes that hold nothing are max-blocks: larger ones read no less.
+    # Along axes that hold nothing, larger templates than max-blocks read no less.
     lists = [templates_of(axis, axis.least) if axis.unused else [axis.least] for axis in two]
     for template in itertools.product(*lists):
         for order in itertools.permutations(swept):
@@ -244,7 +244,7 @@ def test_more_memory_makes_little_more_work():
         plan = xa.rechunk_plan(shape, dtype="u1", max_memory=memory, **chunks)
         return (plan.bytes_read + plan.bytes_written) / math.prod(shape)
 
-    # A second pass becomes possible between the two, but templates in memory are still better.
+    # A second pass becomes possible in between, but templates in memory are still better.
     assert work(6064) <= work(4851) == 4
 
 
@@ -274,7 +274,7 @@ def test_templates_that_could_not_be_better_are_not_tried():
 
     found = planning._search(ways, [[11, 110, 1000], [10, 100, 900], [16, 160, 800]], fits)
     assert found == (1000, 900, 800)
-    assert len(asked) < 9  # of one pair of extents along the first two axes
+    assert len(asked) < 9  # one pair of extents along the first two axes
 
 
 # -- published cases -----------------------------------------------------------------------------
@@ -282,9 +282,9 @@ def test_templates_that_could_not_be_better_are_not_tried():
 
 @pytest.mark.parametrize(("memory", "n_passes"), [("500 MB", 7), ("2.5 GB", 4)])
 def test_era5(memory, n_passes):
-    """Hours of the globe to series of places: 1.5 TB, from rechunker's multi-stage planning.
+    """Global hours to series of places: 1.5 TB, from rechunker's multi-stage planning.
 
-    In one stage each of its chunks would be read or written in some 3500 parts.
+    In a single stage, each chunk would be read or written in some 3500 parts.
     """
     plan = xa.rechunk_plan(
         (350640, 721, 1440),
@@ -294,11 +294,11 @@ def test_era5(memory, n_passes):
         max_memory=memory,
     )
     assert len(plan.passes) == n_passes
-    # Nothing is read twice in a pass.
+    # No pass reads anything twice.
     assert plan.bytes_read == plan.bytes_written == n_passes * 350640 * 721 * 1440 * 4
 
 
-# -- what a plan says ----------------------------------------------------------------------------
+# -- reports -------------------------------------------------------------------------------------
 
 
 def test_too_little_memory_names_the_least():

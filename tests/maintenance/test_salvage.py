@@ -1,4 +1,4 @@
-"""What is left of arrays whose data file has lost its end."""
+"""The remains of arrays whose data file has lost its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extarray.maintenance.salvage import box_text
 
 @st.composite
 def histories(draw):
-    """The grid at first, and growths: axis, chunks, side."""
+    """Draw an initial grid, and growths: axis, chunks, side."""
     ndim = draw(st.integers(1, 3))
     grid = draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
     growth = st.tuples(
@@ -28,7 +28,7 @@ def histories(draw):
 
 
 def largest(there):
-    """The size of the largest box in which all is there."""
+    """Return the size of the largest box with all elements."""
     edges = [itertools.combinations(range(n + 1), 2) for n in there.shape]
     parts = (
         there[tuple(slice(*edge) for edge in box)] for box in itertools.product(*map(list, edges))
@@ -50,7 +50,7 @@ def test_the_largest_whole_bounds_are_kept(tmp_path_factory, history, share, fil
     stored = np.frombuffer(path.with_name("a.xta").read_bytes(), "i4", a.size).copy()
     a.close()
     n = int(share * (a.size - 1))
-    os.truncate(path.with_name("a.xta"), 4 * n + 2 * (n % 2))  # sometimes a part of a chunk
+    os.truncate(path.with_name("a.xta"), 4 * n + 2 * (n % 2))  # sometimes with part of a chunk
     there = np.isin(model, stored[:n])
     best = largest(there)
     (problem,) = [p for p in xa.check(path).problems if p.kind == "data"]

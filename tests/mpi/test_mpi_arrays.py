@@ -1,4 +1,4 @@
-"""Arrays of several processes: real programs under mpiexec, against NumPy's model."""
+"""Arrays of several processes: real programs under mpiexec, compared with NumPy's model."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_axes_policies_and_durability(mpirun, path, ranks, engine, fill):
 
 
 def check_planes(path):
-    """What `appending.py` leaves is whole, and nobody has it locked."""
+    """Check that the array left by `appending.py` is whole and unlocked."""
     with xa.open(path, "r+", timeout=60) as array:
         planes = array[...]
         array.append(np.zeros((1, *array.shape[1:]), "i4"))
@@ -132,7 +132,7 @@ def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
     finally:
         processes = family(process.pid)
         kill(process)
-    assert len(processes) >= 3  # the ranks, too
+    assert len(processes) >= 3  # including the ranks
     assert check_planes(path) >= 11
 
 
@@ -142,7 +142,7 @@ def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
     [(1, "mpi-io", 0), (2, "mpi-io", 1), (3, "mpi-io", 2), (4, "mpi-io", 3), (2, "pread", 5)],
 )
 def test_interleavings(mpirun, forked, tmp_path, ranks, engine, seed):
-    """Growth, writes, refreshes and reads are those of NumPy, and the bytes of a serial run."""
+    """Growth, writes, refreshes and reads agree with NumPy, and the bytes with a serial run."""
     serial, parallel = tmp_path / "serial", tmp_path / "parallel"
     mpirun(ranks, "interleaved.py", parallel, engine, seed)
     forked((SCRIPTS / "interleaved.py").read_text(), serial, "serial", seed)

@@ -1,6 +1,6 @@
-"""Faults on several ranks: calls to the system that fail, and programs that are killed.
+"""Faults on several ranks: failing system calls, and killed programs.
 
-The numbers here are small; EXTARRAY_TEST_MPI_SEEDS asks for more.
+The number of seeds is small; EXTARRAY_TEST_MPI_SEEDS raises it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEEDS = range(int(os.environ.get("EXTARRAY_TEST_MPI_SEEDS", 1)))
 
 @pytest.fixture
 def watched(shim, tmp_path):
-    """A folder whose files are watched; the record of what happens to them lies beside it."""
+    """Return a folder whose files are watched; the record lies beside it."""
     folder = tmp_path / "watched"
     folder.mkdir()
     return folder
@@ -37,21 +37,21 @@ def watched(shim, tmp_path):
 
 @pytest.fixture
 def run(mpiexec, script, shim, patience, watched):
-    """Runs scripts of tests/mpi whose calls for files of the folder are watched."""
+    """Run scripts of tests/mpi whose calls on files of the folder are watched."""
     watch = preload.environment(shim, watched, watched.with_name("control"))
     watch |= preload.preloaded(shim, *patience)
-    # As if each rank had a host of its own: stores to a mapping would not be seen.
+    # Treat ranks as separate hosts: stores to a mapping would not be recorded.
     alone = {"MPIR_CVAR_NOLOCAL": "1"}
     return Launcher(mpiexec, {**script.environment, **watch, **alone})
 
 
 class History:
-    """What is in the files after each thing that was recorded, and what they have to show."""
+    """The content of the files after each recorded event, and the states they must show."""
 
     def __init__(self, folder: Path, seed):
         self.disk = Disk()
         self.state: Twin | None = None
-        self.after: Twin | None = None  # of the call that is under way
+        self.after: Twin | None = None  # after the call in progress
         self.call = None
         self._folder = folder
         self._rng = random.Random(f"{seed} calls")
@@ -60,11 +60,11 @@ class History:
         if event.name != "mark":
             self.disk.take(event)
             if event.inode in self.disk.files:
-                self.disk.files[event.inode].sync()  # the last contents are enough
+                self.disk.files[event.inode].sync()  # only the last content matters
         elif event.data == b"ready":
             self.leave()
             with warnings.catch_warnings():
-                # These are copies of the files, and it is a test that vouches for them.
+                # These are copies of the files, for which the test itself vouches.
                 warnings.simplefilter("ignore", RecoveryWarning)
                 with xa.open(self._folder / "a") as array:
                     self.state = Twin(array)
@@ -76,14 +76,14 @@ class History:
             self.state, self.after = self.after, None
 
     def leave(self) -> None:
-        """Leave the files as they are in the folder."""
+        """Write the present content of the files to the folder."""
         for file in self._folder.iterdir():
             file.unlink()
         for name, file in self.disk.names.items():
             (self._folder / Path(name).name).write_bytes(file.now)
 
     def problem(self, array) -> str | None:
-        """What is wrong with an array of that was left."""
+        """Return what is wrong with an array opened from those files."""
         if self.after is None:
             return problem(array, [self.state])
         if self.call.assigns:
@@ -92,9 +92,9 @@ class History:
 
 
 def check(history, path):
-    """Reopened, the array is as before the call that was under way or after it, and goes on."""
+    """Reopen the array: it is as before or after the call in progress, and usable."""
     where = f"in {history.call}" if history.after is not None else f"after {history.call}"
-    # Nobody has it locked, when the last rank has ended.
+    # The lock is free once the last rank has ended.
     with xa.open(path, "r+", timeout=60) as array:
         wrong = history.problem(array)
         assert wrong is None, f"{where}: {wrong}"
@@ -107,9 +107,9 @@ def check(history, path):
 
 
 def halves(event):
-    """What is there when a rank is killed in the midst of something, and after it."""
+    """Yield an event's half, as a kill may leave it, and the whole event."""
     if event.name == "pwrite" and len(event.data) >= 16:
-        half = len(event.data) // 16 * 8  # the system never stops in the midst of an element
+        half = len(event.data) // 16 * 8  # the system never stops within an element
         yield preload.Event(event.name, event.inode, event.offset, half, event.data[:half])
     yield event
 
@@ -117,7 +117,7 @@ def halves(event):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("ranks", "engine"), [(2, "mpi-io"), (3, "pread")])
 def test_killed_at_any_moment(run, watched, tmp_path, ranks, engine, seed):
-    """What a kill of all ranks leaves is a beginning of what they have done to the files."""
+    """Killing all ranks leaves a prefix of their changes to the files."""
     if engine == "mpi-io" and not run.is_mpich:
         pytest.skip("Open MPI writes by calls that are not watched")
     run(ranks, "calls.py", seed, CALLS, engine, 0, 0)
@@ -133,7 +133,7 @@ def test_killed_at_any_moment(run, watched, tmp_path, ranks, engine, seed):
                 check(history, left / "a")
                 n += 1
     assert n > 3 * CALLS
-    # Nothing was missed.
+    # The record is complete.
     history.leave()
     for file in watched.iterdir():
         assert file.read_bytes() == (left / file.name).read_bytes()
@@ -145,7 +145,7 @@ def test_killed_at_any_moment(run, watched, tmp_path, ranks, engine, seed):
     [(2, "mpi-io", 40, "half"), (3, "mpi-io", 170, "after"), (2, "pread", 90, "before")],
 )
 def test_a_rank_is_killed(run, watched, tmp_path, ranks, engine, at, how, seed):
-    """The launcher ends the others."""
+    """The launcher ends the other ranks."""
     status, text = run.status(ranks, "calls.py", seed, 200, engine, at, preload.KILLS[how])
     for name in watched.with_name("watched.shared").read_text().split():
         Path(name).unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def test_a_rank_is_killed(run, watched, tmp_path, ranks, engine, at, how, seed):
     history = History(left, seed)
     for event in preload.events(watched.with_name("watched.log").read_bytes()):
         history.take(event)
-    # The system vouches for all elements of these files, whichever rank has written them.
+    # The running system vouches for all elements of these files, whichever rank wrote them.
     assert not [each for each in xa.check(watched / "a").problems if each.severity != "note"]
     check(history, watched / "a")
 

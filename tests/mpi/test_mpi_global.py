@@ -1,4 +1,4 @@
-"""Global arrays: real programs under mpiexec, against NumPy's model."""
+"""Global arrays: real programs under mpiexec, compared with NumPy's model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from extarray.mpi.zones import Distribution, Zones
 from extarray.storage import lock
 from extarray.storage.filesystem import File
 
-# What tells MPICH to take the ranks for those of several hosts, and how many share memory then.
+# Settings that make MPICH treat the ranks as several hosts, by how many ranks share memory.
 HOSTS = {"one": {}, "each": {"MPIR_CVAR_NOLOCAL": "1"}, "two": {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}}
 
 
@@ -81,12 +81,12 @@ def take_turn(file):
         pass
 
 
-# -- patches: no MPI -----------------------------------------------------------------------------
+# -- patches, without MPI ------------------------------------------------------------------------
 
 
 @st.composite
 def layouts(draw, kinds=("block", "block_cyclic", "irregular")):
-    """Where the elements of a global array are, and a selection."""
+    """Draw a layout of a global array's elements, and a selection."""
     ndim = draw(st.integers(1, 3))
     shape = tuple(draw(st.lists(st.integers(0, 7), min_size=ndim, max_size=ndim)))
     chunks = draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
@@ -103,13 +103,13 @@ def layouts(draw, kinds=("block", "block_cyclic", "irregular")):
 
 
 def memories(layout, ranks, model):
-    """The memory of each rank, with zeros for ghosts."""
+    """Return the memory of each rank, with zeros for ghosts."""
     found = [np.zeros(layout.extents(rank), "u2") for rank in range(ranks)]
     for rank, memory in enumerate(found):
         own = memory[layout.inside(rank)]
         for zone, place in layout.blocks(rank):
             own[place] = model[zone]
-        assert own.all()  # zones side by side leave no room
+        assert own.all()  # adjacent zones leave no gap
     return found
 
 
@@ -125,7 +125,7 @@ def test_a_plan_is_kept_for_the_same_selection(case):
 
 
 def test_no_plan_is_taken_for_what_is_no_selection():
-    """1.0 and True are equal to 1, and are no index of a slice or an array of booleans."""
+    """1.0 and True equal 1, but are no valid index of a slice or a boolean array."""
     zero = (0, 0)
     zones = Zones(Distribution("block", (1, 1), None), zero, (4, 6), zero, (2, 2), 2)
     layout = ZoneLayout(zones, np.dtype("f8"), zero)
@@ -142,7 +142,7 @@ def test_no_plan_is_taken_for_what_is_no_selection():
 def test_plain_boxes_are_those_of_any_selection(case):
     layout, _, key = case
     arguments = layout.shape, layout.dtype
-    general = Hyperslab.of((*key, None), *arguments)  # what has a new axis goes the general way
+    general = Hyperslab.of((*key, None), *arguments)  # a new axis requires the general way
     plain = Hyperslab.of(key, *arguments)
     assert plain.shape == general.shape[:-1]
     assert list(map(list, plain.ranges)) == list(map(list, general.ranges))
@@ -159,7 +159,7 @@ def test_patches_are_what_is_selected(case):
     by_slices, by_runs = np.zeros(box.shape, "u2"), np.zeros(box.shape, "u2")
     for patch in layout.patches(box):
         box.view(by_slices)[patch.local] = memory[patch.rank][patch.remote]
-        # As MPI is told: runs of elements, in loops.
+        # In MPI's terms: runs of elements, in loops.
         place, length, loops = layout.runs(patch)
         places = np.array([place])
         for n, distance in loops:
@@ -205,7 +205,7 @@ def test_sections_are_what_is_selected(case, turned, data):
     assert np.array_equal(back, box)
     part = [data.draw(parts(n)) for n in section.shape]
     assert section.part(part).shape == expected[tuple(part)].shape
-    # What ranks have of it is all of it, in the order that a section says.
+    # The parts of all ranks make up the whole section, in its order.
     made = np.zeros(expected.shape, "u2")
     for rank in range(ranks):
         own = memories(layout, ranks, model)[rank]

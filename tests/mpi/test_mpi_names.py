@@ -1,4 +1,4 @@
-"""Arrays of several ranks take names of axes and fields as those of one process do."""
+"""Arrays of several ranks accept names of axes and fields as serial arrays do."""
 
 from __future__ import annotations
 

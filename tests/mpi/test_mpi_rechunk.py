@@ -47,7 +47,7 @@ def test_templates_grow_with_the_ranks():
     shared = list(shared_templates(p, 4))
     assert len(serial) == p.n_templates == 8
     assert len(shared) == 2
-    # Each rank has what one process would have as a template.
+    # Each rank has the parts that one process has as templates.
     assert sorted(part for parts in shared for part in parts) == sorted(t for (t,) in serial)
 
 

@@ -38,7 +38,7 @@ def test_ranks_read_their_parts(mpiexec, script, path, tmp_path):
     output = tmp_path / "gathered.npy"
     done = subprocess.run(
         [mpiexec, "-n", "2", sys.executable, "-m", "mpi4py", "-c", RANK, path, output],
-        stdin=subprocess.DEVNULL,  # the launcher forwards it, and may wait for it
+        stdin=subprocess.DEVNULL,  # the launcher would forward it, and may wait for it
         capture_output=True,
         text=True,
         env=script.environment,

@@ -1,4 +1,4 @@
-"""Zones, and the parts of transfers: pure functions, no MPI."""
+"""Zones, and the parts of transfers: pure functions without MPI."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mmap_disk(tmp_path_factory):
 
 
 def figure_1():
-    """The array of drxmp2009, figure 1: 10 x 12 elements in chunks of 2 x 3."""
+    """Return the array of drxmp2009, figure 1: 10 x 12 elements in chunks of 2 x 3."""
     a = xa.create(None, (2, 3), "i4", chunks=(2, 3))
     for axis, by in FIGURE_1["extensions"]:
         a.extend(axis, by * a.chunks[axis])
@@ -55,13 +55,13 @@ def test_zones_of_the_published_figure(rank):
     (zone,) = zones.of(rank)
     chunks = [range(s.start // c, s.stop // c) for s, c in zip(zone, a.chunks, strict=True)]
     addresses = a.axial.addresses(list(itertools.product(*chunks)))
-    # In the order of the file, and where each goes in the memory of the zone.
+    # File order, and the place of each chunk in the memory of the zone.
     assert sorted(addresses.tolist()) == FIGURE_1["zones"][rank]
     assert np.argsort(addresses).tolist() == FIGURE_1["places"][rank]
 
 
 def test_the_figure_is_that_of_the_format():
-    """The addresses of the figure are those of the growth history, chunk by chunk."""
+    """The figure's addresses equal those of the growth history, chunk by chunk."""
     addresses = [[0, 1, 6, 12], [2, 3, 7, 13], [4, 5, 8, 14], [9, 10, 11, 15], [16, 17, 18, 19]]
     a = figure_1()
     assert a.axial.addresses(list(np.ndindex(5, 4))).reshape(5, 4).tolist() == addresses
@@ -85,7 +85,7 @@ def test_default_process_grid(grid, ranks, processes):
 
 @st.composite
 def cases(draw):
-    """A distribution, bounds, and the number of ranks."""
+    """Draw a distribution, bounds, and the number of ranks."""
     ndim = draw(st.integers(1, 3))
     numbers = st.lists(st.integers(0, 9), min_size=ndim, max_size=ndim)
     low, extent, offset = draw(numbers), draw(numbers), draw(numbers)
@@ -195,7 +195,7 @@ def test_an_owner_outside():
 
 @st.composite
 def histories(draw):
-    """Shape, chunks and order of an array, its growths, and a selection."""
+    """Draw shape, chunks and order of an array, its growths, and a selection."""
     shape = draw(st.lists(st.integers(1, 5), min_size=0, max_size=3))
     chunks = draw(st.lists(st.integers(1, 4), min_size=len(shape), max_size=len(shape)))
     growth = st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["end", "start"]))
@@ -223,14 +223,14 @@ def layout_of(a, stage):
 
 
 def carry_out(jobs, file, stage):
-    """What a file view does with the bytes of a file; returns which of them were touched."""
+    """Do what a file view does with a file's bytes; return a mask of the touched ones."""
     touched = np.zeros(file.size, bool)
     for job in jobs:
         rounds = Rounds(job, stage)
         for edges in rounds.views:
             lengths, displacements = rounds.runs(edges)
             runs = [(d, d + n) for d, n in zip(displacements, lengths, strict=True)]
-            # MPI wants them in order, and neighbours are one.
+            # MPI requires rising order; adjacent runs are joined.
             assert all(a < b for a, b in runs)
             assert all(end < start for (_, end), (start, _) in itertools.pairwise(runs))
             shown = np.concatenate([np.arange(*run) for run in runs])

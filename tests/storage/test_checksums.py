@@ -1,4 +1,4 @@
-"""Checksums of chunks: always those of what was written, or in doubt."""
+"""Checksums of chunks always match the written elements, or are marked as in doubt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def create(path, shape=(6, 7), dtype="<i4", chunks=(2, 3), **options):
 
 
 def holds(path, in_doubt=False):
-    """Whether all sums fit, and the files say whether they are in doubt."""
+    """Tell whether all sums match, and the files mark them as in doubt or not."""
     return format_reader.wrong_sums(path) == ([], in_doubt)
 
 
@@ -80,7 +80,7 @@ def test_sums_fit_whatever_was_written(tmp_path_factory, ways, seed, order, engi
             index = [int(rng.integers(n)) for n in a.grid]
             view = a.chunk(index)
             viewed = True
-            if view.flags.writeable:  # not that of orders Z and H at a bound inside a chunk
+            if view.flags.writeable:  # read-only for orders Z and H at a bound inside a chunk
                 view[...] = number
                 model = a[...]
             del view
@@ -98,12 +98,12 @@ def test_sums_fit_whatever_was_written(tmp_path_factory, ways, seed, order, engi
 
 def test_the_files_say_so_before_anything_is_written(path):
     a = create(path)
-    assert holds(path, in_doubt=True)  # nothing has been flushed
+    assert holds(path, in_doubt=True)  # before the first flush
     a.flush()
     assert holds(path)
     a.extend(0, 20)
     a.attrs["unit"] = "mm"
-    assert holds(path)  # growth writes no element
+    assert holds(path)  # growth writes no elements
     a[3, 3] = 5
     wrong, in_doubt = format_reader.wrong_sums(path)
     assert (wrong, in_doubt) == ([4], True)
@@ -255,7 +255,7 @@ def test_nothing_of_it_without_the_flag(path):
 
 @pytest.mark.thread_unsafe(reason="its file is that of the session")
 def test_a_chunk_that_was_written_very_far_away(folder):
-    """The table takes the space of its sums alone, also with an axis more and a next writer."""
+    """The table takes space only for its sums, even after another axis and another writer."""
     path, far = folder / "far", 2**22
     with create(path, sparse=True) as array:
         array[...] = 3

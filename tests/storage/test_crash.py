@@ -1,4 +1,4 @@
-"""Crashes: whatever was cut off, the files open in the state before a commit or after it."""
+"""After a crash, the files open in the state before a commit or after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import extarray as xa
 @pytest.mark.invariant("I2")
 @pytest.mark.parametrize("by", [2, 5])
 def test_a_crash_before_the_commit_leaves_the_state_before(disk, by, tmp_path):
-    """The new elements with the old metadata: what a crash in the midst of an append leaves."""
+    """New elements with old metadata, as a crash during an append leaves them."""
     with disk.array((3, 3), "i4", chunks=(4, 2)) as array:
         array[...] = expected = sample("i4", (3, 3))
         array.flush()
@@ -44,10 +44,10 @@ def state_of(path):
 
 
 def torn(before: bytes, after: bytes):
-    """Files that a crash in the midst of writing leaves: some changes on the disk, others not.
+    """Yield files as a crash while writing may leave them, with part of the changes on disk.
 
-    In the order of the file and against it, cut at every changed byte (of long changes, at some);
-    and each changed sector alone, as a disk may reorder them.
+    Cut the changes in file order and in reverse, at every changed byte (of long changes, at some);
+    also keep each changed sector alone, as a disk may reorder them.
     """
     before = before.ljust(len(after), b"\0")
     changed = [i for i in range(len(after)) if before[i] != after[i]]
@@ -77,7 +77,7 @@ COMMITS = {
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
 @pytest.mark.parametrize("segments", [2, 64])
 def test_torn_commits(disk, tmp_path, commit, segments):
-    """After 64 segments the growth log needs new room."""
+    """With 64 segments, the growth log needs new room."""
     crashed = tmp_path / "crashed"
     with disk.array((2, 2), "i4", chunks=2, attrs={"a": 1}) as array:
         array[...] = sample("i4", (2, 2))
@@ -124,7 +124,7 @@ with xa.open(sys.argv[1], mode="r+", engine=sys.argv[2]) as array:
 
 @pytest.mark.slow
 def test_killed_while_it_grows(forked, path, engine):
-    """After each kill the array opens, holds whole appends only, and grows on."""
+    """After each kill the array opens, holds whole appends only, and still grows."""
     xa.create(path, shape=(1, 1), dtype="i4", chunks=(4, 3), fill_value=-1).close()
     with xa.open(path, mode="r+") as array:
         array[...] = 0

@@ -1,4 +1,4 @@
-"""What is on the disk when a call returns."""
+"""Durability: the data on disk when a call returns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CHANGES = {
 @pytest.mark.parametrize("call", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_each_change_ends_on_the_disk(path, engine, sparse, call, monkeypatch):
-    """The last thing that happens to a file is that it is brought to the disk."""
+    """The last operation on each file brings it to the disk."""
     make(path, sparse=sparse)
     events = []
 
@@ -135,7 +135,7 @@ def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypat
 
 @pytest.mark.parametrize("failing", ["write", "datasync"])
 def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
-    """And the one before stays until it is."""
+    """The previous flush counts until the retry succeeds."""
     with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
         array[...] = VALUES
         array.flush()
@@ -160,7 +160,7 @@ def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
 
 @pytest.mark.thread_unsafe(reason="it listens to the warnings of the process")
 def test_what_was_flushed_outlasts_beginnings_that_were_not(path):
-    """The states in which writers begin are on the disk, and their data need not be."""
+    """The states in which writers begin are on disk; their data need not be."""
     with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
         array[...] = VALUES
         array.flush()
@@ -169,7 +169,7 @@ def test_what_was_flushed_outlasts_beginnings_that_were_not(path):
         with xa.open(path, "r+") as array:
             array.append(VALUES)
             xmd = bytearray(path.with_suffix(".xmd").read_bytes())
-    # A loss of power: the last commits are torn, and new data never came to the disk.
+    # A power cut: the last commits are torn, and new data never reached the disk.
     xmd[4096:6144] = bytes(2048)
     path.with_suffix(".xmd").write_bytes(xmd)
     os.truncate(f"{path}.xta", flushed)
@@ -178,7 +178,7 @@ def test_what_was_flushed_outlasts_beginnings_that_were_not(path):
 
 
 def state_in(array, slot):
-    """Rows of the state in a superblock."""
+    """Return the number of rows of the state in a superblock."""
     header = array._store.now.header
     with open(f"{array.path}.xmd", "rb") as file:
         file.seek(header.superblock_offset(slot))
@@ -187,7 +187,7 @@ def state_in(array, slot):
 
 
 def test_a_folder_that_cannot_be_synchronized(path, monkeypatch):
-    """Some file systems refuse; others have an error, and that is one."""
+    """A file system may lack the operation; a real error must be raised."""
     real = os.fsync
 
     def fsync(fd):
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_synchronized(path, monkeypatch):
 
 @pytest.mark.parametrize("options", [{}, {"durability": "commit"}, {"share": True}], ids=str)
 def test_the_names_are_on_the_disk_with_the_first_flush_of_any_writer(path, options, monkeypatch):
-    """Also if it was another one, who flushed nothing, that made the array."""
+    """Even if another writer made the array and never flushed."""
     make(path)
     folders, fsync = [], os.fsync
 

@@ -1,4 +1,4 @@
-"""Any number of processes that write elements inside the bounds, beside whoever commits."""
+"""Any number of processes write elements inside the bounds, beside a committing writer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def start(code, *args):
-    """Start a process that says when it is ready, and then waits for a line."""
+    """Start a process that reports when it is ready, and then waits for a line."""
     code = "import sys\nimport extarray as xa\n" + textwrap.dedent(code)
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, args)],
@@ -67,7 +67,7 @@ WRITE_COLUMNS = """
 @pytest.mark.parametrize("order", ["C", "Z"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_processes_write_into_the_same_chunks(path, order, sparse):
-    """At the same time, beside a writer that has the array alone and grows it meanwhile."""
+    """All at once, beside a lone writer that grows the array."""
     with xa.create(path, (64, 60), "i2", chunks=16, order=order, sparse=sparse) as owner:
         workers = [start(WRITE_COLUMNS, path, n) for n in range(3)]
         for worker in workers:
@@ -144,7 +144,7 @@ def test_a_killed_worker_loses_its_own_block_only(path):
         assert np.isin(got[100:200], [0, 2]).all()
         owner.append(np.full((1, 100), 4))
     assert xa.check(path).ok
-    with xa.open(path, "r+") as again:  # nobody holds a lock
+    with xa.open(path, "r+") as again:  # no lock is left
         assert again.shape == (301, 100)
 
 
@@ -179,7 +179,7 @@ def test_only_elements_are_written(path, what):
 
 
 def test_the_files_stay_as_they_are_but_for_the_elements(path):
-    """No byte beside those of the elements is touched; seal, metadata and space are the owner's."""
+    """Only bytes of elements change; seal, metadata and space belong to the owner."""
     with xa.create(path, (5, 7), "u1", chunks=(4, 4)) as a:
         a[...] = 1
     names = [path.with_suffix(s) for s in (".xmd", ".xta")]
@@ -217,7 +217,7 @@ def test_arguments(path):
 
 
 def test_views_of_chunks_are_read_only(path):
-    """What the owner cuts off becomes a hole: nobody may store to it through a mapping."""
+    """A cut by the owner makes holes: nobody may store to those through a mapping."""
     with xa.create(path, (4, 4), "i4", chunks=2) as owner, elements(path) as a:
         owner[...] = 5
         view = a.chunk((0, 0))
@@ -227,7 +227,7 @@ def test_views_of_chunks_are_read_only(path):
 
 @pytest.mark.parametrize("fill", [0, 7])
 def test_cuts_by_the_owner(path, fill):
-    """What is written to elements that were cut off is lost, and harms nobody."""
+    """Writes to elements already cut off are lost, and harmless."""
     owner = xa.create(path, (512, 64), "i8", chunks=64, fill_value=fill)
     with owner, elements(path) as a:
         owner.shrink(0, 256)
@@ -288,7 +288,7 @@ def test_checksums_are_in_doubt_from_the_first_write_on(path, fill):
         assert not in_doubt(path)
         a[3, 5] = 2
         assert in_doubt(path)
-    with xa.open(path, "r+") as owner:  # it cannot tell what was written
+    with xa.open(path, "r+") as owner:  # it does not know the changed chunks
         owner[0] = 3
         owner.copy()
         owner.flush()
@@ -312,7 +312,7 @@ def test_the_doubt_comes_again_after_a_repair(path):
 
 
 def test_beside_a_writer_that_keeps_checksums(path):
-    """Its sums would not fit what others write: of which it knows when it was pickled."""
+    """Its sums would not match the others' writes; it knows of them if it was pickled."""
     with xa.create(path, (10, 10), "i4", chunks=4, checksum=True) as owner:
         owner[...] = 1
         owner.flush()

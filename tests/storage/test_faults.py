@@ -1,6 +1,6 @@
-"""Failing calls to the system, kills, interrupts and losses of power, in processes of their own.
+"""Failing system calls, kills, interrupts and power cuts, in separate processes.
 
-The numbers here are small; environment variables ask for more: EXTARRAY_TEST_KILLS,
+The numbers are small here; environment variables raise them: EXTARRAY_TEST_KILLS,
 EXTARRAY_TEST_INTERRUPTS, EXTARRAY_TEST_POWER_CUTS (runs of about a hundred each).
 """
 
@@ -23,7 +23,7 @@ def number(variable: str, usual: int) -> int:
 
 @pytest.fixture
 def watched(shim, tmp_path):
-    """Environment of a process whose files in a folder of its own are watched."""
+    """Return the environment of a process whose files in a separate folder are watched."""
     folder = tmp_path / "watched"
     folder.mkdir()
     return preload.environment(shim, folder, tmp_path / "control")
@@ -73,7 +73,7 @@ def test_losses_of_power(script, watched):
 
 
 def test_the_watch_sees_what_happens(script, watched):
-    """A fault, a half write and a record: what the tests above rest on."""
+    """Check the means of the tests above: a fault, a half write and a record."""
     script(
         """
 import os, preload, sys, tempfile
@@ -103,7 +103,7 @@ assert rename.data.decode().split("\\0")[:2] == [path, path + "2"]
 
 
 def test_a_write_that_makes_no_progress(script, watched):
-    """An input/output error, and no loop without end."""
+    """It ends in an input/output error, not in an endless loop."""
     script(
         """
 import errno, os, preload
@@ -128,7 +128,7 @@ with xa.create(os.environ["PRELOAD_FOLDER"] + "/a", 64, "u1", chunks=64, engine=
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_other_threads_run_while_space_is_given_and_taken(script, watched, sparse):
-    """The system's calls for space do not return before another thread has run."""
+    """System calls for disk space let another thread run before they return."""
     script(
         """
 import os, preload, sys, threading, time
@@ -165,7 +165,7 @@ if sparse:
 
 
 def test_a_view_of_a_hole_where_the_file_system_gives_no_space_ahead(script, watched, engine):
-    """Nothing is written to the chunk, which could undo what others write to it meanwhile."""
+    """Making the view writes nothing to the chunk: that could undo writes by others."""
     script(
         """
 import errno, os, preload, sys, tempfile
@@ -201,7 +201,7 @@ if view is not None:
 
 
 def test_a_system_without_space_ahead_and_locks_of_ranges(script, watched, engine):
-    """As macOS, which has neither `fallocate` nor locks of ranges that belong to an open file."""
+    """Like macOS, without `fallocate` and without range locks on open files."""
     script(
         """
 import os, preload, sys

@@ -1,4 +1,4 @@
-"""The pair of files: names, damage, locks, partners, and who may open what."""
+"""The pair of files: names, damage, locks, partners, and modes of opening."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def names(folder) -> list[str]:
 
 @pytest.fixture
 def scene(path):
-    """A closed array with two growths, and its values."""
+    """Return a closed array with two growths, and its values."""
     with xa.create(path, shape=(3, 5), dtype="i4", chunks=(2, 2), attrs={"a": 1}) as array:
         array[...] = sample("i4", (3, 5))
         array.extend(1, 2)
@@ -137,7 +137,7 @@ def test_an_existing_pair_is_not_overwritten_unasked(scene, left):
 
 
 def test_two_that_create_at_once(path):
-    """One of them wins, and the winner's files stay whole."""
+    """One of them wins, and its files stay whole."""
     for _ in range(50):
         start, made, refused = threading.Barrier(2), [], []
 
@@ -192,7 +192,7 @@ def test_a_failed_overwrite_leaves_the_old_array(scene):
 
 
 def test_overwriting_leaves_open_readers_what_they_see(scene):
-    """The old files live on, unnamed, for whoever has them open."""
+    """Open readers keep the old files, which no longer have a name."""
     path, values = scene
     with xa.open(path) as reader:
         view = reader.chunk((0, 0))
@@ -205,14 +205,14 @@ def test_overwriting_leaves_open_readers_what_they_see(scene):
 
 
 def test_overwriting_while_a_reader_opens(path, monkeypatch):
-    """Between its two files the pair is replaced; the reader must not mix the old and the new."""
+    """The pair is replaced between its two files; the reader must not mix old and new."""
     writers = [xa.full((4,), 1, path=path, chunks=2)]
     real_open = os.open
 
     def replace_between(name, *args, **options):
         if str(name).endswith(".xta") and len(writers) == 1:
             writers[0].close()
-            writers.append(None)  # what follows opens files too
+            writers.append(None)  # the next line opens files too
             writers[1] = xa.create(
                 path, shape=(4,), dtype="i8", chunks=4, fill_value=2, overwrite=True
             )
@@ -230,7 +230,7 @@ def test_overwriting_while_a_reader_opens(path, monkeypatch):
 
 @pytest.mark.slow
 def test_opening_while_a_writer_comes_and_goes(forked, path):
-    """Open, grow, close, again and again: a reader always finds a whole pair."""
+    """While a writer opens, grows and closes repeatedly, a reader always finds a whole pair."""
     xa.full((1, 2), 5, path=path, chunks=(2, 2)).close()
     code = """
 import sys
@@ -339,7 +339,7 @@ def test_foreign_partner(scene, mode):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("whose", ["own", "another"])
 def test_elements_that_look_like_a_seal(path, tmp_path, mode, whose):
-    """They are elements, beside a live writer and after its death; so is a seal in the making."""
+    """They read as elements with a live or dead writer; so does a seal while it is written."""
     with xa.create(path, (64,), "u1", chunks=(96,)) as array:
         array[...] = 1
     stored = path
@@ -360,7 +360,7 @@ def test_elements_that_look_like_a_seal(path, tmp_path, mode, whose):
         copy(died)
         with xa.open(path) as reader:
             assert (reader[96:] == elements).all()
-        # A growth whose elements are in the file, and whose commit is not.
+        # A growth with elements in the file, but without its commit.
         commit = array._store.commit
 
         def copied(*args):
@@ -379,7 +379,7 @@ def test_elements_that_look_like_a_seal(path, tmp_path, mode, whose):
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_more_than_the_metadata_says(scene, mode):
-    """A closed file ends with its seal; what ends otherwise is another file."""
+    """A closed file ends with its seal; any other end means another file."""
     path, _ = scene
     with open(f"{path}.xta", "ab") as file:
         file.write(b"more")
@@ -411,7 +411,7 @@ def test_truncated_principal_array(scene, mode, keep):
 
 
 def open_or_refuse(path):
-    """The values of a pair, or the class of the error; anything but a FormatError escapes."""
+    """Return the values of a pair, or the class of its FormatError; other errors escape."""
     try:
         with xa.open(path) as array:
             return array[...], dict(array.attrs)
@@ -420,16 +420,16 @@ def open_or_refuse(path):
 
 
 def places_of_interest(data: bytes):
-    """Every byte that is not zero, those around them, and some of the others."""
+    """Return every nonzero byte, its neighbours, and some of the other bytes."""
     used = {i for i, byte in enumerate(data) if byte}
     around = {i + d for i in used for d in (-1, 1)} & set(range(len(data)))
     return sorted(used | around | set(range(0, len(data), 97)))
 
 
 def test_every_damaged_byte_is_detected(scene):
-    """One flipped bit anywhere in the metadata: an older commit is used, or a clear error.
+    """After any flipped bit of the metadata, an older commit opens, or a clear error is raised.
 
-    A commit may be lost, but no wrong value may come out.
+    A commit may be lost, but no wrong value may appear.
     """
     path, values = scene
     file = Path(f"{path}.xmd")
@@ -478,7 +478,7 @@ def test_a_file_of_another_kind(scene, content, mode):
 
 
 def test_truncated_metadata(scene):
-    """Any prefix of the metadata is an older state or an error, never a crash."""
+    """Any prefix of the metadata gives an older state or an error, never a crash."""
     path, values = scene
     file = Path(f"{path}.xmd")
     good = file.read_bytes()
@@ -494,7 +494,7 @@ def test_truncated_metadata(scene):
 
 @given(data=st.data())
 def test_random_damage(scene_bytes, data):
-    """Several damaged bytes: never another error, never a crash."""
+    """Several damaged bytes never cause another error, or a crash."""
     path, good = scene_bytes
     damaged = bytearray(good)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -543,7 +543,7 @@ def test_one_writer_in_a_process(disk):
 
 @pytest.mark.slow
 def test_a_writer_of_this_process_is_told_apart(scene, forked):
-    """As where a cell of a notebook runs once more."""
+    """For example, a cell of a notebook runs again."""
     path, _ = scene
     mine = rf"this process already has it open \(process {os.getpid()} on .*\); close that array"
     with xa.open(path, mode="r+"):
@@ -556,7 +556,7 @@ def test_a_writer_of_this_process_is_told_apart(scene, forked):
 
 @pytest.mark.slow
 def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
-    """As macOS: its locks of ranges have another form."""
+    """On macOS, range locks have another form."""
     path, values = scene
     monkeypatch.setattr(limits, "has_range_locks", False)
     writer = xa.open(path, mode="r+")
@@ -570,7 +570,7 @@ def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
         assert_same(reader[...], values)
         writer.extend(0, 1)
         assert reader.refresh()
-    assert not lock.is_held(writer._store.now.metadata)  # which it cannot tell
+    assert not lock.is_held(writer._store.now.metadata)  # the system cannot tell
     assert xa.check(path).ok
     first, second = writer._store.now.data, File.open(f"{path}.xta", os.O_RDWR)
     with lock.holding(first, 5, 1), pytest.raises(BlockingIOError), second as fd:
@@ -595,7 +595,7 @@ def test_one_writer_among_processes(scene, forked):
     assert forked(OPEN_FOR_WRITING, path).strip() == "opened"
 
 
-# Each waits, with the lock, for a line.
+# Each holder waits for a line, with the lock held.
 HOLDERS = {
     "create": """
 class Source:
@@ -677,7 +677,7 @@ def test_whoever_has_the_lock_is_named(path, forked, what):
 
 
 class Naps:
-    """Stands in for the naps of who waits for a lock: calls functions, each in place of a nap."""
+    """Replaces the naps of a waiting opener: each nap calls the next function."""
 
     def __init__(self, monkeypatch, *steps):
         self.steps = list(steps)
@@ -688,7 +688,7 @@ class Naps:
 
 
 def write_note(file, header, text):
-    """Leaves a note as another writer does."""
+    """Leave a note as another writer does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lock, "_own_note", text.encode)
         lock.note_holder(file, header, True)
@@ -696,7 +696,7 @@ def write_note(file, header, text):
 
 @pytest.mark.parametrize("share", [False, True])
 def test_who_has_just_taken_the_lock_is_about_to_say_so(scene, monkeypatch, share):
-    """Between the lock and the note, there is none, or that of a writer that died."""
+    """Between the lock and its note, there is no note, or that of a dead writer."""
     path, _ = scene
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
@@ -727,7 +727,7 @@ def test_closing_a_reader_does_not_drop_the_lock(scene, forked):
         xa.open(path).close()
         with pytest.raises(xa.LockedError):
             xa.open(path, mode="r+")
-        Path(f"{path}.xmd").read_bytes()  # nor does anybody who closes the file
+        Path(f"{path}.xmd").read_bytes()  # closing another descriptor drops no lock
         assert forked(OPEN_FOR_WRITING, path).startswith("locked")
         writer.extend(0, 1)
 
@@ -784,7 +784,7 @@ def test_timeout_waits_for_the_other_writer(scene, timeout):
 )
 @pytest.mark.parametrize("share", [False, True])
 def test_timeouts_of_all_kinds(scene, timeout, share):
-    """Any real number, also one that no float can hold."""
+    """Any real number works, even one that no float can hold."""
     with xa.open(scene[0], mode="r+", timeout=timeout, share=share) as array:
         assert list(array.follow(timeout=min(timeout, 0))) == []
     if timeout < 1:
@@ -861,7 +861,7 @@ def test_a_forked_child_does_not_hold_the_lock(scene, forked, engine, how, has_r
             lines.append(parent.stdout.readline())
         assert "child reads True\n" in lines
         parent_status = parent.wait(60)
-        # The child still lives: it waits for the end of its input.
+        # The child is still alive: it waits for the end of its input.
         with xa.open(path, mode="r+") as array:
             array.extend(0, 1)
         parent.stdin.close()
@@ -946,7 +946,7 @@ def test_what_is_larger_than_the_disk(private_mount, script, tmp_path, engine):
 
 
 def test_the_size_of_a_disk(tmp_path):
-    """No file has 2**62 bytes on any disk, and a few fit on every one."""
+    """2**62 bytes exceed any disk, and a few bytes fit on every one."""
     with contextlib.closing(File.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)) as file:
         assert file.exceeds_disk(2**62)
         assert not file.exceeds_disk(2**20)
@@ -1001,7 +1001,7 @@ def test_files_without_the_right_to_write(scene):
         os.chmod(f"{path}{suffix}", 0o444)
     with xa.open(path) as array:
         assert_same(array[...], values)
-    if os.geteuid() != 0:  # the superuser may write
+    if os.geteuid() != 0:  # the superuser could write
         with pytest.raises(PermissionError) as caught:
             xa.open(path, mode="r+")
         assert isinstance(caught.value, xa.StorageError)
@@ -1011,7 +1011,7 @@ def test_files_without_the_right_to_write(scene):
 
 
 def test_files_hold_what_was_committed_without_a_close(disk):
-    """Another process, or one that comes after a crash, sees every commit at once."""
+    """Another process, or one after a crash, sees every commit at once."""
     with disk.array((2, 2), "i4", chunks=2) as array:
         array.append(np.full((3, 2), 7))
         array.attrs["a"] = 1
@@ -1025,7 +1025,7 @@ def test_files_hold_what_was_committed_without_a_close(disk):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "input/output error"), KeyboardInterrupt()])
 def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number, mode, error):
-    """Their numbers are those of other files from then on."""
+    """Their numbers soon belong to other files."""
     path, _ = scene
     array = xa.open(path, mode=mode)
     store, close = array._store, os.close
@@ -1059,7 +1059,7 @@ def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number
 
 
 def test_a_note_about_the_holder_has_its_place(scene):
-    """Whatever has become of the file meanwhile."""
+    """The place is right even if the file was damaged meanwhile."""
     path, values = scene
     array = xa.open(path, "r+")
     with open(f"{path}.xmd", "r+b") as file:
@@ -1090,7 +1090,7 @@ def test_a_forgotten_reader_does_not_warn(scene):
 
 @pytest.mark.slow
 def test_a_reader_that_lives_until_the_end_says_nothing(script, scene):
-    """What outlives the modules, as an open dataset of xarray, finds none of theirs at exit."""
+    """An object that outlives the modules (an open xarray dataset) finds them gone at exit."""
     code = """
 import sys
 import extarray as xa
@@ -1164,7 +1164,7 @@ def test_what_compresses_is_left_holes(path, tmp_path, monkeypatch, kind, holes)
     assert is_sparse(xa.from_array([1, 2], f"{path}-elements")) is holes
     with pytest.raises(xa.MissingError, match="no such folder"):
         xa.create(tmp_path / "no" / "scene", (4,))
-    # A link leads to where the files are made.
+    # Files are made at the link's target.
     monkeypatch.undo()
     (tmp_path / "far").mkdir()
     place = os.path.samestat
@@ -1179,7 +1179,7 @@ def test_what_compresses_is_left_holes(path, tmp_path, monkeypatch, kind, holes)
 
 @pytest.mark.parametrize("shared", [None, 0, 255, 256, 700])
 def test_a_writer_on_xfs_does_not_map_shared_blocks(path, monkeypatch, shared):
-    """Of 701 extents of four KiB, as the system tells of them, one may be shared."""
+    """The system reports 701 extents of four KiB, one of which may be shared."""
     fcntl = pytest.importorskip("fcntl")
 
     def fiemap(fd, request, buffer):

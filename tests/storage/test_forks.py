@@ -1,11 +1,11 @@
-"""Forked children: other threads of the parent keep no lock there, and leave nothing half done."""
+"""In forked children, locks of the parent's threads are free, and no change is half done."""
 
 from __future__ import annotations
 
 import pytest
 
-#: A thread of the parent stops in the midst of a call, and meanwhile the process forks.  A child
-#: that waits for ever is killed.
+#: A thread of the parent stops in the middle of a call, and the process forks meanwhile.  A child
+#: that hangs is killed.
 STOP = """
 import os, signal, sys, threading
 import numpy as np
@@ -90,7 +90,7 @@ assert a.shape != before.shape
     ],
 )
 def test_a_change_in_memory(forked, path, fill, call, method, when):
-    """In the child the array is as before."""
+    """The child sees the array as before."""
     forked(STOP + IN_MEMORY, path, "mmap", fill, call, method, when, "before")
 
 
@@ -104,7 +104,7 @@ def test_a_change_in_memory(forked, path, fill, call, method, when):
     ],
 )
 def test_a_change_in_memory_that_is_committed(forked, path, call):
-    """But not shown yet."""
+    """The child sees the commit, though it is not shown yet."""
     forked(STOP + IN_MEMORY, path, "mmap", 9, call, "commit", "behind", "behind")
 
 
@@ -194,7 +194,7 @@ assert xa.open(path).shape == shape
     ],
 )
 def test_a_writer(forked, path, engine, call, method, when, then):
-    """In the child the array is as committed, and only read."""
+    """The child sees the array as committed, and may only read."""
     forked(STOP + WRITER, path, engine, call, method, when, then)
 
 
@@ -285,7 +285,7 @@ a.close()
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_what_is_appended_forks(forked, path, kind):
-    """The child cannot go on with an append to a file, and does not take its room back."""
+    """The child cannot continue an append to a file, and leaves its space alone."""
     forked(STOP + OWN, path, "mmap", kind)
 
 

@@ -1,4 +1,4 @@
-"""Several arrays in one commit: what each of them is inside the block, behind it, and elsewhere."""
+"""A commit of several arrays, as seen inside the block, after it, and elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from extarray.storage.filesystem import File
 
 @pytest.fixture
 def trio(tmp_path, engine):
-    """Arrays that share an axis: two in files, one in memory."""
+    """Yield arrays that share an axis: two in files, one in memory."""
     made = [
         xa.create(tmp_path / "data", (2, 3), "i4", chunks=(2, 2), engine=engine, fill_value=-1),
         xa.create(tmp_path / "time", (2,), "i8", chunks=4, engine=engine),
@@ -36,7 +36,7 @@ def trio(tmp_path, engine):
 
 
 def facts(array):
-    """All that a rolled back block must leave as it was."""
+    """Return everything that a rolled-back block must restore."""
     segments = [record_at(array.axial, s) for s in range(array.axial.segments)]
     found = [array.shape, array.grid, array.origin, segments, dict(array.attrs)]
     if array.path is not None:
@@ -51,7 +51,7 @@ def grow(arrays, by, value=7):
 
 @contextlib.contextmanager
 def broken(arrays):
-    """A block that ends by an exception."""
+    """Run a block that ends by an exception."""
     with pytest.raises(ZeroDivisionError), xa.commit(arrays):  # noqa: PT012
         yield
         raise ZeroDivisionError
@@ -86,7 +86,7 @@ def test_all_grow_together(trio):
 
 
 def test_what_does_not_change_takes_no_part(trio):
-    """Nothing, one, and others than the first: all are as commits are."""
+    """None change, or one, or others than the first: each commits in the usual way."""
     data, time, memory = trio
     sequence = data._store.now.state.sequence
     with xa.commit(trio):
@@ -124,7 +124,7 @@ def test_an_exception_takes_all_back(trio, unclean, viewed):
         memory.shrink(0, 2, side="start")
         if viewed:
             views += [data.chunk((9, 0)), time.chunk(9), memory.chunk((9, 0))]
-    if viewed:  # the grids keep the chunks that are shown
+    if viewed:  # the grids keep chunks that views show
         shown = zip(trio, seen, strict=True)
         assert all((a.shape, a.origin, dict(a.attrs), a[...].tolist()) == was for a, was in shown)
     else:
@@ -143,7 +143,7 @@ def test_an_exception_takes_all_back(trio, unclean, viewed):
 
 
 def test_what_an_exception_took_back_meets_no_other_growth(trio):
-    """Views stand in for writes of other threads that began in the block, and go on after it."""
+    """Views stand in for other threads' writes that begin in the block and end after it."""
     before = [array[...] for array in trio]
     views = []
     with broken(trio):
@@ -155,7 +155,7 @@ def test_what_an_exception_took_back_meets_no_other_growth(trio):
         array.extend(array.ndim - 1, 60)
         view[...] = 3
         assert (view == 3).all()
-        if array.ndim > 1:  # or the view shows elements of the same index
+        if array.ndim > 1:  # with one axis, the view shows the same elements
             assert (array[:, expected.shape[1] :] == fill).all()
             array.extend(0, 60)
         assert np.array_equal(array[tuple(map(slice, expected.shape))], expected)
@@ -245,7 +245,7 @@ def test_reserve_counts_with_the_others(trio):
     assert data.grid == (20, 20)
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------
 
 
 def test_errors(trio):
@@ -378,7 +378,7 @@ def test_a_forked_child_is_in_no_block(tmp_path, forked):
 
 
 def test_places(tmp_path, monkeypatch):
-    """Folders beside one another, through a link, moved together; a working directory left."""
+    """Sibling folders, a link, a move of all of them, another working directory."""
     (tmp_path / "one" / "deep").mkdir(parents=True)
     (tmp_path / "two").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "two")
@@ -407,7 +407,7 @@ def test_places(tmp_path, monkeypatch):
 
 
 def linked(folder, *names):
-    """A pair with its files in folders of their own, or in one; and links to them."""
+    """Put the files of a pair into separate folders, or one; return links to them."""
     link = folder / "links" / "b"
     for suffix, name in zip((".xmd", ".xta"), names, strict=True):
         file = (folder / name).with_name(f"{Path(name).name}{suffix}")
@@ -420,7 +420,7 @@ def linked(folder, *names):
 @pytest.mark.parametrize("decides", [0, 1])
 @pytest.mark.parametrize("at_once, later", [(0, 1), (1, 0), (0, 0)])
 def test_links_to_files(tmp_path, decides, at_once, later):
-    """An array is in one place, by whichever name it is open."""
+    """An array has one place, whatever name opened it."""
     (tmp_path / "links").mkdir()
     for name in "abc":
         xa.zeros((1,), path=tmp_path / name).close()
@@ -432,7 +432,7 @@ def test_links_to_files(tmp_path, decides, at_once, later):
         assert format_reader.read(str(place))[0].shape == (3,)
         with xa.open(place) as reader:
             assert reader.shape == (3,)
-    # Who decided forgets it, having seen to the other one.
+    # The coordinator forgets its decision after settling the other member.
     with (
         xa.open(places[decides], "r+") as first,
         xa.open(tmp_path / "c", "r+") as c,
@@ -446,7 +446,7 @@ def test_links_to_files(tmp_path, decides, at_once, later):
 
 @pytest.mark.parametrize("decides", [0, 1])
 def test_links_to_files_of_other_names(tmp_path, decides):
-    """Only the links make a pair of them."""
+    """Only the links form a pair."""
     (tmp_path / "links").mkdir()
     for name in "abc":
         xa.zeros((1,), path=tmp_path / name).close()
@@ -464,7 +464,7 @@ def test_links_to_files_of_other_names(tmp_path, decides):
 
 
 def finish(a, b, change):
-    """A commit of two arrays whose writer dies when it is decided; both are left as they are."""
+    """Commit two arrays with a writer that dies once it has decided; leave both that way."""
     from extarray.storage import group_member
 
     class Died(BaseException):
@@ -487,13 +487,13 @@ def test_the_coordinator_is_another_array_now(tmp_path):
     a, b = (xa.zeros((1,), path=tmp_path / name) for name in "ab")
     finish(a, b, lambda: grow([a, b], 2))
     xa.create(tmp_path / "a", (9,), overwrite=True).close()
-    # Who replaces it sees to those that need its decision.
+    # Replacing the coordinator settles the members that need its decision.
     with xa.open(tmp_path / "b") as reader:
         assert reader.shape == (3,)
 
 
 def test_shared_openings_of_one_array(tmp_path):
-    """Refused before the locks, of which the one would wait for the other."""
+    """Refuse them before taking locks, where each would wait for the other."""
     xa.zeros((1,), path=tmp_path / "a").close()
     with (
         xa.open(tmp_path / "a", "r+", share=True) as a,
@@ -505,7 +505,7 @@ def test_shared_openings_of_one_array(tmp_path):
 
 
 def test_elements_appended_where_the_block_has_cut(factory):
-    """In one chunk, which would have been given back at the end of the block."""
+    """They lie in one chunk, which the end of the block would have freed."""
     with factory.array((1,), "i8", chunks=4096) as array:
         array[0] = 5
         with xa.commit([array]):
@@ -535,7 +535,7 @@ def test_an_axis_that_comes_while_arrays_are_looked_at(tmp_path, monkeypatch):
 
 
 def test_a_decision_is_remembered_until_it_is_needed_no_more(tmp_path):
-    """A group with others resolves who is left of the group before."""
+    """A commit with other arrays settles the remaining members of the previous group."""
     a, b = (xa.zeros((1,), path=tmp_path / name) for name in "ab")
     finish(a, b, lambda: grow([a, b], 2))
     with xa.open(tmp_path / "a", "r+") as a, xa.zeros((1,), path=tmp_path / "c") as c:
@@ -629,7 +629,7 @@ STEPS = st.lists(
 
 
 class Twin:
-    """An array and NumPy's."""
+    """An array and its NumPy model."""
 
     def __init__(self, array):
         self.array, self.model, self.attrs = array, array[...], {}
@@ -682,7 +682,7 @@ def test_blocks_against_numpy(tmp_path_factory, blocks):
                 for what, number, by in steps:
                     value = value % 100 + 1
                     twin = twins[number]
-                    with contextlib.suppress(xa.ArgumentError):  # growth where it was cut
+                    with contextlib.suppress(xa.ArgumentError):  # growth at a side that was cut
                         twin.apply(what, by, value)
                     twin.check(twin.array)
                 if fails:
@@ -707,7 +707,7 @@ def test_blocks_against_numpy(tmp_path_factory, blocks):
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_file_that_was_cut_off_in_the_block_is_not_said_to_be_on_the_disk(tmp_path, alone):
-    """As `flush` and the commit of one array say: what is gone must not read as zeros."""
+    """As with `flush` and single commits: lost elements must not read as zeros."""
     with (
         xa.create(tmp_path / "data", (2, 3), "i4", chunks=(2, 2), durability="commit") as a,
         xa.create(tmp_path / "time", (2,), "i8", chunks=4, durability="commit") as b,

@@ -1,4 +1,4 @@
-"""Commits of several arrays that are cut short: all of it is there, or nothing, for everybody."""
+"""Interrupted commits of several arrays: everybody finds all of a commit, or nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECTOR = 512
 
 
 class Fleet:
-    """Arrays that grow together, and the shapes and attributes that they have had."""
+    """Arrays that grow together, and the shapes and attributes they have had."""
 
     def __init__(self, folder, names=NAMES, **how):
         self.folder, self.step = folder, 0
@@ -41,7 +41,7 @@ class Fleet:
         return {name: (a.shape, dict(a.attrs)) for name, a in self.arrays.items()}
 
     def grow(self, names):
-        """One block, of arrays of which the first decides."""
+        """Grow arrays in one block; the first decides."""
         self.step += 1
         with xa.commit([self.arrays[name] for name in names]):
             for name in names:
@@ -64,12 +64,12 @@ class Fleet:
 
 
 def images(folder):
-    """The bytes of all files of a folder."""
+    """Return the bytes of all files in a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 def restored(image, folder):
-    """A folder with these files."""
+    """Fill a folder with these files and return it."""
     folder.mkdir(exist_ok=True)
     for name, content in image.items():
         (folder / name).write_bytes(content)
@@ -77,7 +77,7 @@ def restored(image, folder):
 
 
 def version_of(found, versions):
-    """The number of the version that arrays together are of."""
+    """Return the number of the version that all arrays agree on."""
     matches = [
         number
         for number, version in enumerate(versions)
@@ -94,14 +94,14 @@ def opened(folder, name, mode="r"):
 
 
 def name_of(file):
-    """Which of the files it is; a new one has the name that it was made under."""
+    """Return the final name of a file, which may still have a temporary one."""
     with file as fd:
         found = re.match(r"[abc]\.x..", Path(os.readlink(f"/proc/self/fd/{fd}")).name)
     return found and found[0]
 
 
 class Recorder:
-    """Takes an image of the files at each write of metadata, half way and at its end."""
+    """Takes an image of the files at each write of metadata, halfway and at its end."""
 
     def __init__(self, monkeypatch, folder):
         self.images = []
@@ -164,7 +164,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):
-    """Whoever comes first, with whomever: the arrays grow on, and hold what they should."""
+    """Whoever opens first, in any combination: the arrays grow on with the right elements."""
     folder = tmp_path / "fleet"
     folder.mkdir()
     fleet = Fleet(folder)
@@ -202,7 +202,7 @@ def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):
 
 
 class Faults:
-    """Has one call fail of those that change files or wait for the disk."""
+    """Make one of the calls fail that change files or wait for the disk."""
 
     def __init__(self, patch, number, how, code):
         self.calls, self.failed = itertools.count(), False
@@ -248,14 +248,14 @@ def test_each_failure_leaves_all_as_before(tmp_path, monkeypatch, how):
             break
         after = fleet.now()
         assert error is None or error.errno == code
-        # Without an error, it was made good.
+        # Without an error, the failure was repaired.
         assert (after == fleet.versions[-1]) == (error is None or "the commit of" not in str(error))
         xa.refresh(readers.values())
         assert {name: (r.shape, dict(r.attrs)) for name, r in readers.items()} == after
         copy = restored(images(folder), tmp_path / "copy")
         for mode in ("r", "r+"):
             assert {name: opened(copy, name, mode) for name in NAMES} == after
-        # And on they grow.
+        # The arrays still grow.
         fleet.grow("abc")
         fleet.arrays["a"].extend(0, 1)
         fleet.grow("ca")
@@ -268,7 +268,7 @@ def test_each_failure_leaves_all_as_before(tmp_path, monkeypatch, how):
 
 
 def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
-    """The decision is made, and then the disk fails for the others, for a while."""
+    """After the decision, the disk fails for the other arrays for a while."""
     fleet = Fleet(tmp_path)
     with monkeypatch.context() as patch:
 
@@ -281,7 +281,7 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
         patch.setattr(group_member.GroupShare, "_write_live", fail)
         fleet.grow("abc")
         assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
-        # Who decided must not forget it.
+        # The coordinator must not forget its decision.
         with pytest.raises(xa.LockedError):
             fleet.grow("ab")
         assert fleet.now() == fleet.versions[-1]
@@ -300,7 +300,7 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
 
 @pytest.fixture
 def decided(tmp_path, monkeypatch):
-    """A folder with `a`, which has decided, `b`, which is to change with it, and `c`."""
+    """Return a folder with `a`, which has decided, `b`, which is to follow, and `c`."""
     folder = tmp_path / "fleet"
     folder.mkdir()
     fleet = Fleet(folder)
@@ -318,7 +318,7 @@ def decided(tmp_path, monkeypatch):
 
 
 def unreadable(monkeypatch, name, code):
-    """Opening the metadata of an array fails."""
+    """Make opening an array's metadata fail."""
     real = os.open
 
     def refuse(path, *args, **options):
@@ -330,7 +330,7 @@ def unreadable(monkeypatch, name, code):
 
 
 def spoil(path, at=60):
-    """Change a byte of a file; gives what undoes it."""
+    """Change a byte of a file; return a function that undoes it."""
     whole = path.read_bytes()
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
     return lambda: path.write_bytes(whole)
@@ -361,7 +361,7 @@ def test_a_coordinator_that_cannot_be_opened_is_there(decided, monkeypatch, code
 
 @pytest.mark.parametrize("where", ["header", "superblocks"])
 def test_a_coordinator_that_is_damaged_is_there(decided, where):
-    """A reader gets the state before, and is told why; a writer decides nothing."""
+    """A reader gets the previous state and a reason; a writer decides nothing."""
     path = decided / "a.xmd"
     blocks = [places.superblock(slot) + 4 for slot in range(5)]
     undo = [spoil(path, at) for at in ([60] if where == "header" else blocks)]
@@ -391,7 +391,7 @@ def test_who_is_replaced_need_not_ask(decided, monkeypatch, code):
 
 def test_a_refresh_that_cannot_ask_the_coordinator(decided, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
-        # As it was when nothing was pending.
+        # The readers opened before anything was pending.
         patch.setattr(StateReader, "decided_states", lambda self, known: [])
         readers = [xa.open(decided / name) for name in "bc"]
     assert readers[0].shape == BEFORE
@@ -409,7 +409,7 @@ def test_a_refresh_that_cannot_ask_the_coordinator(decided, monkeypatch, tmp_pat
 
 
 def commit_with_another(folder):
-    """`a` decides for `c`, and forgets what it has decided for `b`."""
+    """Let `a` decide for `c`, and thereby forget its decision for `b`."""
     with (
         xa.open(folder / "a", "r+") as a,
         xa.open(folder / "c", "r+") as c,
@@ -426,7 +426,7 @@ def overwrite(folder):
     "obstacle", [errno.EACCES, errno.EMFILE, "header", "no data", "overwritten"]
 )
 def test_the_coordinator_does_not_forget_who_cannot_be_asked(decided, monkeypatch, obstacle):
-    """A commit with others is refused while one of the last may need the decision."""
+    """Refuse a commit with other arrays while a previous member may need the decision."""
     with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
         if isinstance(obstacle, int):
             unreadable(patch, "b", obstacle)
@@ -467,14 +467,14 @@ def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):
     fleet.close()
 
 
-# -- loss of power -------------------------------------------------------------------------------
+# -- power cuts ----------------------------------------------------------------------------------
 
 
 class Disks:
-    """What is on the disk for sure, and what may be: it watches the calls of all arrays.
+    """Watches the calls of all arrays, to know what is surely on disk, and what may be.
 
-    Writes to ``.xmd`` since it was synchronized are kept one by one; of ``.xta``, which is also
-    written through the mapping, the bytes at that time are.
+    Keeps single writes to ``.xmd`` since its last synchronization, and the bytes of ``.xta`` at its
+    last one, since that is also written through the mapping.
     """
 
     def __init__(self, patch, folder, seed):
@@ -502,7 +502,7 @@ class Disks:
         patch.setattr(File, "datasync", sync)
 
     def moment(self):
-        """The power may go now."""
+        """Consider a power cut at this moment."""
         if self.returned is not None:
             self.cuts.append((self.image(), self.returned))
 
@@ -513,7 +513,7 @@ class Disks:
             if name.endswith(".xmd"):
                 metadata, writes = bytearray(old), self.writes.get(name, [])
                 for offset, data in rng.sample(writes, rng.randint(0, len(writes))):
-                    if rng.random() < 0.2:  # torn, between two sectors
+                    if rng.random() < 0.2:  # torn between two sectors
                         joint = -offset % SECTOR + SECTOR * rng.randint(0, len(data) // SECTOR + 1)
                         pieces = [(offset, data[:joint]), (offset + joint, data[joint:])]
                         offset, data = rng.choice(pieces)
@@ -536,9 +536,9 @@ STEPS = ["together", "pair", "alone", "attrs", "flush", "reopen"]
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("durability", ["commit", "flush"])
 def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed, durability):
-    """What returned is on the disk; what had not returned is there for all of them, or for none.
+    """Finished commits are on disk; an unfinished one is there for all arrays, or for none.
 
-    Without that durability, each array is whole by itself, and has what was flushed.
+    Without "commit" durability, each array is whole by itself, and has its flushed data.
     """
     folder = tmp_path / "fleet"
     folder.mkdir()
@@ -596,7 +596,7 @@ def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed, durab
 
 @pytest.mark.parametrize("lost", ["a", "b"])
 def test_a_check_tells_that_arrays_are_not_together(tmp_path, lost):
-    """A loss of power has taken the last commit from one of them."""
+    """A power cut has taken the last commit from one of them."""
     fleet = Fleet(tmp_path, "abc")
     fleet.grow("ab")
     fleet.grow("ab")
@@ -722,7 +722,7 @@ print(arrays[0].shape[0])
 
 @pytest.mark.slow
 def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
-    """Other axes and attributes change without a pause, some through one array alone."""
+    """Other axes and attributes change constantly, some through one array alone."""
     a, b = (xa.create(tmp_path / n, (0, 1), "i4", chunks=(64, 64)) for n in "ab")
     with script.start(READ, a.path, b.path) as process:
         try:
@@ -743,7 +743,7 @@ def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
 
 @pytest.mark.slow
 def test_states_existed_together_also_without_blocks(tmp_path, script):
-    """One grows, then the other, as fast as they can: they never differ by more than one."""
+    """The arrays grow alternately at full speed: their extents never differ by more than one."""
     reader = READ.replace(
         "assert arrays[0].shape[0] == arrays[1].shape[0]",
         "assert 0 <= arrays[0].shape[0] - arrays[1].shape[0] <= 1",

@@ -1,4 +1,4 @@
-"""Interrupts, failures and full disks at the wrong moment: nothing lost, nothing shown."""
+"""Interrupts, failures and full disks at bad moments lose nothing and show nothing."""
 
 import _thread
 import contextlib
@@ -16,7 +16,7 @@ from extarray.storage.filesystem import File
 
 
 def failing(monkeypatch, name, times=1):
-    """Has a call of open files fail with EIO some times."""
+    """Make a call of open files fail with EIO, a number of times."""
     real, left = getattr(File, name), [times]
 
     def fail(*args):
@@ -32,7 +32,7 @@ def failing(monkeypatch, name, times=1):
 @pytest.mark.invariant("I5")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 def test_rows_of_a_killed_append_never_show(tmp_path, engine):
-    """Killed in the midst of an append to a sealed array, then opened, closed, opened, grown."""
+    """Kill an append to a sealed array, then open, close, open and grow it."""
     path, copy = tmp_path / "a", tmp_path / "b"
     xa.create(path, (3, 4), "i4", chunks=(8, 4), engine=engine).close()
     array = xa.open(path, "r+", engine=engine)
@@ -84,7 +84,7 @@ def test_unseal_that_fails_leaves_an_array_that_opens(tmp_path, monkeypatch):
 
 
 def test_failed_commit_at_a_new_extent_of_the_log(tmp_path, monkeypatch):
-    """What stands behind the log's new extent must not be written over it."""
+    """A retry must not write the log's new extent over what lies behind it."""
     path = tmp_path / "a"
     with xa.create(path, (1, 1), "i4", chunks=1) as array:
         while array.axial.segments < 64:
@@ -131,7 +131,7 @@ def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", ["fill", "extend", "exceeds_disk"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth, place, sparse):
-    """Also what the growth policy takes ahead."""
+    """Including the room that the growth policy takes ahead."""
     path = tmp_path / "a"
     options = {"fill_value": 9, "growth": growth, "sparse": sparse}
     with xa.create(path, (3,), "u1", chunks=(1 << 14,), **options) as array:
@@ -178,7 +178,7 @@ def test_an_interrupted_growth_in_memory_gives_its_room_back(monkeypatch, growth
 
 
 def test_sums_that_cannot_be_put_in_doubt(tmp_path, monkeypatch):
-    """Their failure is not one to make room."""
+    """The failure is not reported as one to make room."""
     with xa.create(tmp_path / "a", (3,), "u1", fill_value=9, checksum=True) as array:
         array.flush()
         with monkeypatch.context() as patch:
@@ -191,8 +191,10 @@ def test_sums_that_cannot_be_put_in_doubt(tmp_path, monkeypatch):
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])
 def test_threads_that_cannot_be_started(monkeypatch, error, begins):
-    """A large transfer is done as a whole where the system gives no more threads, or no memory for
-    one, and where it is interrupted: when it returns, no thread is left that moves elements."""
+    """A large transfer is done as a whole if no thread or memory is available.
+
+    Afterwards, and after an interrupt, no thread is left that moves elements.
+    """
     values = np.arange(2**22, dtype="f8").reshape(2048, 2048)
     array = xa.zeros(values.shape, chunks=256)
     real, calls = _thread.start_new_thread, []
@@ -213,7 +215,7 @@ def test_threads_that_cannot_be_started(monkeypatch, error, begins):
             array[...] = values
     assert len(calls) == 2
     assert (array[...] == values).all()
-    for late in calls:  # a thread that comes late finds nothing to do
+    for late in calls:  # a late thread finds nothing to do
         late()
     assert (array[...] == values).all()
 
@@ -236,7 +238,7 @@ def test_queries_whose_threads_cannot_be_started(monkeypatch):
 @pytest.mark.parametrize("key", ["...", "[0, 1]"], ids=["box", "list"])
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_an_interrupt_ends_a_large_transfer_between_two_parts(forked, key, way):
-    """It does not wait for the rest; the first part is done, and nothing of the next one."""
+    """It does not wait for the rest: the first part is done, the next not begun."""
     forked(
         """
 import _thread, functools, os, signal, sys

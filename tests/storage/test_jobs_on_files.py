@@ -1,6 +1,6 @@
-"""Jobs on files: permissions that stay, what no file replaces, several jobs at once, left-overs.
+"""Jobs on files: kept permissions, irreplaceable targets, concurrent jobs, left-overs.
 
-`tests/storage/test_faults.py` kills them at each call.
+`tests/storage/test_faults.py` kills the jobs at each call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def make(path, values=OLD):
 
 
 def packed(path, values):
-    """A packed file with an array of its own, which is in no other file."""
+    """Make a packed file with an array that exists nowhere else."""
     make(path.with_name("source"), values)
     with xa.open(path.with_name("source")) as array:
         xa.pack(array, path, progress=False)
@@ -75,7 +75,7 @@ def set_attrs(folder):
 
 def to_dataset(folder):
     xarray = pytest.importorskip("xarray")
-    pytest.importorskip("extarray.interop.xarray")  # which gives datasets the method
+    pytest.importorskip("extarray.interop.xarray")  # adds the method to datasets
     xarray.Dataset(attrs={"title": "new"}).extarray.to_extarray(folder, mode="a")
 
 
@@ -131,7 +131,7 @@ NEEDS = {
     "to_mat": "scipy",
     "to_fits": "astropy",
 }
-# Files of other formats, with what names an array in them.
+# Files of other formats, and the name of an array in them.
 FILES = {
     "to_npz": ("a.npz", "x"),
     "to_hdf5": ("a.h5", "x"),
@@ -169,7 +169,7 @@ JOBS = {
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with what the jobs replace."""
+    """Return a folder with the targets that the jobs replace."""
     folder = tmp_path / "folder"
     folder.mkdir()
     packed(folder / "new.xap", NEW)
@@ -184,7 +184,7 @@ def folder(tmp_path):
 
 @pytest.fixture(params=JOBS)
 def job(request, folder):
-    """A job in the folder, and the files that it replaces."""
+    """Return a job in the folder, and the files that it replaces."""
     call, replaced = JOBS[request.param]
     if replaced == SET[: len(replaced)]:
         dataset("w-", OLD)(folder)
@@ -219,14 +219,14 @@ def test_what_replaces_a_file_keeps_its_permissions(job, folder):
 def tell_of_attributes(file):
     try:
         os.setxattr(file, "user.note", b"mine")
-        # Version 2: the owner reads and writes, another user reads, nobody else may do anything.
+        # ACL version 2: the owner reads and writes, another user reads, all others have no access.
         entries = [(0x01, 6, -1), (0x02, 4, 99), (0x04, 4, -1), (0x10, 4, -1), (0x20, 0, -1)]
         rows = np.array(
             [(tag, may, who & 0xFFFFFFFF) for tag, may, who in entries], "<u2, <u2, <u4"
         )
         os.setxattr(file, "system.posix_acl_access", b"\2\0\0\0" + rows.tobytes())
     except (OSError, AttributeError):
-        pass  # this file system, or system, has no such attributes
+        pass  # no such attributes on this system or file system
 
 
 def attributes(file):
@@ -272,7 +272,7 @@ def test_a_link_to_a_zarr_store_stays_a_link(tmp_path):
 
 @as_root
 def test_a_group_that_cannot_be_kept_gains_no_rights(folder, monkeypatch):
-    """What the group of the old file might read, the group of the new one may not."""
+    """The new file's group gains no rights of the old file's group."""
     for name in PAIR:
         os.chown(folder / name, -1, OTHER)
         os.chmod(folder / name, 0o640)
@@ -312,7 +312,7 @@ def test_what_moves_keeps_its_own_permissions(folder):
     assert (elements(folder / "a") == NEW).all()
 
 
-# -- what no file replaces -------------------------------------------------------------------------
+# -- irreplaceable targets -------------------------------------------------------------------------
 
 
 def pipe(path):
@@ -391,7 +391,7 @@ def test_links_of_others_are_not_followed_where_all_may_write(tmp_path, folder, 
     with pytest.raises(xa.errors.AccessError, match="link of another user"):
         call(folder)
     assert precious.read_bytes() == before
-    os.chmod(folder, 0o755)  # nobody else can have put it there
+    os.chmod(folder, 0o755)  # no other user can have put it there
     for file in replaced:
         os.lchown(folder / file, os.geteuid(), -1)
     if name in ("pack", "to_npy", *FILES):
@@ -442,12 +442,12 @@ def test_attributes_are_not_written_through_a_link_out_of_the_group(tmp_path, fo
     assert precious.read_text() == '{"attrs": {}}'
 
 
-# -- several at once -------------------------------------------------------------------------------
+# -- concurrent jobs -------------------------------------------------------------------------------
 
 
 @pytest.mark.invariant("I14")
 def test_of_two_that_unpack_to_one_path_one_succeeds(tmp_path):
-    """The other begins and ends in the midst of the first, which removes nothing of it."""
+    """The second runs entirely within the first, and removes nothing of it."""
     source = packed(tmp_path / "a.xap", OLD)
     others = []
 
@@ -468,7 +468,7 @@ def test_of_two_that_unpack_to_one_path_one_succeeds(tmp_path):
 def test_many_unpack_to_one_path(tmp_path, overwrite):
     sources = [packed(tmp_path / "0.xap", OLD)]
     xa.unpack(sources[0], tmp_path / "b", progress=False)
-    with xa.open(tmp_path / "b", "r+") as array:  # the same array, later
+    with xa.open(tmp_path / "b", "r+") as array:  # a later state of the same array
         array.resize(NEW.shape)
         array[...] = NEW
         xa.pack(array, tmp_path / "1.xap", progress=False)
@@ -506,7 +506,7 @@ def test_many_unpack_to_one_path(tmp_path, overwrite):
 
 
 def test_readers_see_the_old_array_while_a_copy_of_it_is_unpacked_over_it(tmp_path):
-    """Both have one uuid, by which data in the making would be taken for those of the old one."""
+    """Both have one uuid, so unfinished data could be taken for those of the old array."""
     make(tmp_path / "a", NEW)
     with xa.open(tmp_path / "a", "r+") as array:
         xa.pack(array, tmp_path / "a.xap", progress=False)
@@ -578,12 +578,12 @@ def test_a_move_is_refused_where_there_are_no_links(tmp_path, monkeypatch):
 
 @pytest.mark.process
 def test_what_killed_creations_leave_is_removed_by_the_next(tmp_path):
-    """Without that, full copies would pile up until somebody opens the array for writing."""
+    """Otherwise full copies would pile up until someone opens the array for writing."""
     make(tmp_path / "a")
     for _ in range(3):
         pid = os.fork()
         if not pid:
-            names._next_looks.clear()  # as in a process of its own
+            names._next_looks.clear()  # as in a new process
             xa.from_array(np.ones((50, 50)), tmp_path / "a", overwrite=True, progress=kill)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
@@ -627,7 +627,7 @@ def test_the_next_job_removes_what_is_nobodys_and_nothing_else(tmp_path, monkeyp
     (tmp_path / "a.npy.0123456789ab.new").write_bytes(b"rubbish")
     (tmp_path / "a.npy.new").write_bytes(b"of a user")
     (tmp_path / "b.npy.0123456789ab.new").write_bytes(b"of another name")
-    with names.making_file(str(tmp_path / "a.npy"), False) as file:  # somebody is at work
+    with names.making_file(str(tmp_path / "a.npy"), False) as file:  # a job in progress
         file.write(b"half", 0)
         names._next_looks.clear()
         xa.to_npy(xa.from_array(OLD), tmp_path / "a.npy", progress=False)
@@ -639,7 +639,7 @@ def test_the_next_job_removes_what_is_nobodys_and_nothing_else(tmp_path, monkeyp
 
 
 def test_others_may_replace_a_file_that_has_just_got_its_name(tmp_path, monkeypatch):
-    """Its maker still has it open, and locked."""
+    """Its maker still has it open and locked."""
     plain, told = names.publish, []
 
     def publish(fresh, name, overwrite):
@@ -655,7 +655,7 @@ def test_others_may_replace_a_file_that_has_just_got_its_name(tmp_path, monkeypa
 
 @pytest.mark.invariant("I14")
 def test_data_that_an_array_needs_are_no_left_over(tmp_path):
-    """As after a crash between the names of the two files, however long ago."""
+    """As after a crash between naming the two files, however long ago."""
     make(tmp_path / "a")
     with xa.open(tmp_path / "a") as array:
         fresh = filesystem.fresh_name(f"{tmp_path / 'a'}.xta", array._store.now.header.uuid)
@@ -664,7 +664,7 @@ def test_data_that_an_array_needs_are_no_left_over(tmp_path):
     assert names.remove_left_files([fresh]) == []
     (tmp_path / "a.xmd").rename(tmp_path / "b.xmd")
     shutil.copy(tmp_path / "b.xmd", tmp_path / "a.xmd")
-    (tmp_path / "a.xmd").write_bytes(b"damaged")  # a repair may tell
+    (tmp_path / "a.xmd").write_bytes(b"damaged")  # its owner is unknown until a repair
     assert names.remove_left_files([fresh]) == []
     (tmp_path / "b.xmd").rename(tmp_path / "a.xmd")
     assert (elements(tmp_path / "a") == OLD).all()
@@ -695,5 +695,5 @@ def test_an_image_that_cannot_be_replaced_stays(folder, monkeypatch, name):
     assert not list(folder.glob("*.new"))
     if name == "img":
         assert (xa.from_envi(folder / "a.hdr", progress=False)[...][..., 0] == OLD).all()
-    else:  # the new elements are there, and the old header would be wrong
+    else:  # with the new elements, the old header would be wrong
         assert not (folder / "a.hdr").exists()

@@ -1,4 +1,4 @@
-"""A loss of power: what was flushed survives, whatever becomes of the writes after it."""
+"""After a power cut, flushed data survive, whatever happened to later writes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SECTOR = 512
 
 
 class Disk:
-    """What is on the disk for sure, and what may be: it watches the calls of the store.
+    """Watches the calls of a store, to know what is surely on disk, and what may be.
 
-    Writes to ``.xmd`` since it was synchronized are kept one by one; of ``.xta``, which is also
-    written through the mapping, the bytes at that time are.
+    Keeps single writes to ``.xmd`` since its last synchronization, and the bytes of ``.xta`` at its
+    last one, since that is also written through the mapping.
     """
 
     def __init__(self, monkeypatch):
@@ -48,21 +48,21 @@ class Disk:
 
     @staticmethod
     def suffix(file):
-        # A new file has the name that it was made under.  Other arrays are not watched.
+        # A new file still has its temporary name.  Other arrays are not watched.
         with file as fd:
             found = re.match(r"a(\.xmd|\.xta)", Path(os.readlink(f"/proc/self/fd/{fd}")).name)
         return found and found[1]
 
     def settle(self, path):
-        """Time passes, and the system writes all back."""
+        """Let the system write everything back."""
         self.files = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in (".xmd", ".xta")}
         self.writes.clear()
 
     def cut(self, path, target, rng):
-        """Leave at `target` what a power cut at this moment may leave of the pair at `path`."""
+        """Write to `target` what a power cut now may leave of the pair at `path`."""
         metadata = bytearray(self.files[".xmd"])
         for offset, data in rng.sample(self.writes, rng.randint(0, len(self.writes))):
-            if rng.random() < 0.2:  # torn, between two sectors
+            if rng.random() < 0.2:  # torn between two sectors
                 joint = -offset % SECTOR + SECTOR * rng.randint(0, len(data) // SECTOR + 1)
                 offset, data = rng.choice([(offset, data[:joint]), (offset + joint, data[joint:])])
             metadata += bytes(max(0, offset + len(data) - len(metadata)))
@@ -78,7 +78,7 @@ class Disk:
 
 
 class Twin:
-    """An array, and all that may be found of it after a power cut."""
+    """An array, and all states that a power cut may leave of it."""
 
     def __init__(self, path, engine, **options):
         self.path, self.engine, self.step = path, engine, 0
@@ -153,7 +153,7 @@ def test_what_was_flushed_survives(tmp_path, monkeypatch, engine, seed):
                     shape = found.shape
                     found.extend(0, 3)
                     assert not found[shape[0] :].any(), "what was lost does not come back"
-            with xa.open(target) as found:  # whole again: no warning
+            with xa.open(target) as found:  # whole again, so without a warning
                 assert found.shape == (shape[0] + 3, shape[1])
         for suffix in (".xmd", ".xta"):
             Path(f"{target}{suffix}").unlink()
@@ -164,7 +164,7 @@ def test_what_was_flushed_survives(tmp_path, monkeypatch, engine, seed):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("fill", [0, 5])
 def test_what_is_lost_is_no_damaged_chunk(tmp_path, monkeypatch, engine, seed, fill):
-    """Checksums are in doubt whenever chunks on the disk may not fit them; and repair works."""
+    """Sums are in doubt whenever chunks on disk may not match them; and repair works."""
     rng = random.Random(seed)
     disk = Disk(monkeypatch)
     twin = Twin(tmp_path / "a", engine, checksum=True, fill_value=fill)
@@ -181,7 +181,7 @@ def test_what_is_lost_is_no_damaged_chunk(tmp_path, monkeypatch, engine, seed, f
             report = xa.check(target, data=True, repair=True, force=True)
         assert report.ok, str(report)
         with xa.open(target, "r+", engine=engine) as found:
-            # A newer state may have older attributes now.
+            # A newer state may have older attributes.
             assert found.shape in [shape for shape, _ in twin.states]
             twin.check_elements(found)
             found[...] = 1
@@ -233,7 +233,7 @@ def test_another_arrays_data_are_no_remains(tmp_path):
 
 
 def test_a_seal_that_is_torn_between_two_sectors_is_no_other_array_s(tmp_path, engine):
-    """The second half of the uuid is not there; the state of the last flush is."""
+    """The second half of the uuid is missing; the state of the last flush opens."""
     with xa.create(tmp_path / "a", (SECTOR - 24,), "u1", chunks=SECTOR - 24) as array:
         array[...] = 7
         array.flush()

@@ -1,4 +1,4 @@
-"""How files get their names: links, permissions, and what is found between two names."""
+"""How files get their names: links, permissions, and states between two names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mode_of(path, suffix):
 
 @pytest.fixture
 def umask():
-    """Sets the umask of the process, for a test."""
+    """Set the umask of the process for a test."""
     before = os.umask(0o022)
     yield os.umask
     os.umask(before)
@@ -50,7 +50,7 @@ def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
 
 
 def test_what_is_overwritten_keeps_its_permissions(path, umask):
-    """As with h5py, and with NumPy's save, which write into the file."""
+    """As with h5py and `numpy.save`, which write into the file."""
     make(path)
     os.chmod(f"{path}.xmd", 0o600)
     os.chmod(f"{path}.xta", 0o660)
@@ -120,7 +120,7 @@ def test_a_linked_folder(tmp_path):
 
 @pytest.fixture
 def linked(tmp_path):
-    """A path whose files are links to those of another."""
+    """Return a path whose files are links to another pair, and that pair's path."""
     target = tmp_path / "elsewhere" / "target"
     target.parent.mkdir()
     make(target)
@@ -141,7 +141,7 @@ def test_linked_files(linked):
 
 
 def test_overwriting_goes_through_links(linked):
-    """As with h5py and NumPy: what the links lead to is replaced."""
+    """As with h5py and NumPy, the targets of the links are replaced."""
     link, target = linked
     with pytest.raises(xa.errors.ExistsError):
         make(link)
@@ -168,7 +168,7 @@ def test_a_link_that_leads_nowhere(tmp_path):
 
 @pytest.fixture(params=[False, True], ids=["new", "over another"])
 def between(request, path, monkeypatch):
-    """A pair whose creator has died when the first of its files had its name."""
+    """Return a pair whose creator died after naming its first file."""
     if request.param:
         make(path, VALUES[:, :1] * 9)
     names = []
@@ -206,14 +206,14 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
 
 @pytest.fixture
 def plain_renames(monkeypatch):
-    """A system that renames no file without replacing another."""
+    """Simulate a system without exclusive renames."""
     monkeypatch.setattr(system, "_rename", lambda *names: False)
 
 
 def test_a_name_is_no_second_link_where_that_would_be_another_file(
     path, monkeypatch, plain_renames
 ):
-    """As with FUSE, where each name may have locks and a cache of its own."""
+    """As with FUSE, where each name may have separate locks and caches."""
 
     def link(*names, **how):
         raise AssertionError(f"{names} would be two files")
@@ -302,7 +302,7 @@ def test_it_can_be_overwritten_between_two_names(between):
         assert (array[...] == VALUES + 1).all()
 
 
-# -- arrays that are filled before they have their name --------------------------------------------
+# -- filled before they are named ------------------------------------------------------------------
 
 
 def fail(path):
@@ -434,7 +434,7 @@ except KeyboardInterrupt:
 
 
 def test_what_replaces_an_array_can_be_opened_whatever_becomes_of_later_commits(path):
-    """A loss of power may tear both superblocks that commits write."""
+    """A power cut may tear both live superblocks."""
     make(path)
     with xa.from_array(VALUES + 1, path, chunks=2, overwrite=True) as array:
         array.extend(0, 2)

@@ -39,14 +39,14 @@ def share(path, engine="mmap", **options):
 
 @pytest.fixture
 def pair(path, engine):
-    """Two writers of an array of shape (0, 3)."""
+    """Yield two writers of an array of shape (0, 3)."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2), sparse=False).close()
     with share(path, engine) as one, share(path, engine) as two:
         yield one, two
 
 
 class Gate:
-    """Data that wait until somebody lets them go."""
+    """Data that wait until a test releases them."""
 
     def __init__(self, values, then=None):
         self.values = np.asarray(values, "i4")
@@ -63,7 +63,7 @@ class Gate:
 
 @contextlib.contextmanager
 def in_flight(array, values, axis=0, side="end"):
-    """An append that another thread makes, and that does not end before the block."""
+    """Keep another thread's append unfinished for the length of a block."""
     gate = Gate(values)
     thread = threading.Thread(target=array.append, args=(gate, axis, side))
     thread.start()
@@ -80,7 +80,7 @@ def rows(*values):
     return np.repeat(np.array(values, "i4")[:, None], 3, axis=1)
 
 
-# What others see -------------------------------------------------------------------------------
+# Visibility ------------------------------------------------------------------------------------
 
 
 def test_growth_sees_the_growth_of_others(pair):
@@ -345,7 +345,7 @@ def test_space_is_given_back_when_all_know_of_the_cut(path, engine, sparse):
         full = holes(path)
         one.shrink(0, 48, side="start")
         assert holes(path) == full
-        two[0] = 2  # it does not know yet: this was cut off
+        two[0] = 2  # it does not know yet that this was cut off
         two.refresh()
         one.attrs["any"] = "step"
         assert holes(path) <= full // 2
@@ -372,7 +372,7 @@ def test_space_is_given_back_at_the_end(path):
 
 def test_a_durable_writer_gives_back_when_it_opens_what_a_dead_one_has_cut_off(path):
     xa.full((64, 1024), 7, "f8", path=path, chunks=(8, 1024)).close()
-    left = path.with_name("left")  # the files as a writer leaves them that dies after a cut
+    left = path.with_name("left")  # the files of a writer that dies after a cut
     with share(path) as one:
         one.shrink(0, 48)
         for suffix in (".xmd", ".xta"):
@@ -400,7 +400,7 @@ def test_a_rolling_window_of_two(pair):
 def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
     one, two = pair
     one.append(rows(1, 2, 3))
-    one.shrink(0, 1)  # of a part of a chunk, which nobody gives back
+    one.shrink(0, 1)  # part of a chunk, which is never freed
     synced, real = [], File.datasync
     monkeypatch.setattr(File, "datasync", lambda file: (synced.append(file), real(file)))
     two.refresh()
@@ -416,12 +416,12 @@ def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
 
 
 def test_room_that_is_reserved_keeps_its_space(pair):
-    """Also where there was something to give back before."""
+    """Even if chunks were freed there before."""
     one, two = pair
     one.extend(1, 1021)
     one.append(np.ones((8, 1024), "i4"))
     one.shrink(0, 8)
-    one.append(np.ones((8, 1024), "i4"))  # the bounds fill the grid again
+    one.append(np.ones((8, 1024), "i4"))  # fill the grid again
     before = holes(one.path)
     one.reserve((80, 1024))
     two.refresh()
@@ -473,14 +473,14 @@ def test_who_shares_it_is_told(path, forked):
             assert f"other writers (processes {pids} on {here}) share it" in str(caught.value)
             first.stdin.close()
             assert first.wait(60) == 0
-            # It has noted that it has the lock, and is gone.
+            # It has noted that it holds the lock, and has gone.
             with pytest.raises(xa.LockedError, match=r"this process already has it open \(process"):
                 xa.open(path, "r+")
 
 
 @pytest.mark.slow
 def test_each_of_those_who_share_it_is_told_with_its_host(path, forked):
-    """A long name is cut off, and between characters."""
+    """Long host names are cut, between characters."""
     xa.zeros((2, 2), path=path).close()
     code = f"import socket\nsocket.gethostname = lambda: {'x' * 23 + 'üy'!r}\n{SHARES}"
     with forked.start(code, path) as far, share(path):
@@ -538,7 +538,7 @@ def test_more_writers_than_there_are_slots(path):
         for timeout in (0, 0.02):
             with pytest.raises(xa.LockedError, match="63 writers already share it"):
                 share(path, timeout=timeout)
-        # Who waits keeps nobody from committing, and so from closing.
+        # A waiting writer does not keep others from committing, and so from closing.
         thread = threading.Timer(0.02, arrays[7].close)
         thread.start()
         for timeout in (60, None):
@@ -550,7 +550,7 @@ def test_more_writers_than_there_are_slots(path):
 
 
 def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
-    """Who opens waits for as long as it was told, and some seconds at least."""
+    """An opener waits for its timeout, but for some seconds at least."""
     xa.zeros((2, 2), path=path).close()
     with share(path) as one:
         one._store.writers.begin_commit()
@@ -589,7 +589,7 @@ def test_a_reader_takes_no_lock(pair, monkeypatch):
 
 @pytest.mark.invariant("I4")
 def test_what_is_known_is_not_read_again(pair, monkeypatch):
-    """Until another writer has changed something, whatever that is."""
+    """Until another writer has changed anything."""
     one, two = pair
     one.append(rows(1))
 
@@ -614,7 +614,7 @@ def test_what_is_known_is_not_read_again(pair, monkeypatch):
 
 
 def test_a_step_that_failed_is_read_again(pair, monkeypatch):
-    """What others committed before it must not be taken for known."""
+    """Earlier commits of others must not count as known."""
     one, two = pair
     one.append(rows(1))
     two.append(rows(2))
@@ -662,7 +662,7 @@ def test_the_table_of_writers():
 
 
 def test_a_damaged_table(path):
-    """Who comes first clears it; those that rely on it refuse it."""
+    """The first writer clears it; those that rely on it refuse it."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     share(path).close()
 
@@ -747,7 +747,7 @@ def test_a_forked_child_reads(path, forked):
 
 
 def die(*arrays):
-    """What the death of a process does to arrays that it has open."""
+    """Do to open arrays what the death of their process does."""
     for array in arrays:
         array._store.writers.ticket = 0
         array._store.now.close()
@@ -755,7 +755,7 @@ def die(*arrays):
 
 
 def test_when_all_have_died(path, engine):
-    """What they left does not show, whoever comes and grows."""
+    """Their left-overs never show, whoever opens and grows the array."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     for step in range(3):
         one, two = share(path, engine), share(path, engine)
@@ -778,7 +778,7 @@ def test_when_all_have_died(path, engine):
 
 
 def breaking(monkeypatch, number, how):
-    """Has one call of the system fail, or be interrupted; returns how many there were."""
+    """Make one system call fail or be interrupted; return the call counter."""
     calls = [0]
 
     def wrap(module, name):
@@ -816,7 +816,7 @@ CHANGES = {
 @pytest.mark.parametrize("how", ["fails", "interrupted before", "interrupted after"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_every_call_once(path, monkeypatch, change, how):
-    """The others are unharmed, and the array is as before, or as it should be."""
+    """The others are unharmed; the array is as before, or as intended."""
     expected = xa.from_array(rows(1, 2, 3))
     before = expected[...]
     change(expected)
@@ -848,7 +848,7 @@ def test_every_call_once(path, monkeypatch, change, how):
 
 
 def is_free(array) -> bool:
-    """Whether no thread of this process, and no other writer, waits for anything of an array."""
+    """Tell whether no thread or other writer waits for anything of an array."""
     policy, others = array._writers, array._store.writers
     found = []
 
@@ -872,7 +872,7 @@ def is_free(array) -> bool:
     ids=[*CHANGES.keys(), "refresh", "close"],
 )
 def test_an_interrupt_at_every_place(path, change):
-    """Whatever an interrupted writer held, the others can go on, and so can its own threads."""
+    """Whatever an interrupted writer held, other writers and its own threads can continue."""
     expected = xa.from_array(rows(1, 2, 3))
     states = [expected[...]]
     change(expected)
@@ -907,7 +907,7 @@ def test_an_interrupt_at_every_place(path, change):
 
 @injected.needs_no_tracing
 def test_an_interrupt_while_a_chunk_is_held(tmp_path):
-    """Nobody waits for it afterwards."""
+    """Nobody waits for the chunk afterwards."""
     path = tmp_path / "file"
     path.touch()
     place = lock._CHUNKS + 5
@@ -927,7 +927,7 @@ def test_an_interrupt_while_a_chunk_is_held(tmp_path):
 
 
 def test_every_read_fails_once(path, monkeypatch):
-    """The error is of the family, and tells the path."""
+    """The error belongs to the family and names the path."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     real = File.read
     with share(path) as one, share(path) as two:

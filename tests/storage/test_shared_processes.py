@@ -1,4 +1,4 @@
-"""Several writers of one array in processes of their own, which are stopped and killed."""
+"""Several writers of one array in separate processes, which are stopped and killed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = [
 ]
 
 TIMEOUT = 250
-# Appends of arrays are made in one step, or their elements between two, while others commit.
+# Appends of arrays happen in one step, or write elements while others commit.
 appends = pytest.mark.parametrize("at_once", [0, 1 << 20])
 LIMITS = "from extarray.common.limits import limits; limits.append_at_once = {}\n"
 
 
 @contextlib.contextmanager
 def processes(forked, code, arguments):
-    """Processes that run a code, one for each tuple of arguments; none is left at the end."""
+    """Run code in a process for each tuple of arguments; leave none at the end."""
     with contextlib.ExitStack() as stack:
         started = []
         for each in arguments:
@@ -38,7 +38,7 @@ def processes(forked, code, arguments):
 
 
 def go(started):
-    """Has processes begin together, which wait for it."""
+    """Let waiting processes begin together."""
     for process in started:
         assert process.stdout.readline() == "ready\n"
     for process in started:
@@ -72,7 +72,7 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 
 @pytest.mark.parametrize("order", ["C", "Z"])
 def test_disjoint_elements_in_the_same_chunks(forked, path, order):
-    """Neighbours in memory, of a byte each, through both engines at once."""
+    """Single bytes, neighbours in memory, through both engines at once."""
     xa.create(path, (40, 60), "u1", chunks=(16, 60), order=order).close()
     engines = ["mmap", "pread", "mmap", "pread"]
     arguments = [(path, engine, rank, 4) for rank, engine in enumerate(engines)]
@@ -110,7 +110,7 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 
 
 def runs(values):
-    """(rank, number) of the appends in an array, each of which must be whole."""
+    """Return (rank, number) of the appends in an array; each must be whole."""
     found, at = [], 0
     while at < len(values):
         rank, number, first, n, tag = values[at].tolist()
@@ -220,7 +220,7 @@ for _ in range(rounds):
 @pytest.mark.parametrize("engine, seed", [("mmap", 1), ("pread", 2)])
 @appends
 def test_killed_appenders(forked, path, engine, seed, at_once):
-    """Some live long, some are killed as they open: of every append all is there, or nothing."""
+    """Some live long, some die as they open: each append is there whole, or not at all."""
     xa.create(path, (0, 5), "i4", chunks=(7, 5)).close()
     assert forked(LIMITS.format(at_once) + KILLS, path, engine, 4, 40, seed) == ""
     with xa.open(path, "r+") as array:
@@ -287,7 +287,7 @@ def test_changes_of_all_kinds(forked, path, at_once):
         for rank in (2, 3):
             own = numbers[numbers // 1000 == rank]
             assert (np.diff(own) >= 0).all() and own[-1] % 1000 == 59
-        # An append has its value in the columns that there were, and zeros in those that came.
+        # An append has its value in the columns that existed then, and zeros in later ones.
         for row in values:
             n = np.count_nonzero(row)
             assert n >= 2 and (row[:n] == row[0]).all()
@@ -354,7 +354,7 @@ def test_a_stopped_writer_blocks_appends_behind_it_alone(forked, path, engine, t
             assert not array.refresh()
             with xa.open(path) as reader, xa.open(path, "r+", share=True) as third:
                 assert reader[...].tolist() == third[...].tolist() == [[2, 2, 2]]
-            time.sleep(0.1)  # for the second to get its place, most often
+            time.sleep(0.1)  # usually enough for the second to get its place
             second.send_signal(signal.SIGINT)
             assert second.stdout.readline() == "interrupted\n"
             first.send_signal(signal.SIGCONT if then == "goes on" else signal.SIGKILL)
@@ -366,7 +366,7 @@ def test_a_stopped_writer_blocks_appends_behind_it_alone(forked, path, engine, t
 
 
 def test_the_lock_of_a_killed_writer_is_free_at_once(forked, path):
-    """For those that wait, too, alone or not."""
+    """For waiting writers too, alone or sharing."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     code = """
 import sys

@@ -1,4 +1,4 @@
-"""A state machine: several writers of one array, whatever they do in whatever order."""
+"""A state machine: several writers of one array act in any order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ endings = st.sampled_from(["well", "well", "fail", "die"])
 
 
 def die(array):
-    """What the death of a process does to an array that it had open."""
+    """Do to an open array what the death of its process does."""
     array._store.writers.ticket = 0
     array._store.now.close()
     let_go(array)
@@ -54,7 +54,7 @@ class Source:
 
 
 class Append:
-    """An append that another thread makes, and that has its place."""
+    """An append by another thread that already has its place."""
 
     def __init__(self, number, array, values, axis, side):
         self.number, self.array, self.values = number, array, values
@@ -71,7 +71,7 @@ class Append:
             self.error = error
 
     def fail(self, how):
-        """Write all of the elements, and end badly."""
+        """Write all of the elements, then fail."""
 
         def end():
             policy, place = self.array._writers, self.array._store.writers._own
@@ -90,7 +90,7 @@ class Append:
 
 
 class Machine(RuleBasedStateMachine):
-    """Writers that share an array, a reader that lags behind, and appends that take their time."""
+    """Writers that share an array, a reader that lags behind, and slow appends."""
 
     def __init__(self):
         super().__init__()
@@ -98,8 +98,8 @@ class Machine(RuleBasedStateMachine):
         self.path = self.folder / "scene"
         self.arrays = {}  # by number; the reader is number -1
         self.seen = {}  # the bounds that each knows
-        self.kept = {}  # what of them was never cut off since
-        self.appends = []  # in the order in which they began
+        self.kept = {}  # the part of them never cut off since
+        self.appends = []  # in order of their beginning
         self.model = None
 
     @initialize(case=cases(max_ndim=2, min_ndim=1))
@@ -134,7 +134,7 @@ class Machine(RuleBasedStateMachine):
             self.kept[number] = [(max(a, b), min(c, d)) for (a, c), (b, d) in pairs]
 
     def writer(self, number, engine="mmap"):
-        """A writer that has nothing to do."""
+        """Return an idle writer."""
         if number in self.busy:
             number = next(n for n in range(HANDLES) if n not in self.busy)
         if number not in self.arrays:
@@ -178,7 +178,7 @@ class Machine(RuleBasedStateMachine):
         self.keep()
         self.look(n)
 
-    # -- also while others append
+    # -- also during appends
 
     @free
     @rule(n=writers, key=st.sampled_from("ab"), value=st.none() | st.integers() | st.text())
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data(), seed=seeds)
     def write(self, data, seed):
-        """With the bounds that the writer knows, which may be old."""
+        """Write within the bounds that the writer knows, which may be old."""
         numbers = sorted(n for n in self.arrays if n >= 0 and n not in self.busy)
         if not numbers:
             return
@@ -317,7 +317,7 @@ class Machine(RuleBasedStateMachine):
     @idle
     @rule(by=amounts)
     def alone(self, by):
-        """A writer that is alone comes when all others have gone."""
+        """A lone writer opens when all others have gone."""
         for number in [n for n in self.arrays if n >= 0]:
             with pytest.raises(xa.LockedError):
                 xa.open(self.path, "r+")
@@ -337,7 +337,7 @@ class Machine(RuleBasedStateMachine):
             self.arrays[-1].refresh()
             self.look(-1)
 
-    # -- what holds
+    # -- invariants
 
     @invariant()
     def all_agree(self):

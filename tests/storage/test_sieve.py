@@ -1,4 +1,4 @@
-"""Writes through calls: one writer may write back what lies between elements, others not (I9)."""
+"""Writes through calls: a lone writer may write back gaps between elements, others not (I9)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ needs_counts = pytest.mark.skipif(
 
 
 def counts():
-    """Calls of this thread that write, and the bytes that they wrote."""
+    """Return the number of this thread's write calls, and their bytes."""
     found = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
     return int(found["syscw"]), int(found["wchar"])
 
 
 def cost(array, selection, values):
-    """Calls and bytes of an assignment."""
+    """Return calls and bytes of an assignment."""
     before = counts()
     array[selection] = values
     after = counts()
@@ -49,7 +49,7 @@ def cost(array, selection, values):
 
 @pytest.fixture
 def path(tmp_path):
-    """Of an array that has grown along all axes, in two orders."""
+    """Return the path of an array that has grown along all axes, in two orders."""
     with xa.create(tmp_path / "a", (32, 16, 32), "f8", chunks=CHUNKS) as array:
         array.resize((32, 40, 32))
         array.resize((70, 40, 32))
@@ -117,7 +117,7 @@ def test_no_page_is_written_that_has_no_element(tmp_path):
 
 
 def plain(array, name):
-    """Assert that nothing is written but elements."""
+    """Assert that only elements are written."""
     for selection in SELECTIONS.values():
         wanted = np.zeros(SHAPE, bool)
         wanted[selection] = True
@@ -161,7 +161,7 @@ def test_beside_views_of_chunks_a_writer_writes_elements_alone(path):
 
 @pytest.mark.invariant("I9")
 def test_threads_write_into_the_same_chunks(path):
-    """Each its own elements, interleaved, in several ways."""
+    """Each writes its own elements, interleaved in several ways."""
     n_threads = 4
     model = np.zeros(SHAPE)
     with xa.open(path, "r+", engine="pread") as array:
@@ -193,7 +193,7 @@ def test_threads_write_into_the_same_chunks(path):
 
 @pytest.mark.slow
 def test_a_thread_grows_into_what_another_has_cut_off(path):
-    """What a write has read from chunks that were cut off must not come back after the growth."""
+    """After the growth, a slow write must not bring back what it read before the cut."""
     stop = threading.Event()
     with xa.open(path, "r+", engine="pread") as array:
 
@@ -229,7 +229,7 @@ array.close()
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_writer_of_elements_comes_and_goes(path):
-    """Whenever it opens the array, what it writes is not written over."""
+    """Its writes are never overwritten, whenever it opens the array."""
     with xa.open(path, "r+", engine="pread") as array:
         for rounds in (3, 5):
             command = [sys.executable, "-c", WRITE, str(path), str(rounds)]

@@ -1,6 +1,6 @@
-"""A full disk is an OSError at the call that needed the space, and nothing is lost by it.
+"""A full disk raises OSError at the call that needed the space, and loses nothing.
 
-Each test runs in a process of its own, so that a bus error would be seen as one.
+Each test runs in a separate process, so that a bus error would be noticed.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ with xa.open(path, "r+", engine=engine) as array:
     array.extend(0, 3)
 """
 
-# Where every write moves its block, also one to what was written before.
+# A file system that moves a block at every write, even of existing data.
 MOVES_BLOCKS = """
 rng = np.random.default_rng(1)
 with open(f"{folder}/ballast", "wb") as ballast:
@@ -278,7 +278,7 @@ with xa.open(path) as reader:
     assert (reader[written] == np.array(written)[:, None]).all() and (reader[-64:] == rows).all()
 """
 
-# Chunks of one page each, of which the system's cache keeps many as one.
+# Chunks of one page, many of which the page cache keeps together.
 BESIDE_HOLES = """
 options.update(shape=(150, 512), dtype="f8", chunks=(1, 512))
 sparse = xa.create(path, sparse=True, **options)
@@ -360,7 +360,7 @@ with xa.open(path) as a, xa.open(f"{folder}/b") as b:
     assert a.shape == (1006, 3) and b.shape == (10_006,) and b.attrs["text"] == "all is well"
 """
 
-# Chunks of one page each, in a file that counts as large: while it grows it ends with a huge page.
+# Chunks of one page, in a file that counts as large: while it grows, it ends with a huge page.
 LARGE = """
 from extarray.storage import space
 
@@ -448,7 +448,7 @@ def test_full_disk_for_a_new_axis_and_for_growth_ahead(private_mount, script, tm
 
 
 def mounted(kind, private_mount, place):
-    """Return the kind of a file system that can be mounted from a file; skip where it cannot."""
+    """Return the kind of a file system mountable from a file, or skip."""
     place.mkdir()
     code = "import sys, fulldisk; fulldisk.mount_image(*sys.argv[1:])"
     command = [*private_mount, sys.executable, "-c", code, place, kind]
@@ -460,7 +460,7 @@ def mounted(kind, private_mount, place):
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def file_system(request, private_mount, tmp_path):
-    """A file system that can be mounted, and keeps the blocks of files where they are."""
+    """Return the kind of a mountable file system that keeps blocks in place."""
     if request.param == "tmpfs":
         return request.param
     return mounted(request.param, private_mount, tmp_path / "place")
@@ -493,13 +493,13 @@ def test_a_full_disk_where_writes_move_blocks(private_mount, script, tmp_path):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_limit_of_a_file(forked, tmp_path, engine, sparse):
-    """What a file may have at most: of the process here, of the file system elsewhere."""
+    """The process limits a file's size here; elsewhere the file system does."""
     forked(PREAMBLE + FILE_LIMIT.replace("{sparse}", str(sparse)), tmp_path, engine)
 
 
 @pytest.mark.parametrize("power", [45, 50, 58])
 def test_growth_past_the_file_system(disk, power):
-    """Where one file cannot be so large, the error changes nothing."""
+    """If a file cannot be so large, the error changes nothing."""
     with disk.array((2,), "u1", chunks=2**12, sparse=True) as array:
         array[...] = 5
         before = array.info()
@@ -517,7 +517,7 @@ def test_growth_past_the_file_system(disk, power):
 
 
 def test_memory_that_nobody_has(memory):
-    """Growth in place ends with an error that changes nothing."""
+    """Growth in place fails and changes nothing."""
     with memory.array((2,), "u1", chunks=2**20, fill_value=5) as array:
         view = array.chunk((0,))
         with pytest.raises(xa.ReserveError):
@@ -531,7 +531,7 @@ def test_memory_that_nobody_has(memory):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the size of a process")
 @pytest.mark.parametrize("path", [None, "a"])
 def test_a_window_leaves_address_space_to_others(forked, tmp_path, path):
-    """Where the address space is limited, an array takes little of it, and grows all the same."""
+    """With limited address space, an array takes little of it and still grows."""
     forked(
         """
 import mmap, resource, sys

@@ -1,7 +1,7 @@
-"""Readers that have not refreshed, where a hole holds something else than the fill value.
+"""Readers that have not refreshed, while holes do not hold the fill value.
 
-What they read of a part that was cut off has the old value or the fill value, never the zeros of a
-hole; and the space of that part is given back all the same.
+From a part that was cut off they read old values or the fill value, never the zeros of a hole; and
+its space is still freed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from extarray.storage.following import Follower
 from extarray.storage.pair import PASSED_ON
 
 FILL = -7
-OLD, NEW = 1000, 5000  # values that tell where they come from
+OLD, NEW = 1000, 5000  # distinct sources
 
 
 @st.composite
@@ -43,7 +43,7 @@ def steps(draw):
     data=st.data(),
 )
 def test_selections(disk, chunks, order, before, after, data):
-    """All that lay inside the bounds at all times is there; the rest is old, or the fill value."""
+    """Elements always inside the bounds are intact; the rest is old, or the fill value."""
     options = {"chunks": chunks, "order": order, "fill_value": FILL}
     with disk.array((6, 5), "i4", **options) as array:
         for axis, by, side in before:
@@ -64,7 +64,7 @@ def test_selections(disk, chunks, order, before, after, data):
                     selection = data.draw(kind(values.shape), label="selection")
                     try:
                         old = values[selection]
-                    except IndexError:  # of an axis without elements
+                    except IndexError:  # an axis without elements
                         continue
                     got = reader[selection]
                     assert np.shape(got) == np.shape(old)
@@ -79,7 +79,7 @@ def test_selections(disk, chunks, order, before, after, data):
 
 
 def move(array, axis, by, side):
-    """Grow or shrink an axis, by what is possible."""
+    """Grow or shrink an axis, as far as possible."""
     if by > 0:
         array.extend(axis, by, side)
     else:
@@ -98,7 +98,7 @@ def test_fields_casts_and_views(disk):
         with disk.open(array) as reader:
             array.shrink(0, 3)
             expected = values.copy()
-            # Bounds end inside a chunk: its other element is old.
+            # The bounds end inside a chunk, whose other element is old.
             expected[6:] = fill
             for selection in ("a", "b", ["a", "b"], [8, 0]):
                 got = reader[selection]
@@ -130,7 +130,7 @@ def test_a_fill_value_of_zero_costs_nothing(disk):
         assert array._store.now.read_cuts() == 0
     with disk.array((8, 4), chunks=(2, 4), fill_value=1) as array:
         array.shrink(0, 4)
-        array.shrink(0, 1)  # no whole chunk
+        array.shrink(0, 1)  # frees no whole chunk
         assert array._store.now.read_cuts() == 1
 
 
@@ -143,7 +143,7 @@ def test_the_number_goes_on_with_the_next_writer(path):
 
 
 def test_a_count_that_was_passed_on_is_taken_as_it_stands(disk):
-    """A writer that died before another file took the name has left the mark, and no cut."""
+    """A writer that died before another file took the name leaves the mark, but no cut."""
     with disk.array((6,), "i4", chunks=(2,), fill_value=FILL) as array:
         array[...] = np.arange(6)
         array.shrink(0, 1)
@@ -156,7 +156,7 @@ def test_a_count_that_was_passed_on_is_taken_as_it_stands(disk):
             file.seek(header.cuts_offset)
             file.write((count | PASSED_ON).to_bytes(CUTS_BYTES, "little"))
         with disk.open(array) as reader:
-            with open(metadata, "r+b") as file:  # a commit is under way: no state is whole
+            with open(metadata, "r+b") as file:  # during a commit, with no whole state
                 for slot in LIVE_SLOTS:
                     file.seek(header.superblock_offset(slot))
                     file.write(bytes(64))
@@ -165,7 +165,7 @@ def test_a_count_that_was_passed_on_is_taken_as_it_stands(disk):
 
 
 def test_a_reader_that_knew_the_cut_before_the_holes(disk):
-    """It refreshes between the commit and the first hole: nothing that it knows is cut off."""
+    """It refreshes between the commit and the first hole: all that it knows is intact."""
     with disk.array((8, 4), "i4", chunks=(2, 4), fill_value=FILL) as array:
         array[...] = OLD
         with disk.open(array) as reader:
@@ -188,7 +188,7 @@ def test_a_reader_that_knew_the_cut_before_the_holes(disk):
 
 
 def test_a_reader_whose_array_was_regrown(disk):
-    """Between its look at the bounds and the copy, what it reads is cut, and grown again."""
+    """Between its look at the bounds and the copy, that part is cut and regrown."""
     with disk.array((8, 4), "i4", chunks=(2, 4), fill_value=FILL) as array:
         array[...] = OLD
         with disk.open(array) as reader:
@@ -214,7 +214,7 @@ def test_a_reader_whose_array_was_regrown(disk):
 
 
 def test_a_forked_child(path, engine):
-    """What the parent cuts off after the fork, the child knows still."""
+    """The child still knows elements that the parent cuts off after the fork."""
     with xa.create(path, (8, 4), "i4", chunks=(2, 4), fill_value=FILL, engine=engine) as array:
         array[...] = OLD
         ready, done = os.pipe()
@@ -294,7 +294,7 @@ print(reads)
 
 @pytest.mark.slow
 def test_a_rolling_window_of_nan(script, place, engine):
-    """Readers in other processes meet old values and NaN; the window stays in bounded space."""
+    """Other processes read old values and NaN; the window stays in bounded space."""
     writer = script.start(WRITER, place / "a", engine)
     processes = [writer]
     try:
@@ -319,7 +319,7 @@ def test_a_rolling_window_of_nan(script, place, engine):
 
 @pytest.mark.sampled(1)
 def test_threads_of_the_writer(factory):
-    """They read while another thread cuts: old values, the fill value, or an error that says so."""
+    """During cuts by another thread they read old values, fill values, or a clear error."""
     with factory.array((64, 2**13), "i4", chunks=(8, 2**13), fill_value=FILL) as array:
         array[...] = OLD
         seen = set()

@@ -1,4 +1,4 @@
-"""A principal array that another program cuts off while it is open."""
+"""Another program truncates ``.xta`` while it is open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CUT = 4096
 
 @pytest.fixture
 def cut(path):
-    """Opens an array in a mode, with an engine, whose file is then cut off."""
+    """Open an array in a mode, with an engine, and truncate its file."""
     arrays = []
 
     def opened(mode, engine):
@@ -74,7 +74,7 @@ def test_a_reader_that_refreshes_finds_out(path, engine):
             reader.refresh()
         assert reader.shape == (4, 1024)
         assert reader[0, 0] == 0
-    # The writer does not cover it up.
+    # The writer does not hide the loss.
     for end in (array.flush, array.close):
         with pytest.raises(xa.errors.TruncatedError):
             end()
@@ -140,6 +140,6 @@ array[1000, 1000]
 
 
 def test_single_loads_through_a_mapping_meet_the_system_s_signal(forked, path):
-    """Nothing can be done about it but another engine; it is what the documentation says."""
+    """Only another engine avoids the signal, as the documentation says."""
     status, *_ = forked.run(SIGNALLED, path)
     assert status == -signal.SIGBUS

@@ -1,4 +1,4 @@
-"""Copies of files that a writer had open, and what a system leaves that has gone down."""
+"""Copies of files that a writer has open, and files after a system crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(n, value=1):
 
 @pytest.fixture(params=["mmap", "pread"])
 def writer(request, path):
-    """A writer that has appended, and goes on."""
+    """Yield a writer that has appended and stays open."""
     with xa.create(path, (0, 4), "i4", chunks=(64, 4), engine=request.param) as a:
         a.append(rows(10))
         yield a
@@ -39,7 +39,7 @@ def findings(path, severity="warning", **options):
 
 
 def with_place(path, **changes):
-    """Let the files say that their writer wrote elsewhere."""
+    """Make the files say that their writer wrote elsewhere."""
     pair = Pair(path)
     pair.open_metadata()
     told = pair.told_place()
@@ -53,13 +53,13 @@ def with_place(path, **changes):
 @pytest.mark.parametrize("flushed", [False, True])
 @pytest.mark.parametrize("attrs", [False, True])
 def test_the_elements_first(writer, tmp_path, flushed, attrs):
-    """What the metadata say of the flush is true of other files."""
+    """The flush that the metadata record happened in other files."""
     to = tmp_path / "copy"
     copied(writer, to, ".xta")
     writer.append(rows(5))
     if flushed:
         writer.flush()
-    if attrs:  # which commits no element
+    if attrs:  # commits no elements
         writer.attrs["day"] = 2
     copied(writer, to, ".xmd")
     words = r"wrote: the elements \[0:15, 0:4\] are not verified.*extarray copy"
@@ -67,13 +67,13 @@ def test_the_elements_first(writer, tmp_path, flushed, attrs):
         assert a[9].all() and not a[10:].any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        xa.open(to).close()  # once a process
+        xa.open(to).close()  # warned once per process
     (problem,) = findings(to, data=True)
     assert problem.boxes == ((slice(0, 15), slice(0, 4)),) and problem.offset == 0
     assert "a copy of those that its writer wrote" in problem.what
     assert "1 warning" in str(xa.check(to, data=True))
     with xa.open(to, "r+"):
-        pass  # whoever writes takes them as they are
+        pass  # a writer accepts the elements
     assert not findings(to)
 
 
@@ -101,7 +101,7 @@ def test_only_what_the_writer_has_added_is_in_doubt(path, tmp_path):
 
 @pytest.mark.parametrize("fill", [0, 9])
 def test_the_metadata_first(path, tmp_path, fill):
-    """All is there, and nothing is said but by `check`."""
+    """Everything is there, and only `check` mentions the copy."""
     to = tmp_path / "copy"
     with xa.create(path, (0, 4), "i4", chunks=(64, 4), fill_value=fill) as a:
         for n in range(3):
@@ -117,7 +117,7 @@ def test_the_metadata_first(path, tmp_path, fill):
 
 
 def test_part_of_the_newest_elements(path, tmp_path):
-    """Of an append to several chunks the file was copied in the midst."""
+    """The file was copied in the middle of an append to several chunks."""
     to = tmp_path / "copy"
     with xa.create(path, (0, 12), "i4", chunks=(64, 4)) as a:
         a.append(np.ones((5, 12), "i4"))
@@ -138,7 +138,7 @@ def test_beside_a_writer(writer, tmp_path):
     copied(writer, tmp_path / "copy", ".xmd", ".xta")
     with xa.open(tmp_path / "copy", "r+") as a:
         a.extend(0, 100)
-        xa.open(tmp_path / "copy").close()  # its writer vouches for it
+        xa.open(tmp_path / "copy").close()  # the open writer vouches for it
 
 
 def test_a_closed_array_is_copied_in_any_order(writer, tmp_path):
@@ -161,14 +161,14 @@ os.kill(os.getpid(), signal.SIGKILL)
     xa.create(path, (0, 4), "i4", chunks=(64, 4)).close()
     with pytest.raises(AssertionError, match="exit status -9"):
         forked(code, path)
-    with xa.open(path) as a:  # warnings are errors here
+    with xa.open(path) as a:  # a warning would be an error
         assert a.shape == (200, 4) and a[:100].all()
     assert not findings(path)
     assert any("did not close" in p.what for p in findings(path, "note"))
 
 
 def left_open(a):
-    """What a writer leaves that is killed, in its own files."""
+    """Leave a writer's own files as a kill does."""
     names = [f"{a.path}{suffix}" for suffix in (".xmd", ".xta")]
     content = []
     for name in names:
@@ -182,12 +182,12 @@ def left_open(a):
 
 
 def test_a_system_that_went_down(writer):
-    """What was flushed is there; of the rest nobody knows."""
+    """Flushed elements are there; the rest is uncertain."""
     path = writer.path
     writer.flush()
     writer.append(rows(5))
     left_open(writer)
-    xa.open(path).close()  # the same system
+    xa.open(path).close()  # the same boot
     with_place(path, boot=b"another run of.."[:16])
     words = r"went down since: the elements \[10:15, 0:4\] are not verified"
     with pytest.warns(RecoveryWarning, match=words), xa.open(path) as a:
@@ -203,7 +203,7 @@ def test_a_system_that_went_down(writer):
 
 
 def test_another_file_with_the_same_number(writer):
-    """The system gives the number of a file that is gone to the next one."""
+    """The system may reuse a deleted file's inode number."""
     path = writer.path
     left_open(writer)
     with_place(path, generation=12345)
@@ -237,7 +237,7 @@ def test_where_locks_do_not_reach_check_alone_says_so(writer, tmp_path, monkeypa
 
 
 def test_an_axis_more(writer):
-    """Whose metadata are another file, which knows of the same elements."""
+    """The new metadata file knows of the same elements."""
     path = writer.path
     writer.add_axis()
     writer.append(np.ones((1, 10, 4), "i4"))

@@ -1,4 +1,4 @@
-"""Damaged chunks: none is copied, or summed anew, and none is read where reads are verified."""
+"""Damaged chunks are never copied, summed anew or, with verified reads, returned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from extarray.errors import ChecksumError, CorruptError
 from extarray.grid.chunking import elements_of_chunk
 
 SHAPE, CHUNKS = (5, 7), (2, 3)
-# Elements of chunk 4, in the middle; of chunk 8, at the end of the bounds.
+# Elements of chunk 4, in the middle, and of chunk 8, at the end of the bounds.
 MIDDLE = np.s_[2:4, 3:6]
 MODEL = np.arange(35, dtype="<i4").reshape(SHAPE)
 
@@ -47,7 +47,7 @@ def elements(path):
 
 
 def is_damaged(path, address=4):
-    """Whether the sum of the chunk, and of no other, does not fit, and nothing is in doubt."""
+    """Tell whether only this chunk mismatches its sum, and nothing is in doubt."""
     return format_reader.wrong_sums(path) == ([address], False)
 
 
@@ -100,7 +100,7 @@ def test_no_copy_of_a_damaged_chunk(damaged, tmp_path, way):
             way(a, to)
         assert (caught.value.chunk, caught.value.box) == (4, (slice(2, 4), slice(3, 6)))
         np.testing.assert_array_equal(a[:2], MODEL[:2])
-        a[2:4, 3:6]  # plain reads are not verified
+        a[2:4, 3:6]  # unverified reads pass
     assert files(damaged) == before
     assert not Path(f"{to}.xmd").exists()
 
@@ -169,7 +169,7 @@ def test_no_new_sum_for_a_part_of_a_damaged_chunk(damaged, way):
         a[0, 0] = 3
     if way is not PARTS["view of a chunk"]:
         assert elements(damaged) != before
-    assert format_reader.wrong_sums(damaged) == ([], False)  # taken as it is
+    assert format_reader.wrong_sums(damaged) == ([], False)  # accepted as it is
 
 
 @pytest.mark.invariant("I11")
@@ -181,7 +181,7 @@ def test_nor_by_growth(path, engine):
             with pytest.raises(ChecksumError, match=r"chunk 8 .*elements are \[4:5, 6:7\]"):
                 a.append(data, axis)
         assert a.shape == SHAPE
-        a.extend(0, 1)  # writes nothing
+        a.extend(0, 1)  # writes no elements
         with pytest.raises(ChecksumError):
             a[5] = 1
     assert is_damaged(path, 8)
@@ -270,7 +270,7 @@ def test_reads_are_verified_if_asked(damaged, key, mode):
 
 
 def _again(value):
-    """What another process gets of a value, whose own setting is the default."""
+    """Unpickle a value as another process does, with the default setting."""
     pickled = pickle.dumps(value)
     with xa.config.set(verify="write"):
         return pickle.loads(pickled)
@@ -301,7 +301,7 @@ def test_pickles_keep_how_reads_are_verified(damaged, way):
 
 @pytest.mark.parametrize("verify", ["never", "write", "read"])
 def test_so_do_pickles_of_a_writer(damaged, verify):
-    """They leave its checksums in doubt: damage cannot be told before a repair."""
+    """They leave the writer's checksums in doubt, so damage is unknown until a repair."""
     with xa.open(damaged, "r+", verify=verify) as a, _again(a) as again:
         assert again._store.now.verify == verify
 
@@ -392,7 +392,7 @@ def test_what_fits_is_read_and_written(path, engine):
 
 
 def test_nothing_of_many_points_is_written(damaged):
-    """Nor of what is cast in parts."""
+    """Nor any part of values cast in parts."""
     with xa.open(damaged, "r+") as a:
         with pytest.raises(ChecksumError):
             a[[0, 1, 2], [0, 0, 5]] = [90, 91, 92]
@@ -422,7 +422,7 @@ def test_each_chunk_once(path, monkeypatch):
 
 
 def test_doubt_is_no_damage(path, forked):
-    """What a killed writer wrote can be read, copied and written to."""
+    """A killed writer's elements can be read, copied and overwritten."""
     code = """
 import os, signal, sys
 import extarray as xa
@@ -448,14 +448,14 @@ def test_a_reader_beside_a_writer(path):
         assert reader[2, 3] == 77
         a.flush()
         assert reader[...].sum() == a[...].sum()
-        a.append(np.ones((1500, 7), "i4"))  # the table grows
+        a.append(np.ones((1500, 7), "i4"))  # grows the table
         a.flush()
         assert reader.refresh()
         assert reader[...].sum() == a[...].sum()
 
 
 def test_threads_write_parts_of_chunks_that_nobody_knows(path):
-    """No thread takes what another one writes meanwhile for damage."""
+    """No thread mistakes another's concurrent writes for damage."""
     with xa.create(path, (64, 256), "u2", chunks=(64, 8), checksum=True) as a:
         a[...] = 1
     with xa.open(path, "r+", verify="read") as a:
@@ -531,14 +531,14 @@ WAYS = st.sampled_from(
 def test_what_fits_is_what_was_written(
     tmp_path_factory, ways, seed, order, engine, fill, verify, sparse
 ):
-    """Whatever is done to an array with a damaged chunk: if all sums fit, the damage is gone."""
+    """After any operations on an array with a damaged chunk, matching sums mean no damage."""
     folder = tmp_path_factory.mktemp("verify")
     path = folder / "a"
     rng = np.random.default_rng(seed)
     create(path, order=order, engine=engine, fill_value=fill, sparse=sparse)
     model = MODEL.copy()
     with xa.open(path, "r+", engine=engine) as a:
-        a.shrink(0, 1)  # what is cut off has its sum, too
+        a.shrink(0, 1)  # chunks cut off have sums, too
         model = model[:-1]
     spoil(path, int(rng.integers(9)), int(rng.integers(24)))
     with xa.open(path, "r+", engine=engine, verify=verify) as a:

@@ -1,4 +1,4 @@
-"""docs/format/reader.c, compiled: a process that reads many arrays, and the command."""
+"""docs/format/reader.c, compiled: one process that reads many arrays, and the command."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 
 def compiler() -> str | None:
-    """The C compiler; None where there is none."""
     return shutil.which(os.environ.get("CC", "cc"))
 
 
 def compiled(target: Path, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """The run of a compiler that makes a program, or a library."""
+    """Run a compiler to make a program or a library."""
     command = [compiler(), *STRICT, f"-I{SOURCE.parent}", "-o", target, source, *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 class CReader:
-    """The reader under sanitizers, in one process; any fault ends it, and is an error here."""
+    """The reader under sanitizers, in one process; any fault ends it and is an error here."""
 
     def __init__(self, folder: Path) -> None:
         driver = Path(__file__).with_name("reader_driver.c")
@@ -48,7 +47,7 @@ class CReader:
         return kept | {"ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1"}
 
     def read(self, path: Path, box: Any = ()) -> tuple[np.ndarray[Any, Any], bytes] | str:
-        """The elements of a box, and the attributes, a JSON text; or why there are none."""
+        """Return the elements of a box and the attributes (a JSON text), or why there are none."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         numbers = " ".join(map(str, np.ravel(box)))
@@ -71,7 +70,7 @@ class CReader:
         return np.frombuffer(data, dtype).reshape(shape), text
 
     def close(self) -> None:
-        """End the process, which tells of leaks."""
+        """End the process, which reports leaks."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()

@@ -1,4 +1,4 @@
-"""Comparison of what extarray gives with what NumPy gives."""
+"""Comparison of extarray's results with NumPy's."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["assert_same", "assert_same_files", "assert_same_outcome", "same_valu
 
 
 def same_values(got, expected) -> bool:
-    """Equality bit for bit; of the values alone where an element has padding."""
+    """Compare bit for bit, or by value if elements have padding."""
     got, expected = np.asarray(got), np.asarray(expected)
     if got.dtype.names:
         return all(same_values(got[name], expected[name]) for name in got.dtype.names)
-    if got.dtype.char in "gG":  # extended precision: 6 of 16 bytes mean nothing
+    if got.dtype.char in "gG":  # extended precision: 6 of 16 bytes are padding
         return np.array_equal(got, expected, equal_nan=True)
     return got.tobytes() == expected.tobytes()
 
 
 def assert_same(got, expected) -> None:
-    """The same type (scalar or array), dtype, shape and values."""
+    """Assert the same type (scalar or array), dtype, shape and values."""
     assert type(got) is type(expected)
     assert got.dtype == expected.dtype
     assert got.shape == expected.shape
@@ -31,7 +31,7 @@ def assert_same(got, expected) -> None:
 
 
 def _metadata(path) -> bytes:
-    """The bytes of ``.xmd``, without its note of where the writer wrote: that has to be here."""
+    """Return the bytes of ``.xmd`` without the writer's place, which must be that of this pair."""
     with xa.open(path) as array:
         pair = array._store.now
         at, place = pair.header.place_offset, pair.place(pair.header.uuid)
@@ -41,7 +41,7 @@ def _metadata(path) -> bytes:
 
 
 def assert_same_files(one, other) -> None:
-    """Two arrays have the same bytes, but for the notes that say which files these are."""
+    """Assert that two arrays have the same bytes, apart from the notes that identify the files."""
     assert _metadata(one) == _metadata(other)
     assert Path(f"{one}.xta").read_bytes() == Path(f"{other}.xta").read_bytes()
 
@@ -54,10 +54,10 @@ def _outcome(call):
 
 
 def assert_same_outcome(ours, numpys, words: bool = True) -> bool:
-    """Both give the same, or both raise: a subclass of NumPy's class, with NumPy's words.
+    """Assert equal results, or that both raise: a subclass of NumPy's class, with NumPy's words.
 
-    The words about values that cannot be converted change from version to version of NumPy.
-    Returns whether they gave a result.
+    Skip the words about values that cannot be converted: they vary between versions of NumPy.
+    Return whether there was a result.
     """
     expected, numpy_error = _outcome(numpys)
     got, our_error = _outcome(ours)

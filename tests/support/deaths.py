@@ -1,4 +1,4 @@
-"""Processes that ended, or were ended, at work on a hostile file: whose fault it is."""
+"""Processes that died while working on a hostile file: whose fault was it?"""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 
 __all__ = ["TIME", "in_ours"]
 
-#: Seconds of one case.
+#: Seconds for one case.
 TIME = 30
 
-# Modules whose innermost frame is a call of a library in C.
+# Modules whose innermost frame may be a call of a C library.
 _CALLING = ("geotiff.py", "hdf5.py", "hdf5_parts.py", "netcdf.py", "netcdf_parts.py")
 
 
 def in_ours(stack: str) -> bool:
-    """Tell by what `faulthandler` has written whether the package was at work, and no library."""
-    # Of several threads the one that was at work, or else the main one, which comes last.
+    """Tell from `faulthandler` output whether the package, not a library, was running."""
+    # With several threads: the running one if marked, else the main one, which comes last.
     head = "Current thread" if "Current thread" in stack else "(most recent call first)"
     frames = re.findall(r'File "(.*)", line', stack.rpartition(head)[2].partition("\n\n")[0])
     return (

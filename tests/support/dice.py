@@ -1,10 +1,10 @@
-"""Choices read off bytes: what a fuzzer mutates, and what Hypothesis draws and shrinks."""
+"""Choices read from bytes, which a fuzzer mutates, or Hypothesis draws and shrinks."""
 
 from __future__ import annotations
 
 __all__ = ["Dice"]
 
-#: Where arithmetic goes wrong.
+#: Numbers at which arithmetic goes wrong.
 NUMBERS = sorted(
     {0, 1, 2, 3, 7, 64, 4095, 4096, 4097, 28672, 32768}
     | {n + d for n in (2**7, 2**8, 2**15, 2**16, 2**31, 2**32, 2**40, 2**62, 2**63, 2**64)
@@ -13,7 +13,7 @@ NUMBERS = sorted(
 
 
 class Dice:
-    """Choices that bytes make; behind their end every choice is the first, so that all ends."""
+    """Choices made by bytes; past their end every choice is the first, so everything ends."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -28,7 +28,7 @@ class Dice:
         return self.data[self.at - n : self.at]
 
     def below(self, n: int) -> int:
-        """In [0, n), of one or two bytes."""
+        """Return a number in [0, n), from one or two bytes."""
         return int.from_bytes(self.take(1 if n <= 256 else 2), "little") % n
 
     def pick(self, choices):
@@ -38,7 +38,7 @@ class Dice:
         return self.below(2) == 1
 
     def number(self) -> int:
-        """Any number, small and great ones and those at limits above all; some negative."""
+        """Return any number: mostly small ones, large ones and ones near limits; some negative."""
         kind = self.below(8)
         if kind < 4:
             return self.below(8)

@@ -10,7 +10,7 @@ import extarray as xa
 
 
 class Factory:
-    """Makes arrays of one engine, each under a fresh name; "memory" ones have no file."""
+    """Makes arrays of one engine, each under a fresh name; "memory" arrays have no file."""
 
     def __init__(self, engine: str, folder: Path):
         self.engine = engine
@@ -27,12 +27,11 @@ class Factory:
         return xa.create(path, shape=shape, dtype=dtype, engine=self.engine, **options)
 
     def open(self, array, mode="r", **options):
-        """Opens the files of an array once more."""
         return xa.open(array.path, mode=mode, engine=self.engine, **options)
 
     @contextlib.contextmanager
     def array(self, *args, **options):
-        """An array for the length of a block; its files are removed at the end."""
+        """Make an array for the length of a block, and remove its files at the end."""
         array = self.create(*args, **options)
         try:
             yield array

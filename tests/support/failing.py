@@ -1,4 +1,4 @@
-"""Values that call something in the midst of their being read."""
+"""Values that call something while they are read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Failing:
-    """What looks like an array, and fails when half of it is read."""
+    """An array-like that fails when half of it is read."""
 
     shape, dtype = (4, 4), np.dtype("i4")
 

@@ -1,9 +1,9 @@
-"""Each call to the system fails once, in each call of an array: what is then.
+"""Make each system call fail once, in each kind of call on an array.
 
 `python tests/support/faults.py [ENGINE [CASE ...]]` goes through the cases, in a process that
-preload.py watches.  A case has its call made again and again on fresh files; the first call to the
-system fails, then the second, and so on, until none is left to fail.  With EXTARRAY_TEST_FAULTS=all
-every kind of array meets every kind of fault.
+preload.py watches.  It repeats the call of a case on fresh files: the first system call fails, then
+the second, and so on, until none is left.  With EXTARRAY_TEST_FAULTS=all, every kind of array meets
+every kind of fault.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["CASES", "run"]
 
 CHUNKS = (3, 4)
 FIRST = np.arange(1, 43, dtype="i4").reshape(6, 7)
-#: What `open` is given, and not `create`.
+#: Options of `open` that `create` lacks.
 OF_OPEN = {"durability", "share"}
-#: Faults after which a call goes on.
+#: Faults that a call must survive.
 CARRIED_ON = {"EINTR", "half"}
 
 
 @dataclass
 class Case:
-    """A call of an array in files, and what goes before it."""
+    """A call on an array in files, and the calls before it."""
 
     name: str
     call: Call
     before: tuple[Call, ...] = ()
-    is_sealed: bool = True  # it was closed once since
+    is_sealed: bool = True  # closed once before the call
 
 
 def values(*shape):
@@ -49,7 +49,7 @@ def values(*shape):
 
 
 def alternating(n):
-    """Growths that give as many segments."""
+    """Return n growths that make n segments."""
     return tuple(Call("extend", (number % 2, CHUNKS[number % 2])) for number in range(n))
 
 
@@ -83,7 +83,7 @@ CASES = [
 
 
 def attempt(function: Callable[[], object], control: Control, number: int, fault: str):
-    """Call a function; gives whether the fault came, and the error."""
+    """Call a function; return whether the fault occurred, and the error."""
     error = None
     with control.fault(number, FAULTS[fault]) as fired:
         try:
@@ -94,7 +94,7 @@ def attempt(function: Callable[[], object], control: Control, number: int, fault
 
 
 def check_error(error, fault: str, path: Path) -> None:
-    """An error has to be of the family, and to tell the path."""
+    """Require an error of the family that names the path."""
     assert fault not in CARRIED_ON, f"has to be carried on, but {error!r}"
     assert isinstance(error, OSError) and isinstance(error, xa.ExtArrayError), repr(error)
     assert error.errno == FAULTS[fault], repr(error)
@@ -103,7 +103,7 @@ def check_error(error, fault: str, path: Path) -> None:
 
 
 def agree(path: Path, states, assigned=None, array=None) -> None:
-    """The array, if there is one, and a fresh reader are in one of the states."""
+    """Require the array, if any, and a fresh reader to be in one of the states."""
     if array is not None:
         wrong = problem(array, states, assigned)
         assert wrong is None, wrong
@@ -113,7 +113,7 @@ def agree(path: Path, states, assigned=None, array=None) -> None:
 
 
 def make(path: Path, case: Case, options) -> xa.ExtArray:
-    """The array of a case, before its call."""
+    """Make the array of a case, as it is before the call."""
     made = {name: value for name, value in options.items() if name not in OF_OPEN}
     array = xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, **made)
     array[...] = FIRST
@@ -127,7 +127,7 @@ def make(path: Path, case: Case, options) -> xa.ExtArray:
 
 
 def call_once(case: Case, options, control: Control, number: int, fault: str, path: Path) -> bool:
-    """A case with one fault; returns whether there was one."""
+    """Run a case with one fault; return whether the fault occurred."""
     array = make(path, case, options)
     before = Twin(array)
     after = copy.deepcopy(before)
@@ -138,8 +138,8 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
     else:
         assert fired, repr(error)
         check_error(error, fault, path)
-        # A commit that could not be brought to the disk counts, and so does an axis of which
-        # readers could not be told.
+        # A commit that failed to reach the disk still counts, as does an axis of which readers
+        # could not be told.
         counts = "durability" in options or case.call.method == "add_axis"
         states = [before, after] if counts else [before]
         agree(path, states, after if case.call.assigns else None, array)
@@ -166,11 +166,11 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
     return fired
 
 
-# -- what is no call of an open array ------------------------------------------------------------
+# -- calls other than on an open array -----------------------------------------------------------
 
 
 def old_array(path: Path, options) -> Twin:
-    """An array in files, closed; its last writer has not sealed it."""
+    """Make a closed array in files, whose last writer has not sealed it."""
     array = xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, **options)
     array[...] = FIRST
     array.close()
@@ -216,9 +216,7 @@ def replacing(options, control, number, fault, path):
     made[0].close()
     with xa.open(path) as array:
         assert array.shape == (6, 5)
-    with xa.open(
-        path, "r+"
-    ) as array:  # which gives the data their name, where the creator could not
+    with xa.open(path, "r+") as array:  # gives the data their name if the creator could not
         assert array.shape == (6, 5)
     return fired
 
@@ -247,7 +245,7 @@ def filling(options, control, number, fault, path):
 
 
 def repairing(options, control, number, fault, path):
-    """Back to the older of two states."""
+    """Return to the older of two states."""
     with xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, attrs={"a": 1}, **options) as array:
         array[...] = FIRST
         before = Twin(array)
@@ -372,11 +370,11 @@ OTHERS = {
     "repack": copying("repack"),
 }
 
-#: Arrays of these kinds.
+#: Arrays that meet every case.
 KINDS = [
     {"engine": engine, "sparse": sparse} for engine in ("mmap", "pread") for sparse in (False, True)
 ]
-#: Others, of which a short run has some of the cases each.
+#: Arrays that meet only some of the cases in a short run.
 OTHER_KINDS = [
     {"engine": "pread", "sparse": False, "durability": "commit"},
     {"engine": "mmap", "sparse": False, "fill_value": -1},
@@ -389,7 +387,7 @@ OTHER_KINDS = [
 def run(
     folder: Path, engines: Collection[str] = (), names: Collection[str] = ()
 ) -> collections.Counter[str]:
-    """Go through cases, or through all; returns how many faults there were, by what failed."""
+    """Run some cases, or all; return the number of faults by failed call."""
     control = Control()
     counts: collections.Counter[str] = collections.Counter()
     path = folder / "a"

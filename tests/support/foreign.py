@@ -1,8 +1,8 @@
-"""Test suites of other libraries, run on arrays of ours: nothing of theirs is kept here.
+"""Test suites of other libraries, run on our arrays; none of their code is kept here.
 
-A module of tests is loaded from where the library is installed, the functions in it that make
-arrays are replaced, and its tests are taken over by a module of this suite.  Tests that do not
-apply are listed in ``data/foreign-skips.txt``, each below the reason: they have to fail.
+A module of tests is loaded from the installed library, its functions that make arrays are replaced,
+and a module of this suite takes over its tests.  ``data/foreign-skips.txt`` lists tests that do not
+apply, each below the reason: they must fail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SKIPS = Path(__file__).resolve().parent / "data" / "foreign-skips.txt"
 
 
 def load(name: str, path: Path) -> ModuleType:
-    """The module of a file, loaded anew, so that changing it changes it for nobody else."""
+    """Load a module anew, so that changes to it affect nobody else."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -35,7 +35,7 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 def take_over(module: ModuleType) -> dict[str, object]:
-    """What pytest would find in a module: of ours, other tests may fail than its authors expect."""
+    """Return the tests of a module; ours may fail in other places than its authors expect."""
     found = {}
     for name, value in vars(module).items():
         if name.startswith("Test") and inspect.isclass(value):
@@ -51,7 +51,7 @@ def take_over(module: ModuleType) -> dict[str, object]:
 
 
 def _waiting(coroutine):
-    """A coroutine as a function, for which pytest needs no plugin."""
+    """Wrap a coroutine into a function, so that pytest needs no plugin."""
 
     @functools.wraps(coroutine)
     def test(*args, **kwargs):
@@ -61,7 +61,7 @@ def _waiting(coroutine):
 
 
 def _expecting_nothing(mark):
-    """A mark whose parameters are not expected to fail."""
+    """Return a mark without expected failures of parameters."""
     if mark.name != "parametrize":
         return mark
     names, values, *rest = mark.args
@@ -70,7 +70,7 @@ def _expecting_nothing(mark):
 
 
 def reasons(suite: str) -> dict[str, str]:
-    """Tests of a suite that do not apply, and why."""
+    """Return the tests of a suite that do not apply, and why."""
     found = {}
     for block in SKIPS.read_text(encoding="utf-8").split("\n\n"):
         reason = " ".join(re.findall(r"^# ?(.*)", block, re.MULTILINE))
@@ -82,7 +82,7 @@ def reasons(suite: str) -> dict[str, str]:
 
 
 def expectations(suite: str):
-    """A fixture for a module of tests: those that are listed have to fail."""
+    """Return a fixture for a module of tests that requires the listed ones to fail."""
     listed = reasons(suite)
 
     @pytest.fixture(autouse=True)
@@ -96,9 +96,9 @@ def expectations(suite: str):
 
 
 def on_values(check):
-    """An assertion that takes arrays of ours for their values.
+    """Wrap an assertion so that it compares the values of our arrays.
 
-    NumPy's own goes through the elements of its own arrays and asks others whether all is equal.
+    NumPy's own iterates over its own arrays, but asks others whether everything is equal.
     """
 
     def checked(*args, **kwargs):
@@ -111,7 +111,7 @@ def on_values(check):
 
 
 class Array(xa.ExtArray):
-    """An array of ours whose methods give arrays of ours, so that tests go on with them."""
+    """An array whose methods return arrays of this class, so that tests continue with them."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class Array(xa.ExtArray):
 
 
 def array_of(values, chunks=None) -> Array:
-    """An array of ours in memory with the given values; it grew, and has several chunks."""
+    """Return an array in memory with the given values, grown and in several chunks."""
     values = np.asarray(values)
     if chunks is None:
         chunks = [min(n, 2 + axis % 2) or 1 for axis, n in enumerate(values.shape)]
@@ -147,7 +147,7 @@ def array_of(values, chunks=None) -> Array:
 
 
 class NumPy(ModuleType):
-    """NumPy, but for functions that make arrays: they make arrays of ours."""
+    """NumPy, except that functions which make arrays make ours."""
 
     def __init__(self):
         super().__init__("numpy")

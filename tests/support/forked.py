@@ -1,7 +1,6 @@
-"""Python processes that are forked from one that has imported what they need (nursery.py).
+"""Python processes forked from one that has already imported what they need (nursery.py).
 
-Programs that are about the start, about what is imported, or about settings that an import reads,
-want an interpreter of their own.
+Programs that test startup, imports, or settings read at import need a fresh interpreter instead.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["Child", "Nursery"]
 
 
 class Child:
-    """A process that was forked, with pipes to and from it: as `subprocess.Popen` has them."""
+    """A forked process with pipes to and from it, like `subprocess.Popen`."""
 
     def __init__(self, order: nursery.Order, stdin=None, stdout=None):
         self._order = order
@@ -61,20 +60,20 @@ class Child:
 
 
 def written(file) -> str:
-    """What another process has written to a file."""
+    """Return what another process has written to a file."""
     file.seek(0)
     return file.read()
 
 
 def read_terminal(terminal) -> Iterator[bytes]:
-    """Pieces of what a terminal shows, until no process has it any more."""
-    with contextlib.suppress(OSError):  # Linux's end of a terminal
+    """Yield the output on a terminal until no process has it open any more."""
+    with contextlib.suppress(OSError):  # how Linux ends a terminal
         while piece := terminal.read(1 << 16):
             yield piece
 
 
 class Nursery:
-    """Starts the process that is forked, and gives it orders."""
+    """Starts the process that forks, and gives it orders."""
 
     def __init__(self, environment: dict[str, str]):
         self._folder = tempfile.TemporaryDirectory(prefix="extarray-")
@@ -105,7 +104,7 @@ class Nursery:
         )
 
     def start(self, code: str, *args) -> Child:
-        """Run code in a process that goes on, with pipes to and from it."""
+        """Start code in a process, with pipes to and from it."""
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
         try:
@@ -116,9 +115,9 @@ class Nursery:
         return Child(order, open(ours_in, "w"), open(ours_out))
 
     def run(self, code: str, *args, text="", timeout=250, **options) -> tuple[int, str, str]:
-        """Run code to its end: its exit status, what it prints, and its errors.
+        """Run code to its end; return its exit status, output and errors.
 
-        `imports` are modules that are imported before the fork, for others that want them, too.
+        Modules in `imports` are imported before the fork, for later orders too.
         """
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
@@ -137,7 +136,7 @@ class Nursery:
             return child.returncode, *map(written, printed)
 
     def run_in_terminal(self, code: str, *args, timeout=250, **options) -> tuple[int, str]:
-        """Run code to its end with a terminal: its exit status, and what the terminal shows."""
+        """Run code to its end on a terminal; return its exit status and the terminal's output."""
         ours, theirs = os.openpty()
         try:
             child = Child(self._order([theirs] * 3, code, args, **options))
@@ -145,7 +144,7 @@ class Nursery:
             os.close(theirs)
         shown = []
         with open(ours, "rb", buffering=0) as terminal:
-            # A terminal that nobody reads would stop the process once it is full.
+            # A terminal that nobody reads blocks the process once it is full.
             reader = threading.Thread(target=lambda: shown.extend(read_terminal(terminal)))
             reader.start()
             try:
@@ -156,11 +155,11 @@ class Nursery:
                 error.add_note(b"".join(shown).decode(errors="replace"))
                 raise
             finally:
-                reader.join(timeout)  # to the end of all that have the terminal
+                reader.join(timeout)  # until all processes have closed the terminal
         return child.returncode, b"".join(shown).decode(errors="replace")
 
     def __call__(self, code: str, *args, **options) -> str:
-        """What code prints; it has to end well."""
+        """Return the output of code, which must succeed."""
         status, out, err = self.run(code, *args, **options)
         assert status == 0, f"exit status {status}\n{out}{err}"
         return out
@@ -169,6 +168,5 @@ class Nursery:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let the process end."""
         self._process.communicate(timeout=250)
         self._folder.cleanup()

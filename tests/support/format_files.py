@@ -1,11 +1,10 @@
-"""Example files of the file format, one archive for each version, opened by tests for ever.
+"""Example files of the file format, one archive for each version, which tests open for ever.
 
-    python tests/support/format_files.py
+  python tests/support/format_files.py
 
-makes ``data/format-MAJOR.MINOR.zip`` of the version that the package writes, once: files of a
-version that was released never change, so an archive that is there is left alone.  What arrays
-hold is said here in NumPy's words alone.  Add entries when the format learns something new; take
-none away.
+makes ``data/format-MAJOR.MINOR.zip`` for the version that the package writes, once.  Files of a
+released version never change, so an existing archive is left alone.  The content of arrays is
+stated here in NumPy's terms alone.  Add entries when the format learns something new; remove none.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RECORD = np.dtype([("name", "S4"), ("at", "<f8", (2,)), ("ok", "?")])
 
 @dataclass
 class Example:
-    """An array of an archive: what it holds, and how it was made."""
+    """An array of an archive: its content, and how it was made."""
 
     values: np.ndarray
     attrs: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +41,7 @@ def _cube(dtype: str) -> np.ndarray:
 
 
 def _grown() -> np.ndarray:
-    """What `_grow` leaves: 7 elements at the start, the middle, the fill value 9, and the ends."""
+    """Return the content after `_grow`: 7 at the start, the middle, the fill value 9, the ends."""
     values = np.full((6, 7), 9, "<i4")
     values[1:4, 1:5] = np.arange(12).reshape(3, 4)
     values[0] = 7
@@ -93,17 +92,16 @@ EXAMPLES = {
     "empty": Example(np.zeros((0, 3), "<f8"), {"note": "nothing yet"}),
     **{f"type-{name}": Example(values) for name, values in TYPES.items()},
 }
-#: Arrays of a group, which were extended by one commit; their axis "time" has 3 entries.
+#: Arrays of a group, extended by one commit; their axis "time" has 3 entries.
 GROUP = {
     "time": np.array([10, 20, 30], "<i8"),
     "masts/wind": np.arange(6, dtype="<f4").reshape(3, 2),
 }
-#: As a writer leaves it that is killed: the state is not sealed, and `.xta` may have more.
+#: Content left by a killed writer: the state is not sealed, and `.xta` may be longer.
 UNSEALED = np.arange(10, dtype="<i4").reshape(5, 2)
 
 
 def make(folder: Path) -> None:
-    """Write all examples to a folder."""
     for name, example in EXAMPLES.items():
         if name == "grown":
             _grow(folder / name, example)
@@ -139,7 +137,7 @@ def main() -> str | None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder)
-        # Metadata are zeros for the most part.
+        # Metadata are mostly zeros.
         with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
             for file in sorted(p for p in folder.rglob("*") if p.is_file()):
                 out.write(file, file.relative_to(folder).as_posix())

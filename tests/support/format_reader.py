@@ -1,7 +1,7 @@
 """A second reader of the file format, written from the pages in docs/format alone.
 
 It shares no code with the package, so that pages, package and this module check one another.  It is
-slow and reads `.xmd` as a whole; its functions follow the pages.  Every refusal is a ValueError.
+slow and reads `.xmd` whole; its functions follow the pages.  Every refusal is a ValueError.
 """
 
 import base64
@@ -33,7 +33,7 @@ TYPE_STRING = re.compile(
 
 
 def crc32c(data):
-    """CRC-32C (Castagnoli), by table."""
+    """Compute CRC-32C (Castagnoli), by table."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -41,7 +41,7 @@ def crc32c(data):
 
 
 def _reduced(value):
-    """One entry of the table: eight steps of the polynomial, reflected."""
+    """Compute an entry of the table: eight steps of the polynomial, reflected."""
     for _ in range(8):
         value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
     return value
@@ -51,19 +51,19 @@ _TABLE = [_reduced(byte) for byte in range(256)]
 
 
 def need(condition, message):
-    """Refuse the files, unless the condition holds."""
+    """Refuse the files unless the condition holds."""
     if not condition:
         raise ValueError(message)
 
 
 def cut(data, start, count, what):
-    """Bytes `start` … `start + count - 1` of the metadata."""
+    """Return bytes `start` … `start + count - 1` of the metadata."""
     need(start + count <= len(data), f"the metadata end within the {what}")
     return data[start : start + count]
 
 
 def parse_json(text, **hooks):
-    """A JSON value; what is nested too deeply is refused."""
+    """Parse a JSON value; refuse too deep nesting."""
     try:
         return json.loads(text.decode("utf-8"), **hooks)
     except RecursionError:
@@ -71,7 +71,7 @@ def parse_json(text, **hooks):
 
 
 def parse_dtype(told, around=0):
-    """The NumPy type of a description, which has so many others around it."""
+    """Return the NumPy type of a description nested in `around` others."""
     need(around <= 32, "a data type nested too deeply")
     if isinstance(told, str):
         need(TYPE_STRING.fullmatch(told), f"a type string not known here: {told!r}")
@@ -113,7 +113,7 @@ def parse_dtype(told, around=0):
 
 
 def parse_header(data):
-    """What never changes; the version is looked at before anything behind it."""
+    """Parse the constant part; check the version before anything behind it."""
     need(data[:8] == b"\x89XTA\r\n\x1a\n", "not the metadata of an array: wrong magic")
     (major,) = struct.unpack("<H", cut(data, 8, 2, "header"))
     need(major == 2, f"major version {major} is not 2, the one known here")
@@ -143,7 +143,7 @@ def parse_header(data):
 
 
 def parse_records(data, header, count):
-    """The first `count` records of the growth log, and the extents: (offset, bytes)."""
+    """Return the first `count` records of the growth log, and its extents: (offset, bytes)."""
     k, start, room, records, extents = len(header.chunk), header.log, 8, [], []
     width = 8 + 8 * k
     while True:
@@ -168,7 +168,7 @@ def parse_records(data, header, count):
 
 
 def check_history(records, grid):
-    """Refuse records that are no history of growth to a grid."""
+    """Refuse records that do not describe growth to a grid."""
     axis, side, first = records[0]
     initial = axis == side == 0 and first[:1] in ([], [0]) and min(first, default=0) >= 0
     need(initial, "record 0 is not that of an initial segment")
@@ -183,7 +183,7 @@ def check_history(records, grid):
 
 
 def with_starts(records, grid):
-    """Records with what had been added at the starts before them, and what has been by now."""
+    """Return records with the chunks added at the starts before each, and the final such counts."""
     added, found = [0] * len(grid), []
     grids = [before for _, _, before in records[1:]] + [grid]
     for (axis, side, before), after in zip(records, grids, strict=True):
@@ -194,7 +194,7 @@ def with_starts(records, grid):
 
 
 def json_of_attrs(text):
-    """A JSON object, without what the rules of attributes exclude."""
+    """Parse a JSON object within the rules of attributes."""
 
     def finite(digits):
         need(isfinite(float(digits)), f"{digits} is too large")
@@ -205,12 +205,11 @@ def json_of_attrs(text):
 
     attrs = parse_json(text, parse_float=finite, parse_constant=none)
     need(isinstance(attrs, dict), "the attributes are no JSON object")
-    json.dumps(attrs, ensure_ascii=False).encode("utf-8")  # without halves of characters
+    json.dumps(attrs, ensure_ascii=False).encode("utf-8")  # no lone surrogates
     return attrs
 
 
 def parse_attrs(text):
-    """The attributes, from their JSON text."""
     return {name: value_of(value) for name, value in json_of_attrs(text).items()}
 
 
@@ -218,7 +217,7 @@ THREE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf
 
 
 def value_of(value):
-    """What a JSON value inside the outermost object stands for."""
+    """Return the value that JSON inside the outermost object stands for."""
     if type(value) is list:
         return [value_of(item) for item in value]
     if type(value) is not dict:
@@ -233,12 +232,12 @@ DATE = re.compile(
     r"NaT|-?[0-9]{4,}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?)?)?"
 )
 DAY, MICRO = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"\.[0-9]{6}"
-SECONDS = f"(:[0-9]{{2}}{MICRO}|:(?!00)[0-9]{{2}})"  # of the difference from UTC
+SECONDS = f"(:[0-9]{{2}}{MICRO}|:(?!00)[0-9]{{2}})"  # of the UTC offset
 CLOCK = f"[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}({MICRO})?([+-][0-9]{{2}}:[0-9]{{2}}{SECONDS}?)?"
 
 
 def tagged(form):
-    """The value of an object that is exactly of a form with a tag."""
+    """Return the value of an object that has exactly the form of its tag."""
     kind = form["$type"]
     need(type(kind) is str, "no tag")
     members = set(form) - {"$type"}
@@ -304,7 +303,7 @@ def from_base64(text):
 
 
 def tagged_array(form, members):
-    """The array of a form."""
+    """Return the array of a form."""
     dtype = parse_dtype(form["dtype"])
     if "base64" in form:
         need(members == {"dtype", "shape", "base64"}, "other members")
@@ -339,7 +338,7 @@ def tagged_array(form, members):
 
 
 def extents_of(data, pairs):
-    """The extents of nested lists, and their items in order; a pair of numbers may be an item."""
+    """Return the extents of nested lists, and their items in order; items may be number pairs."""
     extents, items = [], [data]
     while items and all(type(item) is list for item in items):
         if pairs and not any(type(part) is list for item in items for part in item):
@@ -351,12 +350,11 @@ def extents_of(data, pairs):
 
 
 def superblock_place(header, i):
-    """The offset of superblock `i`."""
     return header.size + (1024 * i if i < 2 else 4096 + 1024 * (i - 2))
 
 
 def optional_block(data, header, number):
-    """The offset of an optional block, None where there is none: 0 is that of groups."""
+    """Return the offset of an optional block, or None; number 0 is the group block."""
     entry = data[header.size + 7168 + 16 * number :][:16]
     if len(entry) < 16:
         return None
@@ -367,7 +365,7 @@ def optional_block(data, header, number):
 
 
 def parse_state(data, header, place):
-    """The state that the superblock, or pending state, at an offset tells, if it is whole."""
+    """Return the state of the superblock, or pending state, at an offset; refuse a damaged one."""
     k, i = len(header.chunk), place
     block = cut(data, place, 88 + 24 * k, "superblocks")
     checksum, flags, sequence, segments = struct.unpack("<IIQQ", block[:24])
@@ -397,7 +395,7 @@ def parse_state(data, header, place):
 
 
 def whole_states(data, header, slots=range(5)):
-    """The whole states of superblocks, and what is wrong with the others."""
+    """Return the whole states of superblocks, and the faults of the others."""
     states, faults = [], []
     for i in slots:
         try:
@@ -408,14 +406,14 @@ def whole_states(data, header, slots=range(5)):
 
 
 def newest_state(data, header):
-    """The whole state with the greatest sequence number, of the superblocks 0 to 4."""
+    """Return the whole state with the greatest sequence number, among superblocks 0 to 4."""
     states, faults = whole_states(data, header)
     need(states, "the metadata are damaged: " + "; ".join(faults))
     return by_number(states, [], [])[0]
 
 
 def written_sequences(data, header, slots):
-    """The sequence numbers of superblocks whose checksum fits."""
+    """Yield the sequence numbers of superblocks with a matching checksum."""
     size = 88 + 24 * len(header.chunk)
     for i in slots:
         block = data[superblock_place(header, i) :][:size]
@@ -424,13 +422,13 @@ def written_sequences(data, header, slots):
 
 
 def principal_name(path, uuid):
-    """Name of the principal array, which its maker may not have come to give it."""
+    """Return the name of the principal array, which its maker may not have renamed."""
     longer = f"{os.path.realpath(f'{path}.xta')}.{uuid.hex()[:12]}.new"
     return longer if os.path.exists(longer) else f"{path}.xta"
 
 
 def pending_states(data, header, folder):
-    """Pending states of `.xmd` for which the coordinator, as it is now, has decided."""
+    """Yield pending states of `.xmd` that the present coordinator has decided."""
     group = optional_block(data, header, 0)
     for i in () if group is None else (1, 2):
         start, size = group + 4096 * i, 88 + 24 * len(header.chunk)
@@ -454,7 +452,7 @@ def pending_states(data, header, folder):
 
 
 def end_of(principal, uuid):
-    """How `.xta` ends: with the array's own seal, that of another, or none."""
+    """Tell whether `.xta` ends with the array's own seal, another's, or none."""
     seal, start = b"\x89XTA sealed:\r\n\x1a\n" + uuid, len(principal) - 32
     end = principal[start:] if start >= 0 else b""
     if end == seal or not end.startswith(seal[:16]):
@@ -467,7 +465,7 @@ def end_of(principal, uuid):
 
 
 def verdict(state, sealed, principal, uuid):
-    """What a reader does with a state and a `.xta`: the table of the page."""
+    """Return a reader's verdict on a state and a `.xta`: the table of the page."""
     end, length = end_of(principal, uuid), len(principal)
     if end == "another" and (sealed or length >= state.data_bytes + 32):
         return "refuse"
@@ -477,7 +475,7 @@ def verdict(state, sealed, principal, uuid):
 
 
 def recovered(data, header, pending, principal):
-    """The state that a power cut has spared, with a `.xta` that fits; None: there is none."""
+    """Return the state that a power cut has spared and `.xta` fits, or None."""
     durable, _ = whole_states(data, header, range(2, 5))
     last = max(written_sequences(data, header, range(2, 5)), default=-1)
     states = by_number([], [state for state in pending if state.sequence > last], durable)
@@ -486,12 +484,12 @@ def recovered(data, header, pending, principal):
 
 
 def by_number(live, pending, durable):
-    """States from the newest down; of equal numbers, in the order in which they are given."""
+    """Return states from the newest down; equal numbers keep the given order."""
     return sorted([*live, *pending, *durable], key=lambda state: -state.sequence)
 
 
 def chosen(data, header, pending, principal, may_recover):
-    """The state of an array, and the bytes of its chunks; a refusal if there is none."""
+    """Return the state of an array, and the bytes of its chunks; refuse if there is none."""
     live, faults = whole_states(data, header, range(2))
     durable, others = whole_states(data, header, range(2, 5))
     states = by_number(live, pending, durable)
@@ -511,8 +509,8 @@ def chosen(data, header, pending, principal, may_recover):
 
 
 def opened(path):
-    """Header, state and principal array of a pair, read again if a writer came in between."""
-    for attempt in range(3):  # fewer than the page allows: refusals come sooner
+    """Return header, state and principal array of a pair; retry if a writer came in between."""
+    for attempt in range(3):  # fewer than the page allows, for faster refusals
         with open(f"{path}.xmd", "rb") as xmd:
             data = xmd.read()
             header = parse_header(data)
@@ -532,20 +530,20 @@ def opened(path):
 
 
 def first_index(record):
-    """N*: the index, on its own axis, of the first chunks of a segment."""
+    """Return N*: the index, on its own axis, of the first chunks of a segment."""
     axis, side, grid, added = record
     return -1 - added[axis] if side == 1 else grid[axis] - added[axis]
 
 
 def owns(record, index):
-    """Whether a segment, or an earlier one of its side, introduced an index on its own axis."""
+    """Tell whether a segment, or an earlier one of its side, introduced an index on its axis."""
     axis, side, *_ = record
     first = first_index(record)
     return index[axis] <= first if side == 1 else index[axis] >= first
 
 
 def chunk_address(records, index):
-    """The address of a chunk, in the last segment that owns one of its indices."""
+    """Return the address of a chunk, in the last segment that owns one of its indices."""
     if not index:
         return 0
     axis, _, grid, added = record = next(r for r in reversed(records) if owns(r, index))
@@ -558,7 +556,7 @@ def chunk_address(records, index):
 
 
 def wrong_sums(path):
-    """The addresses of the chunks whose checksums do not fit, and whether sums are in doubt."""
+    """Return the addresses of mismatched chunks, and whether sums are in doubt."""
     header, _state, principal = opened(path)
     need(header.sums, "the array has no checksums of chunks")
     with open(f"{path}.xmd", "rb") as xmd:
@@ -582,7 +580,7 @@ def wrong_sums(path):
 
 
 def hilbert_key(digits, n):
-    """The key of the order H from the digits a_(m-1) … a_0 of n bits."""
+    """Return the key in order H from the digits a_(m-1) … a_0 of n bits."""
     mask, key, e, r = (1 << n) - 1, 0, 0, 0
     for a in digits:
         g = a ^ e
@@ -600,7 +598,7 @@ def hilbert_key(digits, n):
 
 
 def morton_key(digits, n):
-    """The key of the order Z: the digits one after the other."""
+    """Return the key in order Z: the digits one after the other."""
     key = 0
     for a in digits:
         key = key << n | a
@@ -608,7 +606,7 @@ def morton_key(digits, n):
 
 
 def positions(chunk, order):
-    """For each element of a chunk, the number of elements stored before it."""
+    """Return, for each element of a chunk, the number of elements stored before it."""
     wide = [extent for extent in chunk if extent > 1]
     n, m = len(wide), (max(chunk, default=1) - 1).bit_length()
     count = np.arange(prod(chunk))
@@ -624,12 +622,12 @@ def positions(chunk, order):
 
 
 def read(path):
-    """The whole array inside its bounds, and its attributes; `path` has no suffix."""
+    """Return the whole array inside its bounds, and its attributes; `path` has no suffix."""
     return elements_of(*opened(path))
 
 
 def elements_of(header, state, principal):
-    """The elements inside the bounds, and the attributes."""
+    """Return the elements inside the bounds, and the attributes."""
     result = np.empty(state.bounds, header.dtype)
     axes = list(zip(header.chunk, state.bounds, state.offset, strict=True))
     if not result.nbytes:
@@ -650,7 +648,7 @@ def elements_of(header, state, principal):
 
 
 def read_element(path, index):
-    """The element with this index, from the place that the formulas tell."""
+    """Return the element at an index, from the place that the formulas give."""
     header, state, principal = opened(path)
     inside = len(index) == len(state.bounds)
     inside = inside and all(0 <= x < b for x, b in zip(index, state.bounds, strict=True))
@@ -667,12 +665,11 @@ def read_element(path, index):
 
 
 def struct_at(layout, data, at):
-    """The numbers at a place of a packed file."""
     return struct.unpack(layout, cut(data, at, struct.calcsize(layout), "packed file"))
 
 
 def end_of_packed(data):
-    """The number of entries of the directory, and where it begins and ends."""
+    """Return the number of directory entries, and the directory's start and end."""
     at = len(data) - 22
     need(data[:4] == b"PK\3\4" and data[at:][:4] == b"PK\5\6" and at >= 0, "no packed file")
     disk, other, here, total, size, start, comment = struct_at("<4xHHHHIIH", data, at)
@@ -695,14 +692,14 @@ def end_of_packed(data):
 
 
 def member_counts(raw):
-    """Whether a member is of an array or a group, by its name."""
+    """Tell by its name whether a member belongs to an array or a group."""
     last = raw.split(b"/")[-1]
     of_array = last.endswith((b".xmd", b".xta")) and len(last) > 4
     return raw.endswith(b"/") or of_array or last == b"dataset.json"
 
 
 def large_numbers(extra, *numbers):
-    """Numbers, with those of the extra field of ZIP64 in place of those that are too large."""
+    """Return numbers, replacing those too large by the ones in the ZIP64 extra field."""
     fields, at = [], 0
     while at < len(extra):
         kind, size = struct_at("<HH", extra, at)
@@ -727,7 +724,7 @@ def check_name(name):
 
 
 def members_of(data):
-    """The members of a packed file that count: (offset, bytes, CRC-32) by their names."""
+    """Return the members of a packed file that count: name to (offset, bytes, CRC-32)."""
     total, at, end = end_of_packed(data)
     first, found = at, {}
     for _ in range(total):
@@ -759,7 +756,7 @@ def members_of(data):
 
 
 def member_at(data, place, raw, size, crc):
-    """Where the bytes of a member are, and their CRC-32, by its local header."""
+    """Return the place of a member's bytes, and their CRC-32, by its local header."""
     flags, method, own, *sizes, n_name, n_extra = struct_at("<6xHH4xIIIHH", data, place)
     need(data[place : place + 4] == b"PK\3\4", "no local header")
     start = place + 30 + n_name
@@ -772,16 +769,16 @@ def member_at(data, place, raw, size, crc):
 
 
 def compared(member):
-    """The bytes of a member, which fit its sum."""
+    """Return the bytes of a member, after comparing their checksum."""
     content, crc = member
     need(zlib.crc32(content) == crc, "a member does not fit its CRC-32")
     return content
 
 
 def parse_packed(data):
-    """Arrays, groups and, of a packed array, its name.
+    """Return arrays, groups, and the name of a single packed array.
 
-    Of each array the two members, of each group that of its attributes, or None.
+    Each array has its two members; each group has the member of its attributes, or None.
     """
     members = members_of(data)
     arrays, groups = {}, {"": members.get("dataset.json")}
@@ -801,14 +798,14 @@ def parse_packed(data):
 
 
 def read_packed(pair):
-    """The elements and the attributes of an array in a packed file; of its two members."""
+    """Return elements and attributes of an array in a packed file, from its two members."""
     data, principal = compared(pair[0]), pair[1][0]
     header = parse_header(data)
     return elements_of(header, *chosen(data, header, [], principal, True))
 
 
 def parse_group_attrs(content):
-    """The attributes of a group, of the bytes of `dataset.json`; None: there is no such file."""
+    """Return a group's attributes from the bytes of `dataset.json`; None means no file."""
     if content is None:
         return {}
     whole = json_of_attrs(content.removeprefix(b"\xef\xbb\xbf"))
@@ -820,7 +817,7 @@ IN_THE_MAKING = re.compile(r".+\.[0-9a-f]{12}\.new", re.DOTALL)
 
 
 def members_in(folder):
-    """The names of the arrays, and of the groups, in a folder."""
+    """Return the names of the arrays and groups in a folder."""
     arrays, groups = set(), set()
     for entry in os.scandir(folder):
         name = entry.name
@@ -835,7 +832,6 @@ def members_in(folder):
 
 
 def read_group_attrs(folder):
-    """The attributes of a folder."""
     try:
         with open(os.path.join(folder, "dataset.json"), "rb") as file:
             return parse_group_attrs(file.read())
@@ -844,13 +840,13 @@ def read_group_attrs(folder):
 
 
 def dims_of(attrs, k):
-    """The names of the axes; None: they have none."""
+    """Return the names of the axes, or None."""
     dims = attrs.get("dims")
     fits = type(dims) in (list, tuple) and {*map(type, dims)} <= {str} and len({*dims}) == k
     return tuple(dims) if fits and len(dims) == k else None
 
 
 def origin_of(header, state):
-    """The index that index 0 of the beginning has now, along each axis."""
+    """Return the present index of the original index 0, along each axis."""
     axes = zip(state.starts, header.chunk, state.offset, strict=True)
     return tuple(added * c - offset for added, c, offset in axes)

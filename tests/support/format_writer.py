@@ -1,7 +1,7 @@
 """A second writer of the file format, written from the pages in docs/format alone.
 
 It grows arrays at both sides, cuts them, writes elements and attributes, flushes and closes, and
-commits several arrays together for the first time.  It knows one writer, and the fill value 0.
+makes the first commit of several arrays.  It supports one writer, and the fill value 0.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ class Writer:
             at = format_reader.optional_block(self.read(0, self.header.size + 8192), self.header, n)
             if at is not None:
                 self.blocks[n] = at, size
-        # Of what lies in the grid outside the bounds, nobody knows now.
+        # The content of the grid outside the bounds is unknown now.
         if not self.flags & 1:
             os.ftruncate(self.xta, self.data_bytes)
             self.flags |= 2
@@ -53,7 +53,7 @@ class Writer:
         return os.pread(self.xmd, size, at)
 
     def fields(self, i):
-        """What superblock `i` tells before its bounds; nothing if it is none."""
+        """Return the fields of superblock `i` before its bounds; {} if it is damaged."""
         size = 88 + 24 * self.k
         block = self.read(format_reader.superblock_place(self.header, i), size)
         if len(block) < size or struct.pack("<I", crc32c(block[4:])) != block[:4]:
@@ -78,7 +78,7 @@ class Writer:
         self.write_superblock(self.sequence % 2, self.flags)
 
     def unseal(self):
-        """Have the files say that a writer is at work, before `.xta` grows."""
+        """Note in the files that a writer is at work, before `.xta` grows."""
         if self.flags & 1:
             self.flags &= ~1
             self.commit()
@@ -91,7 +91,7 @@ class Writer:
         self.write_flushed()
 
     def write_flushed(self):
-        """Have the state on the disk, where commits do not touch it."""
+        """Bring the state to the disk, where commits do not touch it."""
         older = min((2, 3), key=lambda i: self.fields(i).get("sequence", -1))
         self.write_superblock(older, self.flags & ~5)
         os.fsync(self.xmd)
@@ -111,7 +111,7 @@ class Writer:
     # -- growth ----------------------------------------------------------------------------------
 
     def find_extents(self):
-        """The offsets of the extents that the records lie in."""
+        """Return the offsets of the extents that hold the records."""
         found, room = [self.header.log], 8
         while room < len(self.records):
             found.append(int.from_bytes(self.read(found[-1], 8), "little"))
@@ -119,7 +119,7 @@ class Writer:
         return found
 
     def take_room(self, size):
-        """Lengthen `.xmd`, and return where its new room begins."""
+        """Lengthen `.xmd`, and return the start of the new room."""
         at = max([self.end, *map(sum, self.blocks.values())])
         self.end = at + size
         if os.fstat(self.xmd).st_size < self.end:
@@ -127,7 +127,6 @@ class Writer:
         return at
 
     def add_record(self, axis, side):
-        """Write the record of a segment that is about to begin."""
         number, width, uuid = len(self.records), 8 + 8 * self.k, self.header.uuid
         e = (number // 8 + 1).bit_length() - 1
         if e == len(self.extents):
@@ -146,7 +145,7 @@ class Writer:
         """Add elements with the fill value; side 0 is the end, 1 the start."""
         self.unseal()
         if self.flags & 2:
-            self.flush()  # the bounds of a cut, before what it has left is overwritten
+            self.flush()  # flush a cut before overwriting its remains
         low, high = [0] * self.k, list(self.bounds)
         low[axis], high[axis] = (-by, 0) if side else (high[axis], high[axis] + by)
         room = self.offset[axis]
@@ -182,7 +181,6 @@ class Writer:
     # -- elements and attributes -----------------------------------------------------------------
 
     def put(self, index, element):
-        """Write the bytes of an element."""
         records, added = format_reader.with_starts(self.records, self.grid)
         numbers, places = [], []
         for x, b, c, a in zip(index, self.offset, self.chunk, added, strict=True):
@@ -193,7 +191,7 @@ class Writer:
         os.pwrite(self.xta, element, at + int(order[tuple(places)]) * len(element))
 
     def set_attrs(self, text):
-        """Write attributes, to room that nothing else has had."""
+        """Write attributes to unused room."""
         self.spare, self.spare_room = self.attrs, self.attrs_room
         self.attrs, self.attrs_room = self.take_room(len(text)), len(text)
         self.attrs_bytes, self.attrs_crc = len(text), crc32c(text)
@@ -203,7 +201,7 @@ class Writer:
     # -- commits of several arrays ---------------------------------------------------------------
 
     def group_block(self):
-        """The offset of the block of groups, which is added where there is none."""
+        """Return the offset of the group block, adding it if it is missing."""
         if 0 not in self.blocks:
             used = max([self.end, os.fstat(self.xmd).st_size, *map(sum, self.blocks.values())])
             at, size = -(-used // 512) * 512, 3 * 4096
@@ -219,7 +217,7 @@ class Writer:
         return os.fsencode(os.path.relpath(other.path, os.path.dirname(self.path)))
 
     def list_members(self, members):
-        """Note who takes part besides; there was no group before."""
+        """Note the other members of the first group."""
         at = self.group_block()
         assert self.read(at, 4096) == bytes(4096)
         told = b""
@@ -231,7 +229,7 @@ class Writer:
         os.fsync(self.xmd)
 
     def prepare(self, group, coordinator):
-        """Write the next state as a pending one, in the place of the older."""
+        """Write the next state as a pending one, over the older of two."""
         os.fsync(self.xta)
         self.sequence += 1
         state, path = self.superblock(self.flags & ~4), self.path_to(coordinator)
@@ -244,7 +242,7 @@ class Writer:
 
 
 def commit_together(group, coordinator, *members):
-    """Commit what has changed; a step each time that it is asked to go on."""
+    """Commit all changes; each `next` does one step."""
     coordinator.list_members(members)
     yield False
     for member in members:

@@ -1,4 +1,4 @@
-"""Small disks that are full, for programs that may mount file systems."""
+"""Small full disks, for programs that may mount file systems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 
 __all__ = ["fill", "mount", "mount_image"]
 
-# How each is made; the smallest that its tools allow.
+# Command and size of each image: the smallest that its tools allow.
 IMAGES = {
     "ext4": (2**22, ["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal"]),
     "btrfs": (2**24, ["mkfs.btrfs", "-q", "--mixed"]),
@@ -14,7 +14,6 @@ IMAGES = {
 
 
 def mount(folder, size) -> None:
-    """Mount a file system of a size in memory."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
 
 
@@ -29,7 +28,7 @@ def mount_image(folder, kind) -> None:
 
 
 def fill(folder, name="ballast", piece=4096) -> None:
-    """Give a file all the space that is left, as far as whole pieces go."""
+    """Fill the remaining space with a file, in whole pieces."""
     with open(f"{folder}/{name}", "wb", buffering=0) as ballast:
         try:
             while ballast.write(bytes(piece)):

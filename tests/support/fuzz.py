@@ -1,18 +1,18 @@
-"""Fuzzing, guided by coverage: atheris chooses bytes, and modules beside this one act on them.
+"""Fuzzing guided by coverage: atheris chooses bytes, and modules beside this one act on them.
 
-    python tests/support/fuzz.py {pairs,calls,files} [--seconds N] [--corpus FOLDER] [--seed N]
-        [--keep]
+  python tests/support/fuzz.py {pairs,calls,files} [--seconds N] [--corpus FOLDER] [--seed N]
+    [--keep]
 
 The targets are those of `fuzz_pairs`, `fuzz_calls` and `fuzz_files`.
 
-It begins with the corpus in `tests/data`, which the tests run, too, and with the folder, where what
-reaches new code is kept.  With `--keep`, the corpus is then made anew from as few inputs as take
-all the steps between lines of Python that any has taken.  The first finding ends the run with
-status 1; `--input FILE` repeats it.  Needs the extra `fuzz`, and Linux.
+A run starts from the corpus in `tests/data`, which the tests use too, and from the folder, which
+keeps inputs that reach new code.  `--keep` then distills the corpus to few inputs that together
+take every step between lines of Python that any input has taken.  The first finding ends the run
+with status 1; `--input FILE` repeats it.  Needs the extra `fuzz`, and Linux.
 
-Libraries in C crash, hang, or ask for all memory, on files that are made to do harm.  That ends the
-process, which has limits, and another one goes on from the corpus that there is by then; it is a
-finding only where the package itself was at work.
+On malicious files, C libraries crash, hang, or ask for all memory.  That ends the process, which
+has limits, and another one continues from the corpus so far.  It is a finding only if the package
+itself was running.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 
 from deaths import TIME, in_ours
 
-#: What came of the executions, and the bytes of the last one, in the folder of a run.
+#: Outcomes of the executions, and the bytes of the last one, in the folder of a run.
 COUNTS, LAST = "counts.json", "last"
 LONGEST = 256
 
@@ -42,7 +42,6 @@ def corpus_file(name: str) -> Path:
 
 
 def read_corpus(name: str) -> list[bytes]:
-    """Inputs of a target."""
     file = corpus_file(name)
     return [bytes.fromhex(line) for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -65,7 +64,7 @@ def main() -> int:
         end = time.monotonic() + arguments.seconds
         ended: Counter[str] = Counter()
         while True:
-            # libFuzzer ends its process, and nothing behind it runs there.
+            # libFuzzer ends its process without running any code after it.
             child = os.fork()
             if child == 0:
                 run(arguments, Path(folder))
@@ -97,10 +96,10 @@ def main() -> int:
 
 
 def is_of_library(status: int, folder: str, ended: Counter[str]) -> bool:
-    """Tell whether what ended a process is none of the package's: run again what it ran last."""
+    """Tell whether a process ended through no fault of the package, by rerunning its last input."""
     try:
         data = Path(folder, LAST).read_bytes()
-    except FileNotFoundError:  # nothing was run yet
+    except FileNotFoundError:  # before the first input
         return False
     again = subprocess.run(
         [
@@ -125,7 +124,7 @@ def is_of_library(status: int, folder: str, ended: Counter[str]) -> bool:
 def run(arguments: argparse.Namespace, folder: Path) -> None:
     import atheris
 
-    with atheris.instrument_imports(include=["extarray"]):  # also what is imported late
+    with atheris.instrument_imports(include=["extarray"]):  # including late imports
         importlib.import_module("extarray")
         act = target(arguments.target, folder)
     corpus = arguments.corpus
@@ -133,7 +132,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
     rng = random.Random(arguments.seed)
     for n in range(64):
         data = bytearray(rng.randbytes(16 + 8 * (n % 8)))
-        data[1] |= 96 * (n % 2)  # half of them: pairs with what arrays and writers agree on
+        data[1] |= 96 * (n % 2)  # half of them: pairs with group and writer blocks
         (corpus / f"first{n}").write_bytes(data)
     for n, data in enumerate(read_corpus(arguments.target)):
         (corpus / f"known{n}").write_bytes(data)
@@ -152,11 +151,11 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
         f"-max_total_time={arguments.seconds}",
         f"-timeout={TIME}",
         "-rss_limit_mb=4096",
-        "-handle_segv=0",  # a crash ends the process by its signal
+        "-handle_segv=0",  # let a crash end the process by its signal
         "-handle_abrt=0",
         "-handle_bus=0",
         "-handle_fpe=0",
-        "-handle_xfsz=0",  # a file that may not grow is an error of the call, here too
+        "-handle_xfsz=0",  # exceeding a file limit stays an error of the call
         f"-seed={arguments.seed}",
         f"-artifact_prefix={corpus}-",
         "-print_final_stats=1",
@@ -166,7 +165,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def distilled(act, inputs: set[bytes]) -> list[bytes]:
-    """Few of the inputs, which take all the steps that all of them take; short ones first."""
+    """Return few of the inputs that together take all steps; prefer short ones."""
     taken = {data: steps(act, data) for data in sorted(inputs, key=lambda data: (len(data), data))}
     left, kept = set().union(*taken.values()), []
     while left:
@@ -177,7 +176,7 @@ def distilled(act, inputs: set[bytes]) -> list[bytes]:
 
 
 def steps(act, data: bytes) -> set[tuple[str, int, int]]:
-    """Steps from line to line of the package."""
+    """Return the steps from line to line of the package."""
     found = set()
 
     def enter(frame, event, argument):
@@ -203,14 +202,14 @@ def steps(act, data: bytes) -> set[tuple[str, int, int]]:
 
 
 def target(name: str, folder: Path):
-    """The function that acts on bytes."""
+    """Return the function that acts on bytes."""
     import fuzz_calls
     import fuzz_files
     import fuzz_pairs
 
     if name == "files":
         known = fuzz_files.seeds(fuzz_files.FORMATS)
-        for each in range(len(known)):  # imports all that there is to import
+        for each in range(len(known)):  # triggers all imports
             fuzz_files.attack(known, bytes([each]), folder)
         fuzz_files.limit()
         return lambda data: fuzz_files.attack(known, data, folder)

@@ -1,8 +1,8 @@
-"""Calls with arguments of all kinds, against NumPy where NumPy has the call.
+"""Calls with arguments of all kinds, compared with NumPy where it has the call.
 
-`call` makes one out of bytes.  It raises what nobody may see: a result that is not NumPy's, an
-error where NumPy gives a result, an error that is none of what both raise for arguments, and,
-where NumPy has no such call, any error that is not of the family.
+`call` makes one from bytes.  It raises on anything that users must never see: a result other than
+NumPy's, an error where NumPy gives a result, an error of an unexpected kind and, for calls that
+NumPy lacks, any error outside the family.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import extarray as xa
 __all__ = ["call", "twins"]
 
 DTYPES = ["<i4", "|u1", ">f8", "|S3", "<U2", "|b1", "<c8", "<M8[s]", [("a", "<i2"), ("b", "|S2")]]
-#: Texts that are awkward as names of files, of attributes, of anything.
+#: Texts that are awkward as names of files, attributes, or anything else.
 TEXTS = ["a", "", "x.xmd", "é", "\ud800", "a\0b", "n" * 300, "/", ".", "..", "a/b", "-", " ", "C"]
 
 
 def twins(folder: Path) -> list[tuple[xa.ExtArray, np.ndarray]]:
-    """Arrays of all kinds, and the same as NumPy's; small ones."""
+    """Return small arrays of all kinds with their NumPy equivalents."""
     found = []
     for i, (shape, dtype) in enumerate(
         [
@@ -75,7 +75,7 @@ class Odd:
 
 
 def integer(dice: Dice, n: int):
-    """An index of an axis of n elements: mostly a good one, of some type."""
+    """Return an index of an axis of n elements, of some type: mostly a valid one."""
     kind = dice.below(8)
     i = dice.number() if kind == 7 else dice.below(2 * n + 3) - n - 1
     if kind < 4 or not -(2**63) <= i < 2**63:
@@ -84,7 +84,7 @@ def integer(dice: Dice, n: int):
 
 
 def index_array(dice: Dice, n: int):
-    """Integers or booleans, as an array or a list."""
+    """Return integers or booleans, as an array or a list."""
     shape = tuple(dice.below(4) for _ in range(dice.pick([1, 1, 2, 0, 3])))
     count = int(np.prod(shape))
     kind = dice.below(6)
@@ -99,7 +99,6 @@ def index_array(dice: Dice, n: int):
 
 
 def item(dice: Dice, n: int):
-    """One entry of an index expression."""
     kind = dice.below(10)
     if kind < 3:
         return integer(dice, n)
@@ -118,7 +117,6 @@ def item(dice: Dice, n: int):
 
 
 def selection(dice: Dice, shape: tuple[int, ...]):
-    """An index expression."""
     items = [item(dice, n) for n in shape[: dice.below(len(shape) + 1)]]
     for _ in range(dice.pick([0, 0, 0, 1, 2])):
         items.insert(dice.below(len(items) + 1), item(dice, 3))
@@ -128,7 +126,6 @@ def selection(dice: Dice, shape: tuple[int, ...]):
 
 
 def value(dice: Dice):
-    """What may be assigned."""
     kind = dice.below(6)
     if kind == 0:
         return dice.number()
@@ -143,7 +140,6 @@ def value(dice: Dice):
 
 
 def anything(dice: Dice, depth: int = 0):
-    """An argument of any kind."""
     kind = dice.below(9)
     if kind < 3:
         return dice.number()
@@ -163,7 +159,7 @@ def anything(dice: Dice, depth: int = 0):
 
 
 def attribute(dice: Dice, depth: int = 0):
-    """A value of an attribute, or none."""
+    """Return a value for an attribute, valid or not."""
     kind = dice.below(6) if depth < 4 else 0
     if kind == 0:
         return anything(dice)
@@ -186,18 +182,18 @@ def attribute(dice: Dice, depth: int = 0):
 # -- calls ---------------------------------------------------------------------------------------
 
 
-#: What NumPy raises for arguments.  Where several are wrong, ours may name another one first.
+#: NumPy's errors for bad arguments.  If several are bad, ours may report another one first.
 REFUSALS = (
     IndexError, KeyError, TypeError, ValueError, OverflowError, RuntimeError, xa.ExtArrayError
 )  # fmt: skip
-#: NumPy's own words, on what it makes of an argument and on results beyond any memory.
+#: NumPy's own words about conversions of arguments, and about results beyond any memory.
 NUMPYS = ("truth value", "inhomogeneous", "array is too big")
-#: What NumPy says of a list that is nested deeper than what it is assigned to.
+#: NumPy's words about a list nested deeper than its target.
 TOO_DEEP = "exceed the maximum number of dimension"
 
 
 def compared(ours, numpys) -> bool:
-    """As NumPy: the same value, or both refuse."""
+    """Require the same value as NumPy's, or that both refuse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -220,14 +216,14 @@ def compared(ours, numpys) -> bool:
 
 
 def is_odd(error: Exception) -> bool:
-    """Whether an error is that of an argument, which we hand on."""
+    """Tell whether an error comes from an odd argument, and is passed on."""
     return isinstance(error, KeyError) and error.args == (Odd.REFUSAL,)
 
 
 def split(model: np.ndarray, key):
-    """The fields that an index names among its other parts, as in h5py, and these parts.
+    """Split an index into the fields that it names, as h5py allows, and the other parts.
 
-    NumPy takes names alone, and refuses what is left here as it is.
+    NumPy takes names alone; it refuses the parts left here as they are.
     """
 
     def is_names(part):
@@ -246,7 +242,7 @@ def split(model: np.ndarray, key):
 
 
 def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path) -> str:
-    """Make one call, and say of what kind it was."""
+    """Make one call, and return its kind."""
     dice = Dice(data)
     kind = dice.below(8)
     if kind < 4:
@@ -266,7 +262,7 @@ def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path)
         with contextlib.suppress(Exception):
             fields, rest = split(model, key)
             if not np.size(fields[rest]):
-                # What NumPy says of values where nothing is selected depends on the index.
+                # NumPy's treatment of values for an empty selection depends on the index.
                 with contextlib.suppress(*REFUSALS):
                     array[key] = new
                 return "writing nothing"
@@ -277,7 +273,7 @@ def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path)
                 fields[rest] = new
 
             done = compared(lambda: array.__setitem__(key, new), expected)
-            # (NumPy may have written a part of what it refuses.)
+            # (NumPy may have written part of what it refuses.)
             assert_same(array[...], model[...] if done else before[...])
         finally:
             model[...] = before
@@ -297,7 +293,7 @@ def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path)
 
 @contextlib.contextmanager
 def limited(folder: Path):
-    """No file becomes large, and none is left of those that the block makes."""
+    """Limit the size of files, and remove those that the block makes."""
     before, present = resource.getrlimit(resource.RLIMIT_FSIZE), set(os.listdir(folder))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 22, before[1]))
     try:
@@ -310,7 +306,6 @@ def limited(folder: Path):
 
 
 def create_one(dice: Dice, pairs, folder: Path) -> str:
-    """Create an array, and open it again."""
     options = {}
     for name in ("chunks", "fill_value", "order", "sparse", "attrs", "dims", "engine", "overwrite"):
         if dice.below(4) == 1:
@@ -332,7 +327,6 @@ def create_one(dice: Dice, pairs, folder: Path) -> str:
 
 
 def grow_one(dice: Dice, pairs, folder: Path) -> str:
-    """Move the bounds of an array."""
     shape = tuple(dice.below(5) for _ in range(dice.below(4)))
     path = None if dice.flag() else folder / "grown"
     model = sample(np.dtype("<i4"), shape, 3)
@@ -366,7 +360,7 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
 
 
 def append(array, values, axis, side) -> None:
-    """Append; NumPy refuses integers of a list that the elements cannot hold, and so do we."""
+    """Append; like NumPy, refuse integers of a list that the elements cannot hold."""
     try:
         array.append(values, axis, side)
     except OverflowError:
@@ -403,7 +397,7 @@ def settings(dice: Dice, pairs, folder: Path) -> str:
 
 
 def odds(dice: Dice, pairs, folder: Path) -> str:
-    """What else an array does."""
+    """Call other methods of an array."""
     array, model = dice.pick(pairs)
     kind = dice.below(6)
     if kind == 0:
@@ -422,7 +416,7 @@ def odds(dice: Dice, pairs, folder: Path) -> str:
             assert_same(other[...], model[...])
     elif kind == 3:
         dtype = dice.pick([*DTYPES, "O", None, 3, "x"])
-        with contextlib.suppress(TypeError):  # as NumPy refuses
+        with contextlib.suppress(TypeError):  # NumPy refuses, too
             array.astype(dtype)
             model.astype(dtype)
     elif kind == 4:

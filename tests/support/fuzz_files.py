@@ -1,11 +1,11 @@
 """Hostile files of other formats: good ones of their libraries, changed byte by byte, and read.
 
-    python tests/support/fuzz_files.py FORMAT [--seed N] [--first N] [--count N]
+  python tests/support/fuzz_files.py FORMAT [--seed N] [--first N] [--count N]
 
-`attack` makes a file out of bytes, and does with it what users do.  It raises what nobody may see:
-anything but the errors of the family.  Libraries in C crash and hang on such files: `Children` runs
-attacks in processes with limits of memory and time, which go on behind the case that ended one.
-`tests/support/fuzz.py files` lets atheris choose the bytes.
+`attack` makes a file from bytes, and uses it as users do.  It raises on anything but errors of the
+family.  C libraries crash and hang on such files: `Children` runs attacks in processes with limits
+of memory and time, and continues behind a case that ended one.  `tests/support/fuzz.py files` lets
+atheris choose the bytes.
 """
 
 from __future__ import annotations
@@ -42,20 +42,18 @@ __all__ = ["FORMATS", "Children", "attack", "limit", "seeds"]
 
 #: Memory beyond that of the seeds; a file of a few kB needs less.
 SPARE_MEMORY = 3 << 30
-#: Bytes that a file may become, and bytes of values that are read again.
+#: Most bytes of a file, and of values to read.
 LARGEST = 1 << 24
-#: What starts a child.
+#: Command that starts a child.
 COMMAND = [sys.executable, __file__]
-#: What a child says of a case that it has begun, and of one that it has done.
+#: A child's words for a case that it begins, and for one that it has done.
 BEGUN, DONE = "begun", "done"
 
 
 class Format(NamedTuple):
-    """A format of files."""
-
-    needs: str  # the module of the library; empty: none
+    needs: str  # the library's module; "" for none
     make: Callable[[Path], None]  # makes good files, or folders, in a folder
-    jobs: tuple[Callable[[Path, Path], None], ...]  # reads one; the second folder is for arrays
+    jobs: tuple[Callable[[Path, Path], None], ...]  # use a file; the folder is for arrays
 
 
 # -- good files ----------------------------------------------------------------------------------
@@ -188,7 +186,7 @@ def zarr(folder: Path) -> None:
 
 def packed(folder: Path) -> None:
     numbers = (n.to_bytes(16, "big") for n in itertools.count(1))
-    with mock.patch.object(creation, "new_uuid", side_effect=numbers):  # the same bytes each time
+    with mock.patch.object(creation, "new_uuid", side_effect=numbers):  # for reproducible bytes
         pack(folder)
 
 
@@ -209,11 +207,10 @@ def pack(folder: Path) -> None:
         (folder / f"a{suffix}").unlink()
 
 
-# -- what users do -------------------------------------------------------------------------------
+# -- use of files --------------------------------------------------------------------------------
 
 
 def look(a: Any) -> None:
-    """Look at an array, and close it."""
     try:
         if a.nbytes <= LARGEST:
             assert a[...].shape == a.shape
@@ -224,7 +221,7 @@ def look(a: Any) -> None:
 
 
 def each(name: str, **options: Any) -> Callable[[Path, Path], None]:
-    """Read each array of a file by itself."""
+    """Return a job that reads each array of a file by itself."""
 
     def job(file: Path, folder: Path) -> None:
         found = xa.file_formats()[name]
@@ -233,7 +230,7 @@ def each(name: str, **options: Any) -> Callable[[Path, Path], None]:
         for part in names[:8]:
             try:
                 look(found.load(file, part, **options))
-            except xa.ExtArrayError as error:  # the others are read all the same
+            except xa.ExtArrayError as error:  # still read the others
                 problem = error
         if problem is not None:
             raise problem
@@ -242,7 +239,7 @@ def each(name: str, **options: Any) -> Callable[[Path, Path], None]:
 
 
 def whole(name: str) -> Callable[[Path, Path], None]:
-    """Make a group of all of a file."""
+    """Return a job that turns a whole file into a group."""
 
     def job(file: Path, folder: Path) -> None:
         load = xa.file_formats()[name].load_group
@@ -256,7 +253,7 @@ def whole(name: str) -> Callable[[Path, Path], None]:
 
 
 def mapped(name: str) -> Callable[[Path, Path], None]:
-    """Map an array of a file, and write it back where nothing has changed."""
+    """Return a job that maps arrays of a file, and writes them back unchanged."""
 
     def job(file: Path, folder: Path) -> None:
         for part in xa.file_formats()[name].names(file)[:2]:  # type: ignore[misc]
@@ -272,7 +269,7 @@ def raw_envi(file: Path, folder: Path) -> None:
 
 
 def opened(file: Path, folder: Path) -> None:
-    """Open a packed file, or what is in it."""
+    """Open a packed file, or its members."""
     try:
         look(xa.open(file, verify="read"))
     except xa.MissingError:
@@ -292,7 +289,7 @@ def unpacked(file: Path, folder: Path) -> None:
 
 
 def jobs(name: str, text: str | None = None) -> tuple[Callable[[Path, Path], None], ...]:
-    """What users do with a format that packs numbers, and has groups and texts of any length."""
+    """Return the jobs for a format with scaled numbers, groups, and texts of any length."""
     options = {} if text is None else {"text": text}
     found = (each(name), each(name, mask_and_scale=True, **options), whole(name))
     return found if text is None else (*found, mapped(name))
@@ -326,7 +323,7 @@ class Seed(NamedTuple):
 
 
 def seeds(names: Iterator[str] | list[str]) -> list[Seed]:
-    """Good files of formats whose libraries are installed."""
+    """Return good files of the formats whose libraries are installed."""
     found = []
     for name in names:
         made = FORMATS[name]
@@ -349,12 +346,12 @@ def seeds(names: Iterator[str] | list[str]) -> list[Seed]:
 
 
 def changed(dice: Dice, files: Files) -> Files:
-    """Change a few bytes, or what numbers in texts say, of a few files."""
+    """Change a few bytes, or numbers in texts, of a few files."""
     result = dict(files)
     for _ in range(1 + dice.below(4)):
         name = dice.pick(sorted(result))
         data = bytearray(result[name])
-        # In the head more often: what is there leads to all the rest.
+        # Prefer the head, which leads to everything else.
         span = len(data) if dice.flag() else min(len(data), 512)
         at = (dice.below(1 << 16) * span) >> 16 if span else 0
         kind = dice.below(10)
@@ -388,7 +385,7 @@ WORDS = re.compile(rb"-?\d+(?:\.\d+)?|[A-Za-z][A-Za-z0-9_]{2,}")
 
 
 def of_texts(dice: Dice, data: bytes) -> bytes:
-    """Give a number or a word in a text the value of another."""
+    """Replace a number or a word of a text by another."""
     found = list(WORDS.finditer(data))
     if not found:
         return data
@@ -404,13 +401,13 @@ def of_texts(dice: Dice, data: bytes) -> bytes:
         )
     else:
         new = word[0].swapcase()[::-1]
-    if dice.flag():  # what comes behind it stays where it is
+    if dice.flag():  # keep later bytes in place
         new = new[: len(word[0])].ljust(len(word[0]))
     return data[: word.start()] + new + data[word.end() :]
 
 
 def summed(data: bytes) -> bytes:
-    """Have the sums (CRC-32) of the members of a ZIP file fit their bytes."""
+    """Correct the CRC-32 sums of the members of a ZIP file."""
     import io
     import struct
     import zlib
@@ -431,7 +428,7 @@ def summed(data: bytes) -> bytes:
 
 
 def attack(known: list[Seed], data: bytes, folder: Path) -> str:
-    """Make a file of bytes, and do with it what users do; tell what came of it."""
+    """Make a file from bytes, and use it as users do; return the outcome."""
     dice = Dice(data)
     seed = dice.pick(known)
     job = dice.pick(FORMATS[seed.format].jobs)
@@ -465,7 +462,7 @@ def attack(known: list[Seed], data: bytes, folder: Path) -> str:
 
 
 def limit() -> None:
-    """Limit the memory of this process, and its files."""
+    """Limit the memory and the file sizes of this process."""
     with open("/proc/self/status") as status:
         now = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize"))
     for what, most in ((resource.RLIMIT_AS, now + SPARE_MEMORY), (resource.RLIMIT_FSIZE, 1 << 28)):
@@ -475,23 +472,23 @@ def limit() -> None:
 
 
 class Children:
-    """Attacks on a format, or on all, in processes of their own.
+    """Attacks on one format, or on all, in separate processes.
 
     Parameters
     ----------
     name : str
-        Of the format; or "all".
+        A format, or "all".
     seed : int
-        Of the bytes.
+        Seed of the bytes.
     inputs : list of bytes, optional
         The bytes themselves.
 
     Attributes
     ----------
     counts : Counter
-        Of what came of them; those of a process that ended, or was ended, by its signal.
+        Number of cases by outcome; a process that died counts under its signal.
     findings : list of str
-        What nobody may see, each with the bytes that led there.
+        Forbidden outcomes, each with the bytes that led there.
     """
 
     def __init__(self, name: str, seed: int = 1, inputs: list[bytes] | None = None) -> None:
@@ -505,7 +502,7 @@ class Children:
             first = self._go_on(first, stop)
 
     def _go_on(self, first: int, stop: int) -> int:
-        """Run cases in one process, up to the one that ends it; return the next one."""
+        """Run cases in one process, up to one that ends it; return the next case."""
         numbers = {"--seed": self.seed, "--first": first, "--count": stop - first}
         words = [*COMMAND, self.format, *(str(word) for pair in numbers.items() for word in pair)]
         if self.inputs is not None:
@@ -527,7 +524,7 @@ class Children:
                     )
         if child.returncode == 0:
             return stop
-        if begun == done:  # no case has done it
+        if begun == done:  # no case caused it
             raise AssertionError(f"{self.format}: a process ended by {child.returncode}:\n{err}")
         name = signal.Signals(-child.returncode).name if child.returncode < 0 else child.returncode
         ours = in_ours(err)
@@ -543,7 +540,6 @@ class Children:
 
 
 def bytes_of(seed: int, number: int) -> bytes:
-    """The bytes of a case."""
     return random.Random(f"{seed}/{number}").randbytes(64)
 
 
@@ -563,7 +559,7 @@ def main() -> int:
     known = seeds(list(FORMATS) if arguments.format == "all" else [arguments.format])
     faulthandler.enable()
     with tempfile.TemporaryDirectory(dir=places[0]) as folder:
-        for j in range(len(known)):  # imports all that there is to import
+        for j in range(len(known)):  # triggers all imports
             attack(known, bytes([j]), Path(folder))
         limit()
         if arguments.input is not None:

@@ -1,4 +1,4 @@
-"""Packed files, as several programs make them, and with some of what they say changed."""
+"""Packed files as several programs make them, with some fields changed."""
 
 import io
 import struct
@@ -13,7 +13,7 @@ import extarray as xa
 __all__ = ["TEXT", "changed", "images"]
 
 ENTRY, LOCAL, END = b"PK\1\2", b"PK\3\4", b"PK\5\6"
-#: Offsets and layouts of what an entry, a local header and the end record say.
+#: Offsets and layouts of the fields of an entry, a local header and the end record.
 FIELDS = {
     ENTRY: [(4, "H"), (8, "H"), (10, "H"), (16, "I"), (20, "I"), (24, "I"), (28, "H"), (30, "H")]
     + [(32, "H"), (34, "H"), (38, "I"), (42, "I"), (12, "I")],
@@ -22,7 +22,7 @@ FIELDS = {
 }
 NUMBERS = [0, 1, 2, 4, 8, 20, 24, 30, 45, 2048, 2049, 0x314, 0x814, 2**15, 2**16 - 1]
 NUMBERS += [0o100644 << 16, 0o120777 << 16, 0o040755 << 16, 2**31, 2**32 - 1]
-#: Names of the length of the one that they replace.
+#: Names of the same length as the one that they replace.
 NAMES = {
     5: [b"b.xmd", b"b.xta", b"/.xmd", b"\\.xta", b"\0.xmd", b"\xe9.xmd", b"x.txt", b"a/../"],
     7: [b"n/x.xmd", b"a.xmd/x", b"../.xmd", b"..//a/b", b"n/.xmd\0", b"./a.xmd", b"a.xta/x"],
@@ -31,7 +31,7 @@ NAMES = {
 
 
 def zipped(files, **options):
-    """What Python packs: names and bytes, with how each is compressed."""
+    """Return a ZIP file made by Python, from names and bytes, with a compression for each."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as target:
         for name, data in files:
@@ -46,7 +46,7 @@ TEXT = b"what is in it " * 20
 
 
 def with_large_end(image):
-    """A packed file with the end that those of more than 4 GiB have."""
+    """Give a packed file the end record of files beyond 4 GiB."""
     at = image.index(END)
     _, _, n, _, size, start, _ = struct.unpack("<4xHHHHIIH", image[at:])
     large = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, n, n, size, start)
@@ -55,7 +55,7 @@ def with_large_end(image):
 
 
 def with_large_entries(image, files):
-    """The same members, with larger fields for sizes and places that do not need them."""
+    """Rewrite the entries with ZIP64 fields that they do not need."""
     entries, old = [], zipfile.ZipFile(io.BytesIO(image))
     for about in old.infolist():
         raw, size = about.filename.encode(), about.file_size
@@ -73,7 +73,7 @@ def with_large_entries(image, files):
 
 
 def images(folder: Path) -> list[bytes]:
-    """Packed files, as several programs make them."""
+    """Return packed files as several programs make them."""
     with xa.create(folder / "a", (3, 4), "<i2", chunks=(2, 2), attrs={"n": [1, (2, 3)]}) as a:
         a[...] = np.arange(12).reshape(3, 4)
         a.extend(1, 3)
@@ -88,7 +88,7 @@ def images(folder: Path) -> list[bytes]:
     found = [(folder / name).read_bytes() for name in ("a.xap", "g.xap")]
     files = [(n, (folder / "g" / n).read_bytes()) for n in ("a.xta", "a.xmd", "n/b.xmd", "n/b.xta")]
     foreign = [("README", TEXT), ("../x", TEXT), ("a.txt", b""), (".xmd", b""), ("a.xmd/x", b"")]
-    deep = [(f"a/{name}", data) for name, data in files]  # behind the array a
+    deep = [(f"a/{name}", data) for name, data in files]  # below the array a
     found += [zipped(files[:2] + foreign), zipped(files + [("n/dataset.json", b"{}")])]
     found += [zipped(files[1::-1] + deep, force_zip64=True), zipped(foreign)]
     bom = ("dataset.json", b'\xef\xbb\xbf{"attrs": {"a": 1}, "b": 2}')
@@ -98,7 +98,7 @@ def images(folder: Path) -> list[bytes]:
 
 
 def changed(image: bytes, dice: Dice) -> bytes:
-    """A packed file, with some of what it says replaced."""
+    """Return a packed file with some of its fields replaced."""
     image = bytearray(image)
     for _ in range(1 + dice.below(3)):
         kind = dice.below(8)
@@ -119,7 +119,7 @@ def changed(image: bytes, dice: Dice) -> bytes:
             old = dice.pick([b"a.xmd", b"a.xta", b"n/b.xmd", b"n/b.xta", b"dataset.json"])
             new = dice.pick(NAMES[len(old)])
             image[:] = image.replace(old, new, dice.pick([-1, 1, 2]))
-        elif kind == 5:  # a byte of what is no chunk
+        elif kind == 5:  # a byte outside the chunks
             places = [at for at in range(len(image)) if image.startswith((ENTRY, LOCAL, END), at)]
             at = dice.pick(places or [0]) + dice.below(90)
             if at < len(image):

@@ -1,7 +1,7 @@
-"""Hostile pairs of files: good ones, changed field by field, and mended to get past checksums.
+"""Hostile pairs of files: good ones, changed field by field, with checksums corrected.
 
-`attack` makes a pair out of bytes and does with it what users do.  It raises what nobody may see:
-anything but the errors of the family, and a result that contradicts itself.
+`attack` makes a pair from bytes and uses it as users do.  It raises on anything but errors of the
+family, and on results that contradict themselves.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from extarray.format._crc import crc32c
 
 __all__ = ["Image", "attack", "limit_files", "limit_memory", "seeds"]
 
-# Less than a file could ask for; but the fuzzer itself takes more from execution to execution.
+# Less than a file could ask for; but the fuzzer itself takes more with each execution.
 SPARE_MEMORY = 1 << 30
 LONGEST_FILE = 1 << 45
-#: Growth may not take more than this: it is real space.
+#: Limit of growth, which takes real space.
 ROOM_TO_GROW = 1 << 22
-#: Growth and writing may fill all chunks there are.
+#: Up to this size, growth and writes may fill all chunks.
 LARGEST_TO_FILL = 1 << 24
-#: What is read of an array at most, in bytes.
+#: Most bytes to read of an array.
 MOST = 1 << 20
 
 SUPERBLOCK = {
@@ -45,7 +45,7 @@ HEADER = {
     "major": (8, "H"), "minor": (10, "H"), "size": (12, "I"), "k": (32, "B"), "order": (33, "B"),
     "flags": (34, "H"), "itemsize": (36, "I"), "dtype_bytes": (40, "I"), "zero": (44, "I"),
 }  # fmt: skip
-#: What stands apart from the superblocks: optional blocks, and where the sums are.
+#: Blocks apart from the superblocks: optional ones, and the place of the sums.
 MEMBERS, WRITERS, PENDING, SUMS = 5, 6, (7, 8), 9
 WRITER = {
     "process": (0, "I"), "kind": (4, "B"), "axis": (5, "B"), "side": (6, "B"), "seen": (8, "Q"),
@@ -61,7 +61,7 @@ class Seeds(NamedTuple):
     """Pairs made by the package: ``.xmd`` and ``.xta``."""
 
     alone: list[tuple[bytes, bytes]]
-    #: With checksums, with what several arrays or several writers agree on.
+    #: With checksums, or with blocks shared by several arrays or writers.
     together: list[tuple[bytes, bytes]]
 
 
@@ -70,7 +70,6 @@ def pair_of(path: Path) -> tuple[bytes, bytes]:
 
 
 def seeds(folder: Path) -> Seeds:
-    """Pairs of all kinds."""
     return Seeds(seeds_alone(folder), seeds_together(folder))
 
 
@@ -82,7 +81,7 @@ def seeds_together(folder: Path) -> list[tuple[bytes, bytes]]:
         array.extend(0, 2)
         found.append(pair_of(array.path))  # in doubt
     found.append(pair_of(array.path))
-    # The first one stays there, and decides about the other.
+    # The first array stays there, and decides about the other.
     names = ("group", "member")
     group, member = (xa.create(folder / n, (3, 4), "<i4", chunks=(2, 2)) for n in names)
     with group, member, xa.commit([group, member]):
@@ -90,7 +89,7 @@ def seeds_together(folder: Path) -> list[tuple[bytes, bytes]]:
         member.extend(0, 3)
     found += [pair_of(group.path), pair_of(member.path)]
     image = Image.of(found[-1])
-    for i in range(5):  # as if its writer had died behind the decision
+    for i in range(5):  # as if its writer had died after the decision
         if image.get(image.block(i) + 8, "Q") >= image.get(image.block(PENDING[0]) + 8, "Q"):
             image.write(image.block(i), bytes(1024))
     found.append((bytes(image.xmd), found[-1][1][:-32]))
@@ -120,7 +119,7 @@ def seeds_alone(folder: Path) -> list[tuple[bytes, bytes]]:
                     a.shrink(axis, -by, side)
             a.attrs["steps"] = len(steps)
             a.flush()
-            keep(name)  # as a writer leaves it that dies
+            keep(name)  # as a dying writer leaves it
         keep(name)
 
     sides = ["end", "start", "end"]
@@ -141,14 +140,14 @@ def seeds_alone(folder: Path) -> list[tuple[bytes, bytes]]:
 
 @dataclass
 class Image:
-    """A pair that is being changed.  What it says is found by the pages in docs/format."""
+    """A pair that is being changed; it finds fields as the pages in docs/format say."""
 
     xmd: bytearray
     xta: int = 0  # bytes of .xta
     sealed: bool = True
-    data: bytes = b""  # what .xta begins with
+    data: bytes = b""  # the first bytes of .xta
     unmended: set[str] = field(default_factory=set)
-    together: bool = False  # the blocks behind the superblocks are mended, too
+    together: bool = False  # also mend the blocks behind the superblocks
 
     @classmethod
     def of(cls, pair: tuple[bytes, bytes]) -> Image:
@@ -167,7 +166,7 @@ class Image:
         self.write(at, value.to_bytes(bits // 8, "little"))
 
     def write(self, at: int, data: bytes) -> None:
-        if 0 <= at <= len(self.xmd) < 1 << 20:  # so that no image becomes large
+        if 0 <= at <= len(self.xmd) < 1 << 20:  # keeps images small
             self.xmd[at : at + len(data)] = data
 
     @property
@@ -183,7 +182,7 @@ class Image:
         return 48 + 8 * self.k + self.get(40, "I") + self.get(36, "I")
 
     def block(self, i: int) -> int:
-        """Where a superblock stands, or another block; an optional one is made where it lacks."""
+        """Return the offset of a superblock or other block; create a missing optional one."""
         if i < 2:
             return self.size + 1024 * i
         if i < 5:
@@ -204,7 +203,7 @@ class Image:
         return self.size + 7168 + 16 * number
 
     def optional(self, number: int) -> int | None:
-        """Where an optional block is, if there is any."""
+        """Return the offset of an optional block, or None."""
         at = self.get(self.entry(number) + 8, "Q")
         return at if self.log <= at < len(self.xmd) else None
 
@@ -215,7 +214,7 @@ class Image:
 
     @property
     def fixed(self) -> int:
-        """Where all that has a fixed place ends, but for the copy of the header."""
+        """The end of the parts with a fixed place, apart from the copy of the header."""
         return self.size + 8192
 
     @property
@@ -223,11 +222,11 @@ class Image:
         return self.fixed + -(-(self.header_end + 4) // 512) * 512
 
     def newest(self) -> int:
-        """The superblock of 0 and 1 with the greater number."""
+        """Return which of superblocks 0 and 1 has the greater number."""
         return max((0, 1), key=lambda i: self.get(self.block(i) + 8, "Q"))
 
     def extents(self) -> list[int]:
-        """Where the extents are, as their heads say."""
+        """Return the offsets of the extents, as their heads give them."""
         found = [self.log]
         while len(found) < 6:
             following = self.get(found[-1], "Q")
@@ -237,7 +236,6 @@ class Image:
         return found
 
     def record(self, n: int) -> int:
-        """Where a record stands."""
         e = (n // 8 + 1).bit_length() - 1
         extents = self.extents()
         e = min(e, len(extents) - 1)
@@ -246,7 +244,7 @@ class Image:
     # -- changes -----------------------------------------------------------------------------
 
     def set_description(self, text: bytes, itemsize: int | None) -> None:
-        """Another description of the type; the fill value is zero."""
+        """Set another description of the type; the fill value is zero."""
         k, item = self.k, self.get(36, "I") if itemsize is None else itemsize
         used = 48 + 8 * k + len(text) + item + 4
         if used <= self.size and item <= 4096:
@@ -255,7 +253,7 @@ class Image:
             self.write(48 + 8 * k, text + bytes(item + 4))
 
     def set_attrs(self, text: bytes) -> None:
-        """Other attributes in the live superblocks, at the end of the file."""
+        """Set other attributes in the live superblocks, at the end of the file."""
         at = len(self.xmd)
         self.write(at, text + bytes(16))
         for i in (0, 1):
@@ -266,7 +264,7 @@ class Image:
             self.put(block + 64, "Q", at + len(text) + 16)
 
     def set_history(self, steps: list[tuple[int, int, int]]) -> None:
-        """A growth log of its own, which the live superblocks follow: (axis, side, by)."""
+        """Set another growth log for the live superblocks: steps of (axis, side, by)."""
         k = self.k
         if not 0 < k <= 32 or len(steps) > 8:
             return
@@ -287,7 +285,7 @@ class Image:
                 self.put(self.block(i) + 88 + 16 * k + 8 * j, "q", n)
 
     def agree(self) -> None:
-        """Have the live superblocks' bytes, and those of .xta, be what the grids say."""
+        """Set the bytes of the live superblocks, and of .xta, to match the grids."""
         k = self.k
         chunk_bytes = self.get(36, "I")
         for j in range(min(k, 32)):
@@ -302,7 +300,7 @@ class Image:
                 self.xta = size
 
     def mend(self) -> None:
-        """Have the checksums fit, but for those of the kinds in `unmended`."""
+        """Correct the checksums, except those of kinds in `unmended`."""
         kinds = {"header", "superblocks", "records", "heads", "attrs"} - self.unmended
         k, uuid = min(self.k, 32), bytes(self.xmd[16:32])
         end = self.header_end
@@ -330,7 +328,7 @@ class Image:
             self.mend_blocks()
 
     def mend_blocks(self) -> None:
-        """Have the checksums of the blocks behind the superblocks fit."""
+        """Correct the checksums of the blocks behind the superblocks."""
         end = 88 + 24 * min(self.k, 32)
         for number in (0, 1):
             if self.optional(number) is not None:
@@ -359,7 +357,7 @@ class Image:
         with open(f"{path}.xta", "wb") as file:
             size = min(max(self.xta, 0), LONGEST_FILE)
             file.write(self.data[:size])
-            with contextlib.suppress(OSError):  # the file system has a limit of its own
+            with contextlib.suppress(OSError):  # the file system's limit may be lower
                 file.truncate(size)
             if self.sealed:
                 file.seek(0, os.SEEK_END)
@@ -371,7 +369,6 @@ class Image:
 
 
 def nested(dice: Dice) -> str:
-    """JSON that is nested deeply."""
     depth = dice.pick([2, 40, 300, 990, 1100, 5000, 100_000])
     opening, inner, closing = dice.pick(
         [
@@ -390,7 +387,7 @@ def nested(dice: Dice) -> str:
 
 
 def random_json(dice: Dice) -> bytes:
-    """A text that may be JSON."""
+    """Return a text that may be JSON."""
     kind = dice.below(6)
     if kind == 0:
         return nested(dice).encode()
@@ -418,7 +415,7 @@ def random_json(dice: Dice) -> bytes:
 
 
 def random_type(dice: Dice, depth: int = 0):
-    """A description of a data type, which may be none."""
+    """Return a description of a data type, valid or not."""
     kind = dice.below(8) if depth < 4 else 0
     if kind < 3:
         order, letter = dice.pick("<>|="), dice.pick("biufcSUVMmOTaGp")
@@ -457,7 +454,7 @@ def random_type(dice: Dice, depth: int = 0):
 
 
 def itemsize_of(description: bytes) -> int | None:
-    """Bytes of an element, where NumPy knows the type by the very text."""
+    """Return the bytes of an element, if NumPy knows the type by this text."""
     try:
         told = json.loads(description)
         return told["itemsize"] if isinstance(told, dict) else np.dtype(told).itemsize
@@ -466,7 +463,6 @@ def itemsize_of(description: bytes) -> int | None:
 
 
 def change(image: Image, dice: Dice) -> None:
-    """One change."""
     k = min(image.k, 32)
     kind = dice.below(14)
     newest = image.newest()
@@ -523,13 +519,13 @@ def change(image: Image, dice: Dice) -> None:
 
 
 def path_to(dice: Dice) -> bytes:
-    """A path to another array, as the metadata have it; or none."""
+    """Return a path to another array, as the metadata store it, or an invalid one."""
     paths = [b"group", b"pair", b"member", b"none", b"", b"a\0b", b"x" * 300, b"\xff", b"../" * 90]
     return dice.take(dice.below(8)) if dice.below(8) == 1 else dice.pick(paths)
 
 
 def change_together(image: Image, dice: Dice) -> None:
-    """One change of what several arrays or writers agree on, or of checksums."""
+    """Make one change to group or writer blocks, or to checksums."""
     k = min(image.k, 32)
     kind = dice.below(7)
     newest = image.block(image.newest())
@@ -538,11 +534,11 @@ def change_together(image: Image, dice: Dice) -> None:
         image.write(at, bytes(image.xmd[newest : newest + end]))
         image.put(at + 4, "I", 0)
         image.put(at + 8, "Q", image.get(newest + 8, "Q") + dice.pick([1, 1, 2, 0, 2**61]))
-    elif kind == 1:  # where its decision is
+    elif kind == 1:  # the place of its decision
         path = path_to(dice)
         image.put(at + end + 4, "I", len(path) if dice.flag() else dice.number())
         image.write(at + end + 40, path)
-    elif kind == 2:  # something in it
+    elif kind == 2:  # one of its fields
         place, width = dice.pick([*SUPERBLOCK.values(), (88 + 8 * dice.below(3 * k + 1), "q")])
         image.put(at + place, width, dice.number())
     elif kind == 3:
@@ -557,13 +553,13 @@ def change_together(image: Image, dice: Dice) -> None:
     elif kind == 5:
         places = [0, image.size, image.log, newest + 32, len(image.xmd), dice.number()]
         image.put(image.block(SUMS) + 16 + 8 * dice.below(3), "Q", dice.pick(places))
-    elif kind == 6:  # where an optional block is
+    elif kind == 6:  # the place of an optional block
         places = [0, image.size, image.log, newest, len(image.xmd), dice.number()]
         image.put(image.entry(dice.below(2)) + 8, "Q", dice.pick(places))
 
 
 def changed(pairs: Seeds, dice: Dice) -> Image:
-    """The pair that bytes choose and change."""
+    """Return the pair that bytes choose and change."""
     image = Image.of(dice.pick(pairs.alone))
     final = dice.below(256)
     if final & 96 == 96:
@@ -584,12 +580,12 @@ def changed(pairs: Seeds, dice: Dice) -> Image:
     return image
 
 
-# -- what users do -------------------------------------------------------------------------------
+# -- use of pairs --------------------------------------------------------------------------------
 
 
 def attack(pairs: Seeds, data: bytes, folder: Path) -> str:
     """Make the pair that bytes describe, use it, and say how far that went."""
-    # What is done with the pair is told by the last bytes, so that both change on their own.
+    # The last bytes choose the use, so that pair and use vary independently.
     dice = Dice(data[-16:])
     engine = dice.pick(["mmap", "pread"])
     path = folder / "pair"
@@ -617,13 +613,13 @@ def attack(pairs: Seeds, data: bytes, folder: Path) -> str:
 
 
 def refresh(before: Image, after: Image, path: Path, engine: str, dice: Dice) -> str:
-    """Meet the changed pair as what a writer has done since the array was opened."""
+    """Present the changed pair as a writer's work since the array was opened."""
     before.store(path)
     after.write(16, bytes(before.xmd[16:32]))
     after.mend()
     with xa.open(path, engine=engine) as array:
         shape, grid = array.shape, array.grid
-        # In place: another file would be another array.
+        # Change the files in place: another file would be another array.
         with contextlib.suppress(OSError):
             os.truncate(f"{path}.xta", max(before.xta, min(max(after.xta, 0), LONGEST_FILE)))
         descriptor = os.open(f"{path}.xmd", os.O_RDWR)
@@ -640,7 +636,7 @@ def refresh(before: Image, after: Image, path: Path, engine: str, dice: Dice) ->
 
 
 def inspect(path: Path) -> None:
-    """Whatever is wrong, `check` tells of it."""
+    """Require that `check` reports whatever is wrong, without an error."""
     report = xa.check(path, data=os.path.getsize(f"{path}.xta") <= LARGEST_TO_FILL)
     assert len(str(report)) > 0
 
@@ -687,12 +683,12 @@ def look(array: xa.ExtArray, dice: Dice) -> None:
         for row, _ in zip(array if k else [], range(3), strict=False):
             assert np.shape(row) == shape[1:]
     if array.chunk_bytes <= MOST:
-        with contextlib.suppress(xa.ReserveError):  # no address space for so large a file
+        with contextlib.suppress(xa.ReserveError):  # the file exceeds the address space
             assert array.chunk(tuple(n - 1 for n in array.grid)).nbytes <= array.chunk_bytes
 
 
 def change_array(path: Path, engine: str, dice: Dice) -> None:
-    """Grow, cut, write, and set attributes; what returned must be there afterwards."""
+    """Grow, cut, write, and set attributes; finished changes must persist."""
     shape = attrs = None
     with limit_files(path), contextlib.suppress(xa.ExtArrayError), contextlib.ExitStack() as stack:
         array = stack.enter_context(xa.open(path, "r+", engine=engine))
@@ -727,7 +723,7 @@ def change_array(path: Path, engine: str, dice: Dice) -> None:
 
 
 def meet_others(path: Path, engine: str, dice: Dice) -> None:
-    """Change with other arrays, share with other writers, or make room for another array."""
+    """Commit with other arrays, share with other writers, or make way for another array."""
     small = os.path.getsize(f"{path}.xta") <= LARGEST_TO_FILL
     kind = dice.below(4)
     with limit_files(path), contextlib.suppress(xa.ExtArrayError), contextlib.ExitStack() as stack:
@@ -759,7 +755,7 @@ def meet_others(path: Path, engine: str, dice: Dice) -> None:
 
 
 def spoil_writers(path: Path, dice: Dice) -> None:
-    """Change the table of writers, while there are some."""
+    """Change the table of writers while there are some."""
     with open(f"{path}.xmd", "r+b", buffering=0) as file:
         table = Image(bytearray(file.read())).block(WRITERS)
         for _ in range(1 + dice.below(3)):
@@ -771,7 +767,7 @@ def spoil_writers(path: Path, dice: Dice) -> None:
 
 @contextlib.contextmanager
 def limit_files(path: Path):
-    """Files grow by a little only: growth takes real space."""
+    """Let files grow only a little, as growth takes real space."""
     sizes = [os.path.getsize(f"{path}{suffix}") for suffix in (".xmd", ".xta")]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes) + ROOM_TO_GROW, before[1]))
@@ -782,7 +778,7 @@ def limit_files(path: Path):
 
 
 def limit_memory(spare: int = SPARE_MEMORY) -> None:
-    """This process gets no more than so many bytes more; asking for them is a MemoryError."""
+    """Limit the further memory of this process, so that excess raises MemoryError."""
     with open("/proc/self/status") as status:
         now = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
     resource.setrlimit(

@@ -1,18 +1,18 @@
-"""Threads that share one array object, in random steps, until somebody closes it under the others.
+"""Threads that share one array object, in random steps, until one closes it under the others.
 
-    python tests/support/fuzz_threads.py [--seconds N] [--seed N] [--threads N]
+  python tests/support/fuzz_threads.py [--seconds N] [--seed N] [--threads N]
 
 Each round makes an array (on either engine or in memory, sparse or not, with or without checksums,
-of any fill value), and readers of its files.  Threads read and write boxes, elements, masks, points
-and views, compute, grow, shrink, flush, refresh, ask for facts, and at last close, all on the same
-objects.  The oracle knows no order.  It rests on what holds in every one:
+with any fill value), and readers of its files.  Threads read and write boxes, elements, masks,
+points and views, compute, grow, shrink, flush, refresh, ask for facts, and at last close, all on
+the same objects.  The oracle assumes no order of the calls.  It checks what holds in any order:
 
-- an element is the fill value, or the value that belongs to its place, and never anything else;
-- a call ends as it should, or in an error of the family that says what another thread has done;
-- nothing is written to a file of anybody else, and afterwards the checksums are right.
+- an element has the fill value, or the value of its place, and never anything else;
+- a call succeeds, or raises an error of the family that names another thread's action;
+- no foreign file is written to, and afterwards the checksums are right.
 
-What ends the run with status 1 is printed with the seed of its round; `--seed` with that number and
-`--seconds 0` runs that round again, though threads may meet otherwise.
+A failure ends the run with status 1 and prints the seed of its round.  `--seed` with that number
+and `--seconds 0` repeats the round, though threads may interleave differently.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ import extarray as xa
 
 __all__ = ["Round", "run"]
 
-#: What may come of a call while another thread moves the bounds, adds nothing, or closes.
+#: Possible errors while another thread moves the bounds, adds an axis, or closes.
 EXPECTED = (
     xa.ClosedError,
     xa.BoundsError,
     xa.SelectionError,
     xa.ShapeError,
 )
-#: Bytes of the files of strangers, which come and go while arrays are closed.
+#: Content of foreign files, which come and go while arrays are closed.
 STRANGER = bytes(range(256)) * 64
 DTYPES = ["f8", "i4", "u1", "c16"]
-MOST = 400  # elements along an axis ...
-#: ... and so many times as many in some rounds: large moves let go of the GIL, and take a while.
+MOST = 400  # elements along an axis
+#: Factor for some rounds: large moves release the GIL, and take a while.
 LARGE = 1000
 
 
 class WrongError(Exception):
-    """What was seen can come of no order of the calls."""
+    """An observation that no order of the calls explains."""
 
 
 class Options:
-    """What a round is made of, by its seed."""
+    """The parameters of a round, chosen by its seed."""
 
     def __init__(self, rng: random.Random) -> None:
         self.kind = rng.choice(["mmap", "mmap", "pread", "memory"])
@@ -89,7 +89,7 @@ class Round:
     folder : Path
     n_threads : int
     steps : int
-        Of each thread.
+        Steps of each thread.
     """
 
     def __init__(self, seed: int, folder: Path, n_threads: int, steps: int) -> None:
@@ -112,7 +112,7 @@ class Round:
         )
         self.array[...] = self.values(self.whole(self.array.shape))
         verify = rng.choice(["write", "read"])
-        if options.checksum and rng.random() < 0.7:  # so that chunks are verified
+        if options.checksum and rng.random() < 0.7:  # reopened, so that chunks are verified
             self.array.close()
             self.array = xa.open(self.path, "r+", engine=options.kind, verify=verify)
         self.readers = [
@@ -121,12 +121,12 @@ class Round:
         ]
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
-        self.steps_done: deque[tuple] = deque(maxlen=40)  # the last of them, to tell what met
+        self.steps_done: deque[tuple] = deque(maxlen=40)  # the last steps, to show the interleaving
 
     # -- the oracle --------------------------------------------------------------------------
 
     def values(self, indices: tuple[np.ndarray, ...]) -> np.ndarray:
-        """Return what belongs to places; where the starts move, the same for all of them."""
+        """Return the values of places; a constant where the starts move."""
         shape = np.broadcast_shapes(*(index.shape for index in indices))
         if self.options.moves_start:
             return np.full(shape, 9, self.options.dtype)
@@ -170,7 +170,7 @@ class Round:
         found = a[box]
         indices = self.places(box)
         if found.shape == np.broadcast_shapes(*(index.shape for index in indices)):
-            self.check(found, indices, f"a[{box}]")  # else the bounds had moved before it began
+            self.check(found, indices, f"a[{box}]")  # otherwise the bounds had moved before
 
     def read_all(self, a, rng):
         found = a[...]
@@ -219,7 +219,7 @@ class Round:
 
     def hold_chunk(self, a, rng):
         if a.order not in "CF" or a is not self.array:
-            return  # a reader's view may show zeros where chunks were given back, as it says
+            return  # a reader's view may show zeros of freed chunks, as documented
         view = a.chunk(tuple(rng.randrange(max(1, n)) for n in a.grid))
         seen = np.unique(view)
         time.sleep(rng.choice([0, 0, 0.001]))
@@ -266,7 +266,7 @@ class Round:
             grid = list(self.whole(tuple(shape)))
             grid[0] = grid[0] + low
             if not self.options.moves_start and self.appending.acquire(blocking=False):
-                # The place must be that of the values: one thread at a time, and no other growth.
+                # Values depend on the place, so only one thread may append, with no other growth.
                 try:
                     with self.growing:
                         if a.shape[0] == low:
@@ -279,9 +279,7 @@ class Round:
         side = "start" if self.options.moves_start and rng.random() < 0.5 else "end"
         by = min(a.shape[axis] - 1, rng.choice([1, 9, 60]) * self.options.scale)
         if by > 0:
-            with contextlib.suppress(
-                xa.ArgumentError
-            ):  # of what another thread has cut off already
+            with contextlib.suppress(xa.ArgumentError):  # another thread has cut it off already
                 a.shrink(axis, by, side)
 
     def roll_back(self, a, rng):
@@ -421,7 +419,7 @@ class Round:
                 self.found("close")
 
     def make_files(self, over: threading.Event) -> None:
-        """Open files, which get the numbers of descriptors that others close."""
+        """Open files, which reuse numbers of descriptors that others close."""
         names = [self.folder / f"stranger{n}" for n in range(4)]
         while not over.is_set():
             with contextlib.ExitStack() as stack:
@@ -434,7 +432,7 @@ class Round:
                         self.problems.append(f"{file.name} is not as it was written")
 
     def run(self) -> None:
-        """Run the threads; what they found is in `problems`."""
+        """Run the threads; collect their findings in `problems`."""
         self.appending, self.growing = threading.Lock(), threading.Lock()
         over = threading.Event()
         files = threading.Thread(target=self.make_files, args=(over,))
@@ -459,9 +457,9 @@ class Round:
             self.look_again()
 
     def look_again(self) -> None:
-        """Look at the files as the threads have left them."""
+        """Check the files that the threads have left."""
         report = xa.check(self.path, data=True)
-        # A write that overlaps close leaves checksums in doubt, which says so: no error.
+        # A write that overlaps close leaves checksums in doubt and says so, which is no error.
         if not report.ok:
             self.problems.append(f"check: {report}")
             return
@@ -485,17 +483,17 @@ def run(
     steps: int = 25,
     say=None,
 ) -> Counter[str]:
-    """Run rounds, as many and for as long as is said, the first with this seed.
+    """Run a number of rounds, or for some seconds, starting with this seed.
 
     Returns
     -------
     Counter
-        How often each step came to which end.
+        Number of each step's outcomes.
 
     Raises
     ------
     AssertionError
-        With the seed of the round.
+        Names the seed of the round.
     """
     counts: Counter[str] = Counter()
     end = time.monotonic() + seconds
@@ -503,7 +501,7 @@ def run(
     said = time.monotonic()
     try:
         while True:
-            # Threads meet where the interpreter would seldom change them.
+            # Switch threads at points where the interpreter seldom would.
             sys.setswitchinterval(random.Random(seed).choice([1e-6, 1e-5, 5e-4]))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)

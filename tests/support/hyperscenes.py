@@ -1,4 +1,4 @@
-"""Hyperspectral scenes of known endmembers and abundances."""
+"""Hyperspectral scenes with known endmembers and abundances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Made(NamedTuple):
 
 
 def make(rows=40, columns=50, bands=30, p=4, noise=1e-3, seed=0, smooth=False) -> Made:
-    """Mix p spectra; the pixel of each in `positions` is pure, and every pixel has noise."""
+    """Mix p spectra with noise; the pixels in `positions` are pure."""
     rng = np.random.default_rng(seed)
     endmembers = 1 + np.abs(np.cumsum(rng.normal(0, 0.2, (p, bands)), axis=1))
     endmembers += rng.random((p, bands))

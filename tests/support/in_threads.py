@@ -1,6 +1,6 @@
 """Tests that run in several threads at a time, by pytest-run-parallel.
 
-Each has files of its own; what is the process's they change together.
+Each thread has its own files; state of the process is shared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["of_folders", "together", "with_own_folder"]
 
 
 def of_folders(item) -> set[str]:
-    """Fixtures of a test that have files in its folder, the folder itself among them."""
+    """Return the fixtures of a test with files in its folder, including the folder."""
     found, more = set(), {"tmp_path"}
     definitions = item._fixtureinfo.name2fixturedefs if hasattr(item, "_fixtureinfo") else {}
     while more > found:
@@ -27,9 +27,9 @@ def of_folders(item) -> set[str]:
 
 
 def with_own_folder(item):
-    """The test as one that makes its files anew in each thread.
+    """Wrap a test so that each thread makes its files anew.
 
-    pytest makes a fixture once, on the main thread, for all of them.
+    pytest makes a fixture only once, on the main thread.
     """
     test, definitions, names = item.obj, item._fixtureinfo.name2fixturedefs, of_folders(item)
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -37,9 +37,9 @@ def with_own_folder(item):
     @contextlib.contextmanager
     def anew(given):
         if threading.current_thread() is threading.main_thread():
-            yield {}  # a test that cannot run in several threads
+            yield {}  # a test that is not thread-safe
             return
-        # A test that asks for the folder has been given one for this thread.
+        # A test that asks for the folder has received one for this thread.
         folder = given.get("tmp_path")
         if folder is None:
             folder = item.funcargs["tmp_path"] / f"thread_{threading.get_ident()}"
@@ -67,13 +67,13 @@ def with_own_folder(item):
         with anew(kwargs) as own:
             test(*args, **{**kwargs, **own})
 
-    # The plugin looks through a test and its globals for what no two threads may do.
+    # The plugin searches a test and its globals for things that are not thread-safe.
     run = types.FunctionType(run.__code__, test.__globals__, None, None, run.__closure__)
     return functools.wraps(test)(run)
 
 
 def together(make):
-    """Make a context of the whole process one that threads share: the last of them ends it."""
+    """Let threads share a context of the whole process; the last one to leave ends it."""
     lock = threading.Lock()
     users, made = 0, None
 

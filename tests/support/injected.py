@@ -1,4 +1,4 @@
-"""An interrupt at each place of some modules where a signal could come, one after the other."""
+"""An interrupt at each place of some modules where a signal could arrive, one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOP = dis.opmap["NOP"]
 
 
 class Injection:
-    """Whether the interrupt came, and where.
+    """The outcome: whether the interrupt occurred, and where.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Injection:
 
 @functools.cache
 def behind_calls(code: CodeType) -> frozenset[int]:
-    """Where instructions begin before which a call has ended."""
+    """Return the offsets of instructions that follow a call."""
     steps = list(dis.get_instructions(code))
     pairs = itertools.pairwise(steps)
     return frozenset(b.offset for a, b in pairs if a.opname.startswith("CALL"))
@@ -42,11 +42,11 @@ def behind_calls(code: CodeType) -> frozenset[int]:
 
 @functools.cache
 def is_debug_build() -> bool:
-    """Whether the compiled code traces its lines, and checks bounds."""
+    """Tell whether the compiled code traces lines and checks bounds."""
     return b"__Pyx_RaiseBufferIndexError" in Path(_crc.__file__).read_bytes()
 
 
-#: Of tests that use `interrupted`.
+#: Mark of tests that use `interrupted`.
 needs_no_tracing = pytest.mark.skipif(
     is_debug_build(), reason="compiled code that is traced raises in functions that cannot"
 )
@@ -54,10 +54,10 @@ needs_no_tracing = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
-    """Raise KeyboardInterrupt at place `number` that this thread comes to in these modules.
+    """Raise KeyboardInterrupt at place `number` that this thread reaches in these modules.
 
-    Before each line, and behind each call; but where the interpreter looks for no signal, at the
-    end of a with statement, and before lines that do nothing (``try``, ``pass``).
+    Places are before each line and after each call.  Excluded are those where the interpreter
+    checks no signals: the end of a with statement, and lines that do nothing (``try``, ``pass``).
     """
     files = {module.__file__ for module in modules}
     found = Injection()
@@ -72,7 +72,7 @@ def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
     def step(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal seen
         code = frame.f_code
-        if frame.f_lineno is None:  # the interpreter's own
+        if frame.f_lineno is None:  # code of the interpreter
             return step
         text = linecache.getline(code.co_filename, frame.f_lineno).strip()
         if event == "opcode":

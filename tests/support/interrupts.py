@@ -1,6 +1,6 @@
-"""Calls that are interrupted (Ctrl-C) at random moments, and the array after that.
+"""Interrupt calls (Ctrl-C) at random moments, and check the array afterwards.
 
-`python tests/support/interrupts.py NUMBER [SEED]` interrupts as many.
+`python tests/support/interrupts.py NUMBER [SEED]` makes that many interrupts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from workload import Twin, create, draw, problem
 
 import extarray as xa
 
-CALLS = 150  # of one array
+CALLS = 150  # for one array
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt in the midst of a call."""
+    """Raises KeyboardInterrupt during a call."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -36,7 +36,7 @@ class Interrupter:
             raise KeyboardInterrupt
 
     def __call__(self, call, array) -> bool:
-        """Make a call; returns whether it was interrupted."""
+        """Make a call; return whether it was interrupted."""
         began = time.perf_counter()
         try:
             self.armed = True
@@ -49,14 +49,14 @@ class Interrupter:
         finally:
             self.armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-        # So that about every second call is met.
+        # Aim at interrupting about every second call.
         took = time.perf_counter() - began
         self.longest[call.method] += 0.1 * (2 * took - self.longest[call.method])
         return False
 
 
 def run(interrupts: int, seed: int, folder: Path) -> collections.Counter[str]:
-    """Interrupt calls; returns how many were, by their kind."""
+    """Interrupt calls; return the number of interrupts by kind of call."""
     rng = random.Random(seed)
     interrupter = Interrupter(rng)
     counts: collections.Counter[str] = collections.Counter()

@@ -1,10 +1,10 @@
-"""Jobs on files that are killed at each call that changes files, and what opens after that.
+"""Kill jobs on files at each call that changes files, and open what is left.
 
-`python tests/support/killed_jobs.py [NAME ...]` goes through the jobs, or some, in a process that
-preload.py watches.  After each kill the old files or the new ones are there, whole and with their
-permissions.  The job is killed once more where it is done again, and then ends well.  When whoever
-looks after left-overs has looked, nothing is left.  EXTARRAY_TEST_FAULTS=all leaves out no call,
-and EXTARRAY_TEST_SEED repeats a run.
+`python tests/support/killed_jobs.py [NAME ...]` goes through some jobs, or all, in a process that
+preload.py watches.  After each kill, either the old files or the new ones are there, whole and with
+their permissions.  The job is repeated, killed once more, repeated again, and then succeeds.  After
+the search for left-overs, nothing is left.  EXTARRAY_TEST_FAULTS=all omits no call, and
+EXTARRAY_TEST_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MEMORY = 6000
 
 
 def private(*paths: Path) -> None:
-    """Files that nobody else may read; where that is possible, another user's."""
+    """Make files private and, if possible, owned by another user."""
     for path in paths:
         if os.geteuid() == 0:
             os.chown(path, OWNER, OWNER)
@@ -67,7 +67,7 @@ def make(path: Path, values: np.ndarray, **options) -> None:
 
 
 def opened(path: Path) -> np.ndarray | None:
-    """The elements of an array; None where there is none."""
+    """Return the elements of an array, or None if there is none."""
     try:
         with xa.open(path) as array:
             return array[...]
@@ -76,7 +76,7 @@ def opened(path: Path) -> np.ndarray | None:
 
 
 def one_of(found: np.ndarray | None, *values: np.ndarray) -> int:
-    """Which of some values were found."""
+    """Return the index of the value that was found."""
     matches = [n for n, v in enumerate(values) if found is not None and np.array_equal(found, v)]
     assert matches, f"neither the old nor the new: {found}"
     return matches[0]
@@ -86,15 +86,15 @@ def one_of(found: np.ndarray | None, *values: np.ndarray) -> int:
 class Job:
     """Work on files in a folder.
 
-    `before` makes what it needs, and `state` tells whether the old (0) or the new (1) is there;
-    None where neither may be, for a moment.
+    `before` makes the files it needs.  `state` tells whether the old (0) or the new (1) files are
+    there, or None while neither need be.
     """
 
     before: Callable[[Path], None]
     run: Callable[[Path], None]
     state: Callable[[Path], int | None]
     after: set[str]
-    stride: int = 1  # about every so many calls one is met, unless all are asked for
+    stride: int = 1  # meet about one in so many calls, unless all are asked for
 
 
 # -- moves -----------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def removed(folder: Path) -> int:
     return one_of(found, OLD)
 
 
-# -- pairs that are replaced -----------------------------------------------------------------------
+# -- replaced pairs --------------------------------------------------------------------------------
 
 
 def before_rechunk(folder: Path) -> None:
@@ -318,7 +318,7 @@ def to_envi(folder: Path) -> None:
 
 
 def image(folder: Path) -> int | None:
-    """The old and the new image are equally large, so the elements alone tell nothing."""
+    """Compare by header: old and new image have the same size, so elements alone prove nothing."""
     check_private(folder / "a.img")
     if not (folder / "a.hdr").exists():
         return None
@@ -382,7 +382,7 @@ def empty(folder: Path) -> None:
 
 
 def listed(folder: Path) -> set[str]:
-    """What is in a folder, without the inside of Zarr stores, and what a repair has set aside."""
+    """List a folder, without the inside of Zarr stores and the copies that repairs make."""
     return {
         os.path.relpath(path, folder)
         for path in folder.rglob("*")
@@ -391,11 +391,11 @@ def listed(folder: Path) -> set[str]:
 
 
 def killed(job: Job, folder: Path, control: Control, number: int, how: str) -> bool:
-    """Do a job that is killed at a call; tells whether it was."""
+    """Do a job that is killed at a call; return whether it was."""
     pid = os.fork()
     if not pid:
         try:
-            names._next_looks.clear()  # as in a process of its own
+            names._next_looks.clear()  # as in a new process
             control.arm(number, KILLS[how])
             job.run(folder)
             control.arm(0, 0)
@@ -411,7 +411,7 @@ def killed(job: Job, folder: Path, control: Control, number: int, how: str) -> b
 
 
 def tidy(folder: Path) -> None:
-    """Look after left-overs as the next writers and a check with repair do, a while later."""
+    """Remove left-overs as later writers, and a check with repair, do after a while."""
     from click.testing import CliRunner
 
     from extarray.cli.check import check
@@ -422,14 +422,14 @@ def tidy(folder: Path) -> None:
         for file in folder.rglob("*.xmd"):
             xa.open(file, "r+").close()
         error = CliRunner().invoke(check, [str(folder), "--repair"]).exception
-        # There is nothing to check where nothing is left, and no array.
+        # With no left-overs and no array, there is nothing to check.
         assert not isinstance(error, Exception) or isinstance(error, xa.errors.MissingError), error
     finally:
         names._IN_THE_MAKING = group_files._IN_THE_MAKING = before
 
 
 def go(name: str, job: Job, folder: Path, control: Control, rng: random.Random) -> int:
-    """Kill a job at each of its calls; returns how many kills there were."""
+    """Kill a job at each of its calls; return the number of kills."""
     kills = 0
     stride = 1 if os.environ.get("EXTARRAY_TEST_FAULTS") == "all" else job.stride
     for how in ("before", "half"):
@@ -465,14 +465,14 @@ def go(name: str, job: Job, folder: Path, control: Control, rng: random.Random) 
 
 
 def run(folder: Path, some: list[str]) -> collections.Counter[str]:
-    """Go through jobs; returns how many kills there were, by the job."""
+    """Go through jobs; return the number of kills by job."""
     control = Control()
     counts: collections.Counter[str] = collections.Counter()
     rng = random.Random(int(os.environ.get("EXTARRAY_TEST_SEED", os.getpid())))
     for name, job in JOBS.items():
         if not some or name in some:
             empty(folder)
-            job.before(folder)  # once unseen: what is loaded then is loaded for all
+            job.before(folder)  # once without faults, so that all modules are loaded
             job.run(folder)
             counts[name] = go(name, job, folder, control, rng)
     empty(folder)

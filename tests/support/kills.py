@@ -1,8 +1,8 @@
-"""Processes that are killed in the midst of random calls, or of `create`, and what they leave.
+"""Kill processes during random calls, or during `create`, and examine the files.
 
-`python tests/support/kills.py NUMBER [SEED]` kills as many, at random moments; where the calls to
-the system are watched (preload.py), half of them at one of these, before, in the midst of or after
-it, and then some more at each of those that `create` makes.
+`python tests/support/kills.py NUMBER [SEED]` makes that many kills, at random moments.  If system
+calls are watched (preload.py), half of the kills come before, during or after one of those; then
+further kills meet each system call of `create`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from workload import KINDS, Twin, create, draw, problem
 
 import extarray as xa
 
-# What one of several writers may do.
+# Calls that sharing writers may make.
 SHARED_KINDS = tuple(kind for kind in KINDS if kind != "add_axis")
-CALLS = 60  # of one process
-TOGETHER = 12  # processes one after the other that have the same array
+CALLS = 60  # for one process
+TOGETHER = 12  # successive processes with the same array
 
 
 class Progress:
-    """How many calls a process has begun, and how many have returned; kept when it dies."""
+    """Numbers of calls that a process has begun and finished; they survive its death."""
 
     _FORMAT = struct.Struct("2q")
 
@@ -48,7 +48,7 @@ class Progress:
 
 
 def work(path, seed, options, kinds, progress, arm):
-    """Open the array and make calls: what a process does until it is killed."""
+    """Open the array and make calls until killed."""
     rng = random.Random(seed)
     arm()
     array = xa.open(path, "r+", **options)
@@ -63,7 +63,7 @@ def work(path, seed, options, kinds, progress, arm):
 
 
 def possible(state, seed, kinds, begun, returned):
-    """The states in which the array may be, and the one that is written to, if any."""
+    """Return the possible states of the array, and the one being written, if any."""
     rng = random.Random(seed)
     state = copy.deepcopy(state)
     for _ in range(returned):
@@ -76,7 +76,7 @@ def possible(state, seed, kinds, begun, returned):
 
 
 def one_process(function) -> int:
-    """A process that runs a function, and ends."""
+    """Run a function in a new process, which then ends."""
     pid = os.fork()
     if pid:
         return pid
@@ -94,7 +94,7 @@ def remove_all(folder: Path) -> None:
 
 
 def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
-    """Kill processes; returns how many were, by the call that was under way."""
+    """Kill processes; return the number of kills by the call in progress."""
     control = Control() if "PRELOAD_CONTROL" in os.environ else None
     rng = random.Random(seed)
     progress = Progress()
@@ -150,7 +150,7 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
 
 
 def creations(folder: Path, overwrite: bool) -> collections.Counter[str]:
-    """Kill `create` at each of its calls to the system; returns how many were, by what is left."""
+    """Kill `create` at each of its system calls; return the number of kills by the files left."""
     control = Control()
     counts: collections.Counter[str] = collections.Counter()
     path = folder / "a"

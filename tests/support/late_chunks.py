@@ -1,7 +1,7 @@
 """Arrays whose chunks come late: from a dict, from compressed blobs, or from a server.
 
-The array reads a local pair of files that has the right length and the seal, and no chunks.  What
-leaves is overwritten by bytes that no test stores, so that whoever reads it then is found out.
+The array reads a local pair of files with the right length and seal, but without chunks.  Evicted
+chunks are overwritten by bytes that no test stores, which exposes later reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GONE = b"\xee"
 
 
 def blobs(path, chunk_bytes, n_chunks):
-    """The chunks of a pair of files, by address."""
+    """Return the chunks of a pair of files, by address."""
     data = Path(f"{path}.xta").read_bytes()
     return {q: data[q * chunk_bytes : (q + 1) * chunk_bytes] for q in range(n_chunks)}
 
@@ -46,7 +46,7 @@ class FromDict:
 
 
 class FromBlobs(FromDict):
-    """Chunks that are compressed: a file of blobs, and a table of their places by address."""
+    """Compressed chunks: a file of blobs, and a table of their places by address."""
 
     def __init__(self, path, chunk_bytes, n_chunks):
         packed = [zlib.compress(b, 1) for b in blobs(path, chunk_bytes, n_chunks).values()]
@@ -79,7 +79,7 @@ class _Ranges(http.server.BaseHTTPRequestHandler):
 
 
 class FromServer:
-    """Chunks that a server of this machine has: neighbours come by one request."""
+    """Chunks from a server on this machine, with one request for neighbours."""
 
     def __init__(self, path, chunk_bytes, n_chunks):
         self.chunk_bytes = chunk_bytes
@@ -113,16 +113,16 @@ ORIGINS = {"dict": FromDict, "blobs": FromBlobs, "server": FromServer}
 
 
 class Local:
-    """A provider that puts chunks into a sparse local file.
+    """A provider that writes chunks to a sparse local file.
 
     Attributes
     ----------
     asked : Counter
-        How often each chunk was asked for.
+        Number of requests for each chunk.
     here : set
-        Chunks that have come and not left.
+        Chunks present now.
     foretold : set
-        Chunks that were to be asked for soon.
+        Chunks announced by `ahead`.
     """
 
     def __init__(self, name, origin, chunk_bytes):
@@ -137,7 +137,7 @@ class Local:
         wanted = addresses.tolist()
         assert wanted == sorted(set(wanted)) and wanted
         with self.lock:
-            assert self.here.isdisjoint(wanted)  # asked for once while it is present
+            assert self.here.isdisjoint(wanted)  # requested once while present
         for q, chunk in self.origin.fetch(wanted).items():
             assert len(chunk) == self.chunk_bytes
             os.pwrite(self.fd, chunk, q * self.chunk_bytes)
@@ -165,7 +165,7 @@ class Local:
 
 
 def hollow_copy(path, to):
-    """Copy a pair of files without its chunks, which get bytes that nobody stored."""
+    """Copy a pair of files; replace its chunks by bytes that nobody stored."""
     shutil.copyfile(f"{path}.xmd", f"{to}.xmd")
     data = Path(f"{path}.xta").read_bytes()
     Path(f"{to}.xta").write_bytes(GONE * (len(data) - SEAL_BYTES) + data[-SEAL_BYTES:])
@@ -173,7 +173,7 @@ def hollow_copy(path, to):
 
 @contextlib.contextmanager
 def late(path, to, kind="dict", chunks_at_once=None, **options):
-    """Open the array of a pair of files whose chunks come late; yields it and its provider."""
+    """Open the array of a pair of files with late chunks; yield it and its provider."""
     hollow_copy(path, to)
     array = xa.open(to, **options)
     size = array.chunk_bytes

@@ -1,7 +1,7 @@
-"""A store of another kind: its metadata are fetched, its chunks come when they are needed.
+"""A store of another kind, which fetches metadata at once, and chunks when they are needed.
 
-It has nothing of `FileStore`: what an array asks of it is the protocol `Reader`.  The origin is a
-pair of files somewhere else, of which it copies ``.xmd`` whole, and of ``.xta`` chunk by chunk.
+It shares nothing with `FileStore`, and offers an array the protocol `Reader`.  The origin is a pair
+of files elsewhere: ``.xmd`` is copied whole, ``.xta`` chunk by chunk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from extarray.storage.states import StateReader
 
 
 class FromFile(FromDict):
-    """Chunks as they are in the file now."""
+    """Chunks in their present state in the file."""
 
     def __init__(self, path, chunk_bytes):
         self.path, self.chunk_bytes = path, chunk_bytes
@@ -42,7 +42,7 @@ class FromFile(FromDict):
 
 
 class LateStore:
-    """The store of an array that is elsewhere, as its readers know it."""
+    """The store of an array elsewhere, as its readers know it."""
 
     unvouched = commits = None
 
@@ -64,7 +64,7 @@ class LateStore:
         in_children(self, LateStore._forked)
 
     def _fetch_metadata(self, folder):
-        """Copy the metadata; the chunks have places, and bytes that nobody stored."""
+        """Copy the metadata; fill the places of chunks with bytes that nobody stored."""
         self.folder = Path(folder)
         shutil.copyfile(f"{self.origin}.xmd", self.folder / "late.xmd")
         data = Path(f"{self.origin}.xta").read_bytes()
@@ -72,14 +72,14 @@ class LateStore:
         (self.folder / "late.xta").write_bytes(hollow)
 
     def _begin(self):
-        """Begin with no chunk."""
+        """Begin without chunks."""
         pair, size = self.now, self.now.header.chunk_bytes
         self.provider = Local(pair.names[1], FromFile(self.origin, size), size)
         pair.supply = Supply(self.provider, size, self.chunks_at_once * size, pair.trust)
         pair.map(pair.state.data_bytes)
 
     def _forked(self):
-        """Have a place for chunks, and a supply, of this process alone."""
+        """Give this process its own file of chunks, and supply."""
         pair = self.now
         self._fetch_metadata(tempfile.mkdtemp(prefix="child-", dir=self.origin.parent))
         pair.data = File.open(str(self.folder / "late.xta"), os.O_RDWR)
@@ -98,14 +98,14 @@ class LateStore:
     def durability(self):
         return "flush"
 
-    # -- what is new ---------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------
 
     @property
     def sequence(self):
         return self.now.state.sequence
 
     def _update(self):
-        """Fetch the metadata again, into the file that is open, and make room for more chunks."""
+        """Fetch the metadata again, into the open file, and make room for more chunks."""
         data, pair = Path(f"{self.origin}.xmd").read_bytes(), self.now
         with open(pair.names[0], "r+b") as file:
             file.write(data)
@@ -152,7 +152,7 @@ class LateStore:
     def replaced(self):
         return False
 
-    # -- what is there -------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------
 
     def unfit_chunks(self, addresses):
         pair = self.now

@@ -1,7 +1,7 @@
 """The NumPy model of an extendible array, and the replay of its growth history.
 
-The model knows nothing of axial vectors: `Replay` numbers the chunks as each growth allocates them,
-and `Model` keeps the elements in an ordinary ndarray.
+The model does without axial vectors: `Replay` numbers the chunks as each growth allocates them, and
+`Model` keeps the elements in an ordinary ndarray.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ __all__ = ["Model", "Replay", "Segment", "grid_of", "sample"]
 
 @dataclass
 class Segment:
-    """The chunks that one growth allocated: a box, and the grid after it, as boxes of signed
-    indices, counted from the start of the first grid."""
+    """The chunks that one growth allocated: a box, and the grid after it.
+
+    Both are boxes of signed indices, counted from the start of the first grid.
+    """
 
     axis: int
     side: str
@@ -65,7 +67,7 @@ class Replay:
         return tuple(b - a for a, b in zip(self.low, self.high, strict=True))
 
     def extend(self, axis: int, by: int, side: str = "end") -> None:
-        """Grow by `by` chunks; a growth of the side that grew last lengthens its segment."""
+        """Grow by `by` chunks; growth at the side that grew last lengthens its segment."""
         if by == 0:
             return
         edge = self.high[axis] if side == "end" else self.low[axis]
@@ -85,7 +87,7 @@ class Replay:
         self.size = math.prod(self.grid)
 
     def add_axis(self, position: int) -> None:
-        """One axis more, along which every chunk has index 0."""
+        """Add an axis, along which every chunk has index 0."""
         for edge, value in ((self.low, 0), (self.high, 1)):
             edge.insert(position, value)
         for segment in self.segments:
@@ -97,7 +99,7 @@ class Replay:
         self.segments[0].axis = 0
 
     def table(self) -> np.ndarray:
-        """The address of every chunk, counted chunk by chunk."""
+        """Return the address of every chunk, counted chunk by chunk."""
         addresses = np.full(self.grid, -1, np.int64)
         counter = itertools.count()
         if not self.grid:
@@ -117,7 +119,7 @@ class Replay:
         return addresses
 
     def address(self, index) -> int:
-        """The address of one chunk of a grid too large to count: its first growth allocated it."""
+        """Return the address of a chunk in a grid too large to count, from its first growth."""
         index = [i + zero for i, zero in zip(index, self.low, strict=True)]
         first = bisect.bisect_left(self.segments, True, key=lambda segment: segment.holds(index))
         owner = self.segments[first]
@@ -126,7 +128,7 @@ class Replay:
         return owner.start_address + sum(i * c for i, c in weights)
 
     def records(self, axis: int) -> list[tuple[int, int, list[int]]]:
-        """What `axial.records(axis)` has to say."""
+        """Return what `axial.records(axis)` should."""
         return sorted(
             (segment.first[axis] - self.low[axis], segment.start_address, segment.coefficients)
             for segment in self.segments
@@ -172,7 +174,7 @@ class Model:
 
     @property
     def box(self) -> list[tuple[int, int]]:
-        """The bounds, counted from where index 0 was at first."""
+        """The bounds, relative to the original index 0."""
         return [(-n, m - n) for n, m in zip(self.origin, self.shape, strict=True)]
 
     def extend(self, axis: int, by: int, side: str = "end") -> None:
@@ -216,7 +218,7 @@ class Model:
         self.origin = tuple(n + by * (j == axis) for j, n in enumerate(self.origin))
 
     def _cover(self, axis: int, extent: int = 0) -> None:
-        """Have the grid hold the bounds of an axis, or as many elements."""
+        """Grow the grid to cover the bounds of an axis, or `extent` elements."""
         chunk, first = self.chunks[axis], -self.origin[axis]
         low, high = self.replay.low[axis], self.replay.high[axis]
         last = first + max(extent, self.shape[axis])
@@ -224,7 +226,7 @@ class Model:
         self.replay.extend(axis, max(0, -(-last // chunk) - high))
 
     def chunk(self, index) -> np.ndarray:
-        """The part of chunk `index` that lies inside the bounds."""
+        """Return the part of chunk `index` that lies inside the bounds."""
         place = []
         for i, c, zero, n in zip(index, self.chunks, self.replay.low, self.origin, strict=True):
             start = (i + zero) * c + n
@@ -233,7 +235,7 @@ class Model:
 
 
 def sample(dtype, shape, seed: int = 0) -> np.ndarray:
-    """Values of any dtype that use all of its bits, reproducibly."""
+    """Return reproducible values of any dtype that use all of its bits."""
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(seed)
     if dtype.names:

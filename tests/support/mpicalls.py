@@ -1,4 +1,4 @@
-"""The calls of `workload`, made by all ranks together: each has a part of the data."""
+"""The calls of `workload`, made collectively: each rank has a part of the data."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ __all__ = ["Together", "local_of", "parts_of"]
 
 
 def parts_of(zone) -> list[tuple[slice, ...]]:
-    """Zones as a list, of both kinds of distribution."""
+    """Return the zones of either kind of distribution as a list."""
     return zone if isinstance(zone, list) else [zone]
 
 
 def local_of(whole, zone):
-    """What a rank has of an ndarray, as `write_zone` takes it."""
+    """Return a rank's part of an ndarray, as `write_zone` takes it."""
     if isinstance(zone, list):
         return np.concatenate([np.empty(0, whole.dtype), *(whole[part].ravel() for part in zone)])
     return whole[zone]
 
 
 class Together:
-    """An array of several processes as a target of `Call.on`, with the same calls on all ranks."""
+    """A shared array as a target of `Call.on`, with the same calls on all ranks."""
 
     def __init__(self, array):
         self.array = array
-        self._turn = 0  # the same on all ranks
+        self._turn = 0  # equal on all ranks
 
     def __getattr__(self, name):
         return getattr(self.array, name)
@@ -33,7 +33,7 @@ class Together:
         return self.array[key]
 
     def append(self, data, axis, side="end") -> None:
-        """In turn: by data that all ranks have, and by parts of both kinds."""
+        """Alternate between data that all ranks have, and parts of both kinds."""
         array = self.array
         self._turn += 1
         if self._turn % 3 == 0:
@@ -42,7 +42,7 @@ class Together:
         array.distribute(["block", "block_cyclic"][self._turn % 3 - 1])
         n = data.shape[axis]
         zone = array.zone_of_growth(axis, n, side)
-        # Zones are counted in the array as it will be, and `data` are a part of it.
+        # Zones refer to the array after the growth, of which `data` is a part.
         shift = 0 if side == "start" else array.shape[axis]
         parts = []
         for part in parts_of(zone):
@@ -52,7 +52,7 @@ class Together:
         array.append_zone(local_of(data, mine), axis, n, side)
 
     def write(self, selection, values) -> None:
-        """Boxes row by row, dealt out in turn; anything else by one rank."""
+        """Deal rows of boxes out to the ranks in turn; let one rank write anything else."""
         array, comm = self.array, self.array.comm
         self._turn += 1
         rows = selection[0] if isinstance(selection, tuple) else None

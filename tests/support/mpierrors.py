@@ -11,7 +11,7 @@ __all__ = ["raises"]
 
 @contextlib.contextmanager
 def raises(kind, words="", when=True):
-    """The block raises such an error on this rank, as on all; not so where `when` is false."""
+    """Require such an error from the block on this rank, as on all, unless `when` is false."""
     if not when:
         yield
         return

@@ -1,4 +1,4 @@
-"""Running programs under mpiexec: the environment's own launcher, and always with a timeout."""
+"""Run programs under the environment's mpiexec, always with a timeout."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "mpi" / "programs"
 
 
 class Launcher:
-    """Runs scripts of tests/mpi on several ranks, which are started for each."""
+    """Runs scripts of tests/mpi on several ranks, started for each script."""
 
     def __init__(self, mpiexec: Path, environment: dict[str, str], *options: str):
         self.mpiexec = mpiexec
-        self.options = options  # of mpi4py's runner
-        # Ranks outnumber the processors: who waits lets the others run.
+        self.options = options  # options of mpi4py's runner
+        # Ranks outnumber the processors, so waiting ranks must yield to others.
         yielding = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
         self.environment = {**environment, **yielding}
 
     def command(self, ranks: int, program, *args) -> list[str]:
-        # Without mpi4py's runner a rank that fails would leave the others waiting.
+        # Without mpi4py's runner, a failing rank would leave the others waiting.
         python = [sys.executable, "-W", "error", "-m", "mpi4py", *self.options]
         return list(map(str, [self.mpiexec, "-n", ranks, *python, SCRIPTS / program, *args]))
 
     @property
     def is_mpich(self) -> bool:
-        """Whether the launcher is that of MPICH."""
+        """Whether the launcher belongs to MPICH."""
         return self.mpiexec.with_name("mpiexec.hydra").exists()
 
     def on_hosts(self, prefix: list[str], ranks: int, program, *args) -> str:
-        """What a program prints that runs on two hosts; `prefix` makes a network of its own."""
+        """Return the output of a program on two hosts; `prefix` creates a network namespace."""
         mpiexec, option, number, *command = self.command(ranks, program, *args)
         assert option == "-n"
         hosts = [*prefix, "sh", str(SCRIPTS / "hosts.sh"), mpiexec, number, *command]
         return self._finished(*self._run(hosts, timeout=250))
 
     def start(self, ranks: int, program, *args) -> subprocess.Popen:
-        """Starts a program, which `kill` ends."""
+        """Start a program, which `kill` ends."""
         return self._start(self.command(ranks, program, *args))
 
     def _start(self, command: list[str]) -> subprocess.Popen:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,  # the launcher forwards it, and may wait for it
+            stdin=subprocess.DEVNULL,  # the launcher would forward it, and may wait for it
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -59,11 +59,11 @@ class Launcher:
         )
 
     def __call__(self, ranks: int, program, *args, timeout=250) -> str:
-        """What a program prints; it has to end well."""
+        """Return the output of a program, which must succeed."""
         return self._finished(*self.status(ranks, program, *args, timeout=timeout))
 
     def status(self, ranks: int, program, *args, timeout=250) -> tuple[int, str]:
-        """Exit status of a program, and what it prints."""
+        """Return the exit status of a program and its output."""
         return self._run(self.command(ranks, program, *args), timeout)
 
     def _run(self, command: list[str], timeout: float) -> tuple[int, str]:
@@ -82,10 +82,10 @@ class Launcher:
 
 
 class Teams(Launcher):
-    """The same, with ranks that stay for the next program.
+    """A launcher whose ranks stay for the next program.
 
-    Those whose program fails are ended: others may still wait in it; and all, where the next ones
-    would find no room.  `start` and `status` have ranks of their own.
+    Ranks end when their program fails, since others may still wait in it; all end when new ranks
+    would find no room.  `start` and `status` use separate ranks.
     """
 
     def __init__(self, mpiexec: Path, environment: dict[str, str]):
@@ -94,7 +94,7 @@ class Teams(Launcher):
         self._folder = tempfile.TemporaryDirectory(prefix="extarray-teams-")
 
     def __call__(self, ranks: int, program, *args, timeout=250, **environment: str) -> str:
-        """What a program prints; it has to end well."""
+        """Return the output of a program, which must succeed."""
         which = ranks, *sorted(environment.items())
         team = self._teams.get(which)
         if team is None:
@@ -118,14 +118,13 @@ class Teams(Launcher):
         return Team(Path(folder), ranks, lambda args: launcher.start(ranks, *args))
 
     def close(self) -> None:
-        """Let all ranks end."""
         while self._teams:
             self._teams.popitem()[1].close()
         self._folder.cleanup()
 
 
 def kill(process: subprocess.Popen) -> None:
-    """Ends a launcher and its ranks at once."""
+    """End a launcher and its ranks at once."""
     processes = family(process.pid)
     left = {name for pid in processes for name in shared_memory(pid)}
     for pid in processes:
@@ -139,7 +138,7 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def shared_memory(pid: int) -> list[str]:
-    """Shared memory that an MPI library would have removed in the end."""
+    """Return the shared memory that an MPI library would have removed at its end."""
     with contextlib.suppress(OSError):
         maps = Path(f"/proc/{pid}/maps").read_text()
         return re.findall(r"(/dev/shm/mpich\S+)$", maps, re.MULTILINE)
@@ -147,7 +146,7 @@ def shared_memory(pid: int) -> list[str]:
 
 
 def family(pid: int) -> list[int]:
-    """A process that runs, and those that descend from it (as far as the system has /proc)."""
+    """Return a running process and its descendants, as far as the system has /proc."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

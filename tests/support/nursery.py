@@ -1,11 +1,11 @@
-"""A process that has imported what others need, and is forked to run their programs.
+"""A process that has imported what others need, and forks to run their programs.
 
-To start an interpreter and import NumPy and the package takes longer than most programs of tests.
-`python nursery.py DESCRIPTOR` takes orders at a socket that it has inherited, until its standard
-input ends.  An order is a connection.  It brings the descriptors that become the standard ones, and
-says what to run; the answer is the process id, and at last the exit status.  forked.py gives
-orders, and `python nursery.py PATH MODULE ARGUMENT ...` gives one: it runs a module with its own
-standard descriptors.
+Starting an interpreter and importing NumPy and the package takes longer than most test programs.
+`python nursery.py DESCRIPTOR` takes orders at an inherited socket until its standard input ends.
+An order is a connection.  It passes the standard descriptors for the program, and names the program
+to run; the answer is the process id and, at the end, the exit status.  forked.py gives orders, and
+`python nursery.py PATH MODULE ARGUMENT ...` gives one: it runs a module with its own standard
+descriptors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Order"]
 
 
 class Order:
-    """A process that was ordered, as the one that ordered it sees it."""
+    """An ordered process, as its client sees it."""
 
     def __init__(self, path: str, descriptors: list[int], **what):
         self._connection = socket.socket(socket.AF_UNIX)
@@ -34,7 +34,7 @@ class Order:
         self.pid = self._number()
 
     def status(self, timeout: float | None = None) -> int | None:
-        """Exit status, below 0 for a signal; None if the process goes on."""
+        """Return the exit status, below 0 for a signal, or None while the process runs."""
         status = self._number(timeout)
         if status is not None:
             self._connection.close()
@@ -75,14 +75,14 @@ def serve(listener: socket.socket) -> dict:
         connection, _ = listener.accept()
         try:
             order, descriptors = received(connection)
-        except (OSError, ValueError):  # who ordered has ended before saying what
+        except (OSError, ValueError):  # the client ended before giving its order
             connection.close()
             continue
         for name in order["imports"]:
-            # What cannot be imported fails in the program that wants it, and in no other.
+            # A failing import must fail only in the program that wants it.
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-        gc.freeze()  # else collections in a child would copy all pages with objects
+        gc.freeze()  # otherwise a child's garbage collection would copy all pages
         pid = os.fork()
         if pid:
             children[pid] = connection
@@ -102,13 +102,13 @@ def serve(listener: socket.socket) -> dict:
 
 
 def tell(connection: socket.socket, number: int) -> None:
-    """Send a number; perhaps nobody waits for it any longer."""
+    """Send a number, even if nobody waits for it any longer."""
     with contextlib.suppress(ConnectionError):
         connection.sendall(b"%d\n" % number)
 
 
 def report(children: dict[int, socket.socket]) -> None:
-    """Tell those who wait for children that have ended."""
+    """Tell waiting clients which children have ended."""
     while children:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
@@ -118,14 +118,14 @@ def report(children: dict[int, socket.socket]) -> None:
 
 
 def received(connection: socket.socket) -> tuple[dict, list[int]]:
-    """An order, and the descriptors that came with it."""
+    """Return an order, and the descriptors that came with it."""
     length, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
     with connection.makefile("rb") as file:
         return json.loads(file.read(int.from_bytes(length, "little"))), descriptors
 
 
 def obey(order: dict) -> None:
-    """Run what an order says, as the interpreter does that is started for it."""
+    """Run an order as a fresh interpreter would."""
     import runpy
     import types
     import warnings
@@ -135,7 +135,7 @@ def obey(order: dict) -> None:
     os.environ.update(order["environment"])
     sys.argv = ["-c", *order["arguments"]]
     if "module" in order:
-        # As where -W is not given.
+        # Use the filters of an interpreter without -W.
         warnings.resetwarnings()
         for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", kind)
@@ -146,7 +146,7 @@ def obey(order: dict) -> None:
 
 
 def call(path: str, module: str, arguments: list[str]) -> int:
-    """Run a module in a forked process that has the standard descriptors of this one."""
+    """Run a module in a forked process with this process's standard descriptors."""
     what = {"module": module, "arguments": arguments, "imports": []}
     return Order(path, [0, 1, 2], cwd=os.getcwd(), environment=dict(os.environ), **what).status()
 

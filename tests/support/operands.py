@@ -11,9 +11,9 @@ __all__ = ["check", "check_out"]
 
 
 def _ours(factory, stack: contextlib.ExitStack, x, layout: int):
-    """An array of ours with the values of one of NumPy's: chunks, order and history by a seed.
+    """Return our array with the values of NumPy's; a seed chooses chunks, order and history.
 
-    Of seed 0 it is the simplest one, with all elements in the first segment.
+    Seed 0 gives the simplest one, with all elements in the first segment.
     """
     x = np.asarray(x)
     rng = np.random.default_rng(layout)
@@ -28,10 +28,10 @@ def _ours(factory, stack: contextlib.ExitStack, x, layout: int):
 
 
 def check(factory, call, *arrays, layout: int = 1) -> None:
-    """A function gives for arrays of ours, all or one of them, what it gives for NumPy's.
+    """Require equal results of a function for our arrays, all or one of them, and NumPy's.
 
-    It is called in so little memory that there are many boxes, on several threads.  Errors are of
-    the same kind; warnings have the same words; arrays that it changes are changed alike.
+    Little memory forces many boxes, on several threads.  Errors must have the same kind, warnings
+    the same words, and changes of operands must agree.
     """
     inner = [x.copy() for x in arrays]
     expected, warned = outcome(lambda: call(*inner))
@@ -56,7 +56,7 @@ def check(factory, call, *arrays, layout: int = 1) -> None:
 
 
 def check_out(factory, call, *arrays, layout: int = 1) -> None:
-    """A function fills ``out=`` of ours as it fills NumPy's, whatever its operands are."""
+    """Require that a function fills our ``out=`` like NumPy's, whatever its operands are."""
     expected = np.full_like(np.asarray(call(*arrays)), 1)
     call(*arrays, out=expected)
     for own in (True, False):

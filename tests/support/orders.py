@@ -1,4 +1,4 @@
-"""Two orders of elements in a chunk that are not among ours, to see who asks for a letter."""
+"""Two additional orders of elements in a chunk, to find code that asks for a letter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from extarray.grid import order
 
 
 def _backwards(points, bits):
-    """Keys that number elements from the last to the first, in C order."""
+    """Return keys that number elements from last to first, in C order."""
     k, _ = points.shape
     place = np.zeros_like(points[0])
     for coordinate in points:
@@ -22,16 +22,16 @@ def _backwards(points, bits):
 
 
 def _rolled(ndim):
-    """Axes by falling stride: axis 0 varies fastest, and the rest as in C order."""
+    """Return axes by falling stride: axis 0 varies fastest, the rest as in C order."""
     return (*range(1, ndim), 0)[:ndim] if ndim else ()
 
 
-#: The new orders: one that needs a table, one with strides.
+#: The new orders: the first needs a table, the second has strides.
 NEW = ("P", "Q")
 
 
 def stored(elements, name):
-    """The elements of a chunk as they lie in a file, by NumPy alone."""
+    """Return the elements of a chunk as they lie in a file, by NumPy alone."""
     if name == "P":
         return elements.ravel()[::-1]
     return np.moveaxis(elements, 0, -1).ravel() if elements.ndim else elements.ravel()
@@ -39,7 +39,7 @@ def stored(elements, name):
 
 @contextlib.contextmanager
 def new_orders():
-    """Have the new orders entered where the map of `extarray.grid` says."""
+    """Register the new orders where the map of `extarray.grid` says."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(order._KEYS, "P", _backwards)
         patch.setitem(order._AXES, "Q", _rolled)

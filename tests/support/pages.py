@@ -1,17 +1,17 @@
 """The code blocks of README.md and docs/.
 
-A page is run in a process of its own, in an empty folder, from the first block to the last in one
+Each page runs in a separate process, in an empty folder, from the first block to the last in one
 namespace:
 
 - ``python`` and ``pycon`` blocks with ``>>>`` are doctests; other ``python`` blocks are executed;
 - ``sh`` blocks are run by ``sh -eu``;
-- other languages (``text``, ``console``, ...) show something and are not run.
+- blocks in other languages (``text``, ``console``, ...) are not run.
 
-A HTML comment on the line before the fence changes that:
+An HTML comment on the line before the fence changes that:
 
-- ``<!-- not run: REASON -->``        the block is left out;
-- ``<!-- needs: MODULE ... -->``      it is left out where a module is not installed;
-- ``<!-- file: NAME -->``             it is written to that file instead.
+- ``<!-- not run: REASON -->``        skips the block;
+- ``<!-- needs: MODULE ... -->``      skips the block if a module is not installed;
+- ``<!-- file: NAME -->``             writes the block to that file instead.
 
 `python tests/support/pages.py PAGE` runs one page in the current folder.
 """
@@ -52,7 +52,7 @@ _NOTE = re.compile(r"^\s*<!-- *(?P<key>not run|needs|file): *(?P<value>.+?) *-->
 
 @dataclass
 class Block:
-    """A fenced block of a page; `line` is that of its first line of text, counted from 1."""
+    """A fenced block of a page; `line` is its first line of text, counted from 1."""
 
     language: str
     text: str
@@ -68,7 +68,7 @@ def blocks(text):
     for _number, line in lines:
         opening = _FENCE.match(line)
         if not opening:
-            # Blank lines may stand between the comment and the fence.
+            # Blank lines may separate the comment from the fence.
             note = _NOTE.match(line) or (note if not line.strip() else None)
             continue
         indent, fence = len(opening["indent"]), opening["fence"]
@@ -91,29 +91,28 @@ def pages():
 
 
 def page_blocks(page):
-    """Return the blocks of a page."""
     return list(blocks((ROOT / page).read_text(encoding="utf-8")))
 
 
 def is_run(block):
-    """Whether a block is run, or written to a file."""
+    """Tell whether a block is run, or written to a file."""
     if block.note == "needs":
         return block.language in RUN and all(map(importlib.util.find_spec, block.value.split()))
     return block.language in RUN and block.note != "not run"
 
 
 def starts_others(page):
-    """Whether a page starts other programs: commands, or files that it writes."""
+    """Tell whether a page starts other programs: commands, or files that it writes."""
     runs = [block for block in page_blocks(page) if is_run(block)]
     return any(block.language == "sh" or "subprocess" in block.text for block in runs)
 
 
 def run_page(path, command=(sys.executable, "-m", "extarray")):
-    """Run the blocks of one page in the current folder; exit with what failed.
+    """Run the blocks of one page in the current folder; exit with any failures.
 
-    `command` is what `extarray` stands for.
+    `command` replaces `extarray` in shell blocks.
     """
-    # The commands of this very interpreter, whether or not its environment is active.
+    # Use this interpreter's commands, whether or not its environment is active.
     shell = f"PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH\n"
     shell += f'extarray() {{ {shlex.join(command)} "$@"; }}\n'
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
@@ -131,11 +130,11 @@ def run_page(path, command=(sys.executable, "-m", "extarray")):
                 sys.exit(f"{name}: the shell commands failed:\n{block.text}")
         elif ">>>" in block.text:
             test = parser.get_doctest(block.text, namespace, name, str(path), block.line - 1)
-            # Names must survive into the next block of the page.
+            # Keep names for the next block of the page.
             runner.run(test, clear_globs=False)
             namespace = test.globs
         else:
-            # Blank lines put the lines of a traceback at those of the page.
+            # Leading blank lines give tracebacks the line numbers of the page.
             exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), namespace)
     if runner.failures:
         sys.exit(1)

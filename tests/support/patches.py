@@ -1,4 +1,4 @@
-"""What a program under mpiexec changes outside of itself: its ranks undo it when it has ended."""
+"""Changes that a program under mpiexec makes outside of itself; its ranks undo them at its end."""
 
 from __future__ import annotations
 

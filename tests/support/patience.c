@@ -1,7 +1,7 @@
-/* A process that yields the processor sleeps for a moment.
+/* Makes a process that yields the processor sleep for a moment.
  *
- * MPI waits by asking again and again, and yields in between.  Where ranks outnumber the processors,
- * those that wait would take most of the time of those that work.
+ * MPI waits by polling, with yields in between.  If ranks outnumber the processors, waiting ranks
+ * would take most of the time from working ones.
  */
 #include <time.h>
 

@@ -1,4 +1,4 @@
-"""Peaks of anonymous memory, measured in another process: file pages of a mapping do not count."""
+"""Peaks of anonymous memory in another process; file pages of a mapping do not count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 __all__ = ["FREED_AT_ONCE", "peaks"]
 
-#: Runs the set-up, then each call, and prints by how many MiB the anonymous memory grew at most.
+#: Runs the set-up, then each call, and prints the peak growth of anonymous memory in MiB.
 _SCRIPT = """
 import json, os, re, sys, threading, time, warnings
 import numpy as np, extarray as xa
@@ -42,8 +42,8 @@ for call in calls:
 print(json.dumps(peaks))
 """
 
-#: An environment in which freed memory goes back to the system at once: from the C library, and
-#: from AddressSanitizer, which else keeps it for a while to find later uses.
+#: An environment in which the C library returns freed memory to the system at once, as does
+#: AddressSanitizer, which otherwise keeps it for a while to find later uses.
 FREED_AT_ONCE = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "65536",
@@ -59,10 +59,10 @@ FREED_AT_ONCE = {
 
 
 def peaks(freeing, setup: str, calls: list[str], imports=()) -> dict[str, float]:
-    """The growth of anonymous memory in MiB at most, for each of some calls.
+    """Return the peak growth of anonymous memory in MiB for each call.
 
-    `setup` defines the names that the calls use; `freeing` runs code in an environment where
-    memory is freed at once.
+    `setup` defines the names that the calls use; `freeing` runs code in an environment that frees
+    memory at once.
     """
     lines = freeing(_SCRIPT, text=json.dumps([setup, calls]), imports=imports)
     return dict(zip(calls, json.loads(lines), strict=True))

@@ -1,6 +1,6 @@
-"""Formats of files beside the libraries of others that read and write them: what tests compare.
+"""File formats, and other libraries that read and write them, for tests to compare.
 
-A `Peer` is an entry of `PEERS`; `tests/formats/test_every_format.py` runs the same checks for each.
+A `Peer` is an entry of `PEERS`; `tests/formats/test_every_format.py` runs the same checks on each.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _NUMBERS = ["i4", "u1", ">f8", ">u2", "f4", "i8"]
 
 @dataclass(frozen=True)
 class Peer:
-    """A format, and the library of others for it.
+    """A format, and another library for it.
 
     Parameters
     ----------
     name : str
-        Of the format.
+        Name of the format.
     write, read : callable
-        ``write(file, x)``, ``read(file, x)``: by the library of others; `x` is an array with the
-        shape and the dtype that is expected.
+        ``write(file, x)``, ``read(file, x)`` of the other library; `x` is an array with the
+        expected shape and dtype.
     load, save : callable
-        ``load(file, x, **options)`` and ``save(a, file, **options)``: ours, with what they need
-        beside the file.
+        ``load(file, x, **options)`` and ``save(a, file, **options)``: ours, with whatever they need
+        besides the file.
     suffix : str
     dtypes : list
-        That the format has, bit by bit.
+        Supported by the format, bit for bit.
     ranks : sequence of int
-        Numbers of axes that the format has.
+        Supported numbers of axes.
     empty : bool
         Whether extents may be 0.
     keeps : set of str
-        What it holds beside elements: "attrs" (of text), "numbers" as attributes, too, with their
-        types, "dims", "coords", "fill_value".
+        Stored besides elements: "attrs" (as text), "numbers" (attributes keep their types, too),
+        "dims", "coords", "fill_value".
     needs : str
-        The module of the library; empty: NumPy.
+        Module of the library; "" for NumPy.
     is_tough : bool
         Whether the library survives files with damaged headers: netCDF's and SciPy's do not.
     streams : bool
@@ -77,7 +77,7 @@ class Peer:
         return not self.needs or find_spec(self.needs) is not None
 
     def shape(self, *extents: int) -> tuple[int, ...]:
-        """The extents of a table, with an axis of 1 behind them where the format has no tables."""
+        """Return extents for a table, with an axis of 1 added if the format has no tables."""
         return extents if len(extents) in self.ranks else (*extents, 1)
 
     def __repr__(self) -> str:
@@ -143,7 +143,7 @@ def _read_fits(file, x, hdu=0):
     from astropy.io import fits
 
     read = fits.getdata(file, hdu)
-    # Unsigned integers come in this machine's order of bytes.
+    # Unsigned integers arrive in native byte order.
     return read.astype(x.dtype) if x.dtype.kind == "u" or x.dtype == "i1" else read
 
 
@@ -159,7 +159,7 @@ def _write_envi(file, x, interleave):
 
     options = {"byteorder": int(x.dtype.byteorder == ">"), "dtype": x.dtype}
     with warnings.catch_warnings():
-        # It asks for a buffer as large as a band: of one byte that means another thing.
+        # It asks for a buffer as large as a band; a size of one byte means line buffering.
         warnings.filterwarnings("ignore", "line buffering", RuntimeWarning)
         spectral.envi.save_image(str(file), x, interleave=interleave, **options)
 
@@ -185,7 +185,7 @@ def _read_geotiff(file, x):
 
 @contextlib.contextmanager
 def quiet_georeference():
-    """Let rasterio open files that tell no place on the earth."""
+    """Let rasterio open files without a georeference."""
     from rasterio.errors import NotGeoreferencedWarning
 
     with warnings.catch_warnings():
@@ -205,7 +205,7 @@ def _write_zarr(file, x, name=None, **options):
 def _read_zarr(file, x, name=""):
     import zarr
 
-    # Without axes zarr gives a scalar, which has the byte order of this machine.
+    # Without axes, zarr gives a scalar in native byte order.
     return np.asarray(zarr.open(file, path=name)[...], x.dtype if x.ndim == 0 else None)
 
 
@@ -219,7 +219,7 @@ def _read_mat(file, x):
     import scipy.io
 
     read = scipy.io.loadmat(file)["level"]
-    return read.astype(bool) if x.dtype.kind == "b" else read  # logical ones are "uint8" there
+    return read.astype(bool) if x.dtype.kind == "b" else read  # logical arrays are "uint8" there
 
 
 def _write_mat73(file, x):

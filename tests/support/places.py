@@ -1,16 +1,16 @@
-"""Where things stand in ``.xmd``, where its header has one block: docs/format/reading.md."""
+"""Offsets in ``.xmd`` with a header of one block: docs/format/reading.md."""
 
 COUNTERS, SUMS, DIRECTORY, COPY = 4096 + 2048, 4096 + 3072, 4096 + 7168, 4096 + 8192
-#: The growth log, where the header has at most 512 bytes but for zeros.
+#: The growth log, if the header has at most 512 bytes before its zeros.
 LOG = COPY + 512
 
 
 def superblock(slot: int) -> int:
-    """Offset of a superblock."""
+    """Return the offset of a superblock."""
     return 4096 + 1024 * slot if slot < 2 else 8192 + 1024 * (slot - 2)
 
 
 def optional_block(xmd: bytes, number: int) -> int:
-    """Offset of an optional block, as the directory has it: 0 is that of groups."""
+    """Return the offset of an optional block from the directory; number 0 is the group block."""
     at = DIRECTORY + 16 * number + 8
     return int.from_bytes(xmd[at : at + 8], "little")

@@ -1,4 +1,4 @@
-"""The computations of `extarray.apps` as one writes them in plain Python, element by element."""
+"""The computations of `extarray.apps` in plain Python, element by element."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def lennard_jones(positions, box=None, cutoff=math.inf):
-    """Forces of each particle on each other, and the energy of all pairs."""
+    """Return the forces of each particle on each other, and the energy of all pairs."""
     n, axes = positions.shape
     forces, energy = np.zeros((n, n, axes)), 0.0
     for i, j in itertools.combinations(range(n), 2):
@@ -24,7 +24,7 @@ def lennard_jones(positions, box=None, cutoff=math.inf):
     return forces, energy
 
 
-#: Velocities (right, down) of the nine populations: those of the axes, then the diagonals.
+#: Velocities (right, down) of the nine populations: along the axes first, then the diagonals.
 VELOCITIES = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
 
 
@@ -33,7 +33,7 @@ def weight(x, y):
 
 
 def cavity_step(populations, viscosity, lid):
-    """One step of a lid-driven cavity: each population walks, hits a wall or not, and collides."""
+    """Make a step of a lid-driven cavity: each population moves, may hit a wall, and collides."""
     _, rows, columns = populations.shape
     arrived = np.empty_like(populations)
     for (i, (x, y)), row, column in itertools.product(

@@ -1,11 +1,10 @@
-"""Losses of power: what may be left on a disk of all that was written, and what opens of it.
+"""Power cuts: which of all writes may be left on a disk, and what opens then.
 
 `python tests/support/power.py RUNS [SEED]` records random calls, in a process that preload.py
-watches, and replays what was recorded, many times.  On the disk is for sure what was written to a
-file before it was synchronized.  Of what came after, a sector has any of the contents that it had
-since: writes are lost, done in another order, and torn between sectors of 512 bytes.  The length
-and the holes of a file are those of one moment since, and so are the names in a folder: file
-systems keep these in a journal, or the like.
+watches, and replays the record many times.  Everything written to a file before its last
+synchronization is surely on disk.  After that, each sector may have any of its later contents:
+writes get lost, reordered, and torn between sectors of 512 bytes.  The length and the holes of a
+file are those of one moment since then, as are the names in a folder: file systems journal these.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from extarray.format.constants import SEAL_MAGIC
 
 SECTOR = 512
 CALLS = 30
-CUTS = 60  # moments of a run
-OUTCOMES = 2  # of one moment
+CUTS = 60  # moments per run
+OUTCOMES = 2  # per moment
 
 
 class File:
-    """What is on the disk of a file, and what it has had since."""
+    """The content of a file on disk, and all its later versions."""
 
     def __init__(self):
         self.versions = [b""]
@@ -59,7 +58,7 @@ class File:
         self.put(offset, bytes(max(0, stop - offset)))
 
     def cut(self, rng) -> bytes:
-        """What a loss of power leaves."""
+        """Return a content that a power cut may leave."""
         moment = rng.randrange(len(self.versions))
         usual = rng.choices(range(len(self.versions)), k=2) if rng.random() < 0.5 else None
         size = len(self.versions[moment])
@@ -71,7 +70,7 @@ class File:
                     first, last = (number, last) if number <= moment else (first, number - 1)
             if usual is None:
                 number = rng.randint(first, last)
-            else:  # most have been written back, or few
+            else:  # mostly early versions, or mostly late ones
                 number = min(max(rng.choice(usual), first), last)
             sectors.append(self.versions[number][low : low + SECTOR].ljust(SECTOR, b"\0"))
         return b"".join(sectors)[:size]
@@ -83,10 +82,10 @@ class Disk:
     def __init__(self):
         self.files: dict[int, File] = {}  # by inode
         self.names: dict[str, File] = {}
-        self.durable_names: list[dict[str, File]] = [{}]  # and all those since
+        self.durable_names: list[dict[str, File]] = [{}]  # the durable ones, and all later ones
 
     def take(self, event) -> None:
-        """Do what was recorded."""
+        """Apply a recorded event."""
         if event.name == "create":
             self.files[event.inode] = self.names[event.data[:-1].decode()] = File()
         elif event.name in ("rename", "link", "unlink"):
@@ -112,20 +111,20 @@ class Disk:
         self.durable_names.append(dict(self.names))
 
     def cut(self, rng, folder: Path) -> None:
-        """Leave in a folder what a loss of power may leave."""
+        """Fill a folder with what a power cut may leave."""
         for name, file in rng.choice(self.durable_names).items():
             (folder / Path(name).name).write_bytes(file.cut(rng))
 
 
 class Expected:
-    """What may be found: the states since the last one that must survive."""
+    """The states that may be found: the last one that must survive, and later ones."""
 
     def __init__(self):
         self.past: list[Twin] = []
         self.states: list[Twin] = []
 
     def flushed(self) -> None:
-        """All that has returned is on the disk."""
+        """Note that all finished calls are on disk."""
         self.past += self.states[:-1]
         self.states = self.states[-1:]
 
@@ -141,8 +140,8 @@ class Expected:
             values, inside = placed(state, array, axes)
             right |= inside & (values == found)
         if same[-1] > 0:
-            # Elements that have come since may be there without their values: the place holds zeros
-            # or the fill value, what it held before, or the seal.
+            # New elements may be there without their values: their place holds zeros or the fill
+            # value, its former content, or the seal.
             since = self.states[: same[-1] + 1]
             new = ~np.all([placed(state, array, axes)[1] for state in since], axis=0)
             seal = np.frombuffer(SEAL_MAGIC + array._store.now.header.uuid, "i4")
@@ -158,10 +157,10 @@ def facts_of(state):
 
 
 def placed(state, array, axes):
-    """The elements of a state where an array of other bounds has them, and which these are.
+    """Return a state's elements at their places in an array with other bounds, and a mask of them.
 
-    `axes` are the positions of those that the array has gained.  A state with more than these has
-    nothing that is not in the array: what adds an axis brings all before it to the disk.
+    `axes` are the positions of axes that the array has gained.  A state with more axes contributes
+    nothing: adding an axis brings all earlier elements to the disk.
     """
     values = np.zeros(array.shape, "i4")
     inside = np.zeros(array.shape, bool)
@@ -182,7 +181,7 @@ def placed(state, array, axes):
 
 
 def record(path: Path, rng, control: Control, durability: str):
-    """Make random calls; gives them, the first state, and what was recorded."""
+    """Make random calls; return them, the first state, and the record."""
     calls = []
     with tempfile.TemporaryFile() as log:
         fd = log.fileno()
@@ -190,7 +189,7 @@ def record(path: Path, rng, control: Control, durability: str):
         control.record(fd)
         if rng.random() < 0.5:
             array = create(path, rng, engine="pread", durability=durability)
-        else:  # what makes it durable is another writer than its creator
+        else:  # the durable writer is not the creator
             create(path, rng, engine="pread").close()
             array = xa.open(path, "r+", engine="pread", durability=durability)
         first = twin = Twin(array)
@@ -215,7 +214,7 @@ def record(path: Path, rng, control: Control, durability: str):
 
 
 def replay(calls, first, recorded, durability, rng, folder: Path):
-    """Cut the power at random moments; returns how often an older state was opened."""
+    """Cut the power at random moments; return how often an older state opened."""
     disk, expected = Disk(), Expected()
     moments = set(rng.choices(range(len(recorded)), k=CUTS))
     calls = iter(calls)
@@ -244,7 +243,7 @@ def replay(calls, first, recorded, durability, rng, folder: Path):
 
 
 def look(path: Path, expected: Expected, where: str) -> bool:
-    """Open what is left, read, go on writing; returns whether it was an older state."""
+    """Open what is left, read it, and write on; return whether it was an older state."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", xa.errors.RecoveryWarning)
         with xa.open(path) as array:
@@ -259,13 +258,13 @@ def look(path: Path, expected: Expected, where: str) -> bool:
             assert np.array_equal(array[:rows, ..., 2:], values), where
             assert (array[rows:] == array.fill_value).all(), f"{where}: what was lost comes back"
             assert (array[..., :2] == array.fill_value).all(), f"{where}: what was lost comes back"
-    with xa.open(path) as array:  # whole again: no warning
+    with xa.open(path) as array:  # whole again, so without a warning
         assert array.shape == (rows + 3, *others, columns + 2), where
     return bool(caught)
 
 
 def run(runs: int, seed: int, folder: Path) -> collections.Counter[str]:
-    """Record and replay; returns how many outcomes there were."""
+    """Record and replay; return the number of outcomes."""
     control = Control()
     counts: collections.Counter[str] = collections.Counter()
     for number in range(runs):

@@ -1,8 +1,8 @@
 /* Stands between a process and the system, for the files of one folder (LD_PRELOAD, Linux).
  *
- * One call can be made to fail, to do half of its work, or to be the last that the process makes;
- * and all calls that change a file can be recorded.  A page of memory, shared with whoever has
- * opened the file PRELOAD_CONTROL, says what is to be done; tests/support/preload.py is its other side.
+ * One call can be made to fail, to do half of its work, or to be the last of the process; and all
+ * calls that change files can be recorded.  A page of memory, shared with every process that has
+ * opened the file PRELOAD_CONTROL, gives the orders; tests/support/preload.py is its other side.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,8 +30,8 @@ struct control {
     int64_t fired;      /* faults so far */
     int64_t quick;      /* nothing waits for the disk */
     int64_t log;        /* descriptor for records, or -1 */
-    int64_t released;   /* calls that wait may go on */
-    char name[24];      /* of the call that met the last fault */
+    int64_t released;   /* waiting calls may continue */
+    char name[24];      /* the call that met the last fault */
 };
 
 struct record {
@@ -85,7 +85,7 @@ static void die(void) {
 
 /* The fault that a call meets, or 0. */
 static int meet(const char *name) {
-    if (control->fault == NO_SPACE) {       /* as a system without these calls: always */
+    if (control->fault == NO_SPACE) {       /* every time, like a system without these calls */
         if (!control->countdown || !strstr(name, "fallocate")) return 0;
         control->fired++;
         return EOPNOTSUPP;
@@ -106,7 +106,7 @@ static int fails(int fault, int interruptible) {
     return 1;
 }
 
-/* Half of a transfer.  The system cuts them between pages, so never in the midst of an element. */
+/* Half of a transfer.  The system splits transfers between pages, so never within an element. */
 static size_t share(int fault, size_t n) {
     if (fault == NOTHING_DONE) return 0;
     return (fault == HALF || fault == KILL_HALF) && n > 8 ? (n / 2 + 7) & ~(size_t) 7 : n;
@@ -120,7 +120,7 @@ static void note(const char *name, int fd, int64_t offset, int64_t length, const
     if (control->log < 0) return;
     strncpy(record.name, name, sizeof record.name - 1);
     if (fd >= 0 && !fstat(fd, &about)) record.inode = about.st_ino;
-    /* In one piece: several processes may record to one file. */
+    /* Write in one piece, as several processes may record to one file. */
     struct iovec pieces[] = {{&record, sizeof record}, {(void *) data, n}};
     ssize_t done = syscall(SYS_writev, (int) control->log, pieces, 2);
     if (done != (ssize_t) (sizeof record + n)) abort();
@@ -188,7 +188,7 @@ NAMES(unlinkat, "unlink", (int i, const char *a, int f), (i, a, f), a, NULL)
 NAMES(renameat2, f & RENAME_EXCHANGE ? "exchange" : "rename",
     (int i, const char *a, int j, const char *b, unsigned f), (i, a, j, b, f), a, b)
 
-/* -- links, and who may use files: these are not recorded -------------------------------------- */
+/* -- links and permissions, which are not recorded --------------------------------------------- */
 
 #define CHANGES(NAME, ARGUMENTS, PASS, PLACE) \
     int NAME ARGUMENTS { \
@@ -238,7 +238,7 @@ ssize_t write(int fd, const void *data, size_t n) {
     return done;
 }
 
-/* Not recorded: who uses it makes copies, and no array. */
+/* Not recorded, since it serves to make copies, and no array. */
 ssize_t copy_file_range(int from, off64_t *low, int fd, off64_t *place, size_t n, unsigned flags) {
     int fault;
     ssize_t done;
@@ -266,7 +266,7 @@ ssize_t copy_file_range(int from, off64_t *low, int fd, off64_t *place, size_t n
 READ(pread, off_t)
 READ(pread64, off64_t)
 
-/* What Python's os.preadv calls; our own gives one piece. */
+/* Called by Python's os.preadv; our own calls give one piece. */
 #define READ_PIECES(NAME, TYPE) \
     ssize_t NAME(int fd, const struct iovec *pieces, int n, TYPE offset, int flags) { \
         struct iovec first; \

@@ -1,4 +1,4 @@
-"""Libraries that stand between a process and the system, and the other side of preload.c.
+"""Libraries that stand between a process and the system: the Python side of preload.c.
 
 `python tests/support/preload.py SCRIPT [ARGUMENT ...]` runs a script in a process whose files in a
 temporary folder are watched.
@@ -34,15 +34,15 @@ __all__ = [
     "preloaded",
 ]
 
-#: What a call can meet and go on from.
+#: Faults that a call can survive.
 FAULTS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR, "half": 1000}
-#: How it can be the last one.
+#: When the process is killed, relative to the call.
 KILLS = {"before": 1001, "half": 1002, "after": 1003}
-#: A transfer of no bytes, without an error.
+#: The call transfers no bytes, without an error.
 NOTHING_DONE = 1004
-#: A call for space that takes until it is released; other calls do not count.
+#: A call for space waits until it is released; other calls do not count.
 WAIT = 1005
-#: No call for space is there, nor one for holes: all of them fail, as long as it is armed.
+#: All calls for space or holes fail, as if missing, while this is armed.
 NO_SPACE = 1006
 
 _CONTROL = np.dtype(
@@ -55,7 +55,7 @@ _RECORD = np.dtype(
 
 
 def build(folder: Path, name: str = "preload") -> Path | None:
-    """A library, compiled; None where that is not possible."""
+    """Compile a library; return None if that is impossible."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if not sys.platform.startswith("linux") or compiler is None:
         return None
@@ -67,13 +67,13 @@ def build(folder: Path, name: str = "preload") -> Path | None:
 
 
 def preloaded(*libraries: Path) -> dict[str, str]:
-    """Environment of a process that loads libraries first, behind those that this one has."""
+    """Return the environment of a process that loads libraries after those of this process."""
     found = [os.environ.get("LD_PRELOAD"), *map(str, libraries)]
     return {"LD_PRELOAD": ":".join(filter(None, found))}
 
 
 def environment(library: Path, folder: Path, control: Path) -> dict[str, str]:
-    """Environment of a process whose calls for files in a folder are watched."""
+    """Return the environment of a process whose calls on files in a folder are watched."""
     page = np.zeros(1, _CONTROL)
     page["log"] = -1
     control.write_bytes(page.tobytes().ljust(4096, b"\0"))
@@ -85,13 +85,13 @@ def environment(library: Path, folder: Path, control: Path) -> dict[str, str]:
 
 
 class Control:
-    """What the watched process, which has made this, is told; its children share it."""
+    """The control page of the watched process, which makes this object; its children share it."""
 
     def __init__(self):
         with open(os.environ["PRELOAD_CONTROL"], "r+b") as file:
             self._page = np.frombuffer(mmap.mmap(file.fileno(), 4096), _CONTROL, count=1)[0:1]
         self._page["log"] = -1
-        self._page["quick"] = 1  # what the disk does is not what is tested
+        self._page["quick"] = 1  # the disk itself is not under test
 
     @property
     def name(self) -> str:
@@ -100,12 +100,12 @@ class Control:
 
     @property
     def fired(self) -> bool:
-        """Whether there was a fault since the last one was armed by `fault`."""
+        """Whether there was a fault since `fault` last armed one."""
         return bool(self._page["fired"][0])
 
     @contextmanager
     def fault(self, number: int, fault: int):
-        """The call of this number, counted from 1, meets a fault; gives whether one has."""
+        """Give call `number`, counted from 1, a fault; yield a function that tells if it came."""
         self._page["fired"] = self._page["released"] = 0
         self.arm(number, fault)
         try:
@@ -118,17 +118,17 @@ class Control:
         self._page["countdown"] = number
 
     def release(self) -> None:
-        """Have the call that waits go on."""
+        """Let the waiting call continue."""
         self._page["released"] = 1
 
     def record(self, log: int) -> None:
-        """Write what changes files to a descriptor (-1: no longer)."""
+        """Record calls that change files to a descriptor (-1: stop)."""
         self._page["log"] = log
 
 
 @dataclass
 class Event:
-    """A call that changed a file, or a mark of the test's own (`name` is "mark")."""
+    """A call that changed a file, or a test's own mark (`name` is "mark")."""
 
     name: str
     inode: int
@@ -138,7 +138,7 @@ class Event:
 
 
 def mark(log: int, text: str) -> None:
-    """Write a mark among the records."""
+    """Add a mark to the record."""
     data = text.encode()
     record = np.zeros(1, _RECORD)
     record["name"], record["bytes"] = b"mark", len(data)
@@ -146,7 +146,7 @@ def mark(log: int, text: str) -> None:
 
 
 def events(log: bytes):
-    """Yield what was recorded."""
+    """Yield the recorded events."""
     at = 0
     while at < len(log):
         record = np.frombuffer(log, _RECORD, count=1, offset=at)[0]
@@ -158,7 +158,7 @@ def events(log: bytes):
 
 
 def main(command: list[str]) -> int:
-    """Run a script in a watched process; returns how it ended."""
+    """Run a script in a watched process; return its exit status."""
     with tempfile.TemporaryDirectory() as place:
         library = build(Path(place))
         if library is None:

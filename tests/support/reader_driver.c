@@ -1,8 +1,8 @@
 /* Asks docs/format/reader.c for many arrays in one process.
  *
- * A request is two lines: a path; and numbers, the starts and stops of a box, or nothing: all of it.
- * The answer is a line: "no", and the reason; or "ok", type, number of axes, extents, bytes of the
- * elements and bytes of the attributes, with these bytes behind it.
+ * A request is two lines: a path; the starts and stops of a box, or nothing for the whole array.
+ * The answer is a line: "no" and the reason; or "ok", type, number of axes, extents, bytes of the
+ * elements and bytes of the attributes, followed by these bytes.
  */
 #include <limits.h>
 #undef LONG_MAX
@@ -28,7 +28,7 @@ static int answer(void) {
     }
     for (int j = 0; j < xa_ndim(a); j++)
         if (box[1][j] <= box[0][j]) bytes = 0;
-    /* No byte more than there is room for: what is written behind it, the sanitizer sees. */
+    /* Give exactly the needed bytes, so that the sanitizer sees any write beyond them. */
     char *room = malloc(bytes > MOST || bytes < 1 ? 1 : (size_t)bytes);
     int failed = xa_read(a, box[0], box[1], room, bytes > MOST ? 0 : bytes);
     if (!failed) {
@@ -38,7 +38,7 @@ static int answer(void) {
         printf(" %" PRId64 " %lu\n", bytes, (unsigned long)strlen(xa_attrs(a)));
         fwrite(elements, 1, (size_t)bytes, stdout);
         fputs(xa_attrs(a), stdout);
-        xa_attr(a, "n"); /* what there is does not matter here */
+        xa_attr(a, "n"); /* the result does not matter here */
     }
     free(room);
     xa_close(a);

@@ -1,9 +1,9 @@
-"""Jobs that change files of other formats, or datasets of xarray: killed, or failing, at each call.
+"""Jobs that change files of other formats, or xarray datasets, killed or failing at each call.
 
 `python tests/support/replacing.py [kills | faults [JOB ...]]` goes through the jobs, in a process
-that preload.py watches.  Each is done again and again, on fresh files, in a process of its own; the
-first call to the system is its last, then the second, and so on.  Then the libraries of the formats
-read the file: all of it is as it was before, or as it is after.
+that preload.py watches.  Each job is repeated on fresh files, in a separate process: the first
+system call is its last, then the second, and so on.  Then the formats' libraries read the file: all
+of it is as before the job, or as after it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ X = np.arange(12.0).reshape(3, 4)
 NEW = xa.from_array(100 + np.arange(30.0).reshape(5, 6), dims=("y", "z"), attrs={"unit": "m"})
 
 
-# -- files, and all that is in them ----------------------------------------------------------------
+# -- files and their contents ----------------------------------------------------------------------
 
 
 def hdf5_file(path, **options):
@@ -148,7 +148,7 @@ def plain(values):
 
 
 def written_back(mapped, *args, **how):
-    """A job that maps an array, changes it, and writes it back."""
+    """Return a job that maps an array, changes it, and writes it back."""
 
     def prepare(path):
         m = mapped(path, *args)
@@ -172,11 +172,11 @@ class Job:
     Attributes
     ----------
     make : callable
-        Makes the file, of a path.
+        Makes the file at a path.
     prepare : callable
-        Gives the call, of a path.
+        Returns the call for a path.
     look : callable
-        Gives all that is in the file, of a path.
+        Returns all contents of the file at a path.
     """
 
     make: Callable[[Path], object]
@@ -241,7 +241,7 @@ JOBS: dict[str, Job] = {
 }
 
 
-# -- one after the other ---------------------------------------------------------------------------
+# -- execution -------------------------------------------------------------------------------------
 
 
 def clear(folder: Path) -> None:
@@ -253,7 +253,7 @@ def clear(folder: Path) -> None:
 
 
 def do(job: Job, path: Path, arm: Callable[[], object]) -> None:
-    """Do a job, in a process of its own that is killed or meets a fault: what it raises is ours."""
+    """Do a job in a process that is killed or meets a fault; its errors belong to the family."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", xa.LossyWarning)
         call = job.prepare(path)
@@ -261,7 +261,7 @@ def do(job: Job, path: Path, arm: Callable[[], object]) -> None:
         try:
             call()
         except xa.ExtArrayError as error:
-            # What a library cannot read, it may take for damaged, or for nothing.
+            # A library may take a file that it cannot read for damaged, or for empty.
             if not isinstance(
                 error, (xa.StorageError, xa.errors.FormatError, xa.errors.VariableError)
             ):
@@ -270,7 +270,7 @@ def do(job: Job, path: Path, arm: Callable[[], object]) -> None:
 
 
 def ends(job: Job, path: Path, control: Control, number: int, fault: int) -> int:
-    """Do a job with a fault; return how the process ended."""
+    """Do a job with a fault; return the exit status of its process."""
     pid = one_process(lambda: do(job, path, lambda: control.arm(number, fault)))
     status = os.waitpid(pid, 0)[1]
     control.arm(0, 0)
@@ -285,7 +285,7 @@ def state(job: Job, path: Path):
 
 
 def run(folder: Path, kind: str, names: list[str], start: int = 0) -> collections.Counter[str]:
-    """Go through jobs, or through all; returns how many faults there were, by the job."""
+    """Go through jobs, or all; return the number of faults by job."""
     control = Control()
     counts: collections.Counter[str] = collections.Counter()
     crashes: collections.Counter[str] = collections.Counter()
@@ -302,7 +302,7 @@ def run(folder: Path, kind: str, names: list[str], start: int = 0) -> collection
         for number in itertools.count(1):
             for turned, (how, fault) in enumerate(faults.items()):
                 if not in_full and (number + turn + start) % len(faults) != turned:
-                    continue  # one of them each time
+                    continue  # one fault each time
                 clear(folder)
                 job.make(path)
                 control._page["fired"] = 0
@@ -314,14 +314,14 @@ def run(folder: Path, kind: str, names: list[str], start: int = 0) -> collection
                 if os.WIFEXITED(status):
                     code = os.WEXITSTATUS(status)
                     assert code in (0, 3) and (code == 0 or fired), where
-                    # What has changed places may still fail to reach the disk.
+                    # A folder already exchanged may still fail to reach the disk.
                     is_folder = name.startswith(("dataset", "tree", "Zarr"))
                     assert is_folder or found == (before if code else after), f"{where}: {found}"
                     assert fired or code == 0, where
                     left = [f for f in os.listdir(folder) if f != path.name]
                     assert not left, f"{where}: {left} are left"
                 elif kind == "faults":
-                    # Where the last write fails, as it closes a file, netCDF crashes.
+                    # netCDF crashes if the last write fails, as it closes a file.
                     crashes[name] += 1
                     assert "netCDF" in name and control.name == "pwrite", where
                     assert found == before and crashes[name] <= 2, where

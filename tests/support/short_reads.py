@@ -1,8 +1,8 @@
-"""Reads that fall short: what waits for a decision, or for another writer, is read all the same.
+"""Short reads: states that wait for a decision, or for another writer, are read all the same.
 
-`python tests/support/short_reads.py` goes through images of files that writers have left at each of
-their writes, in a process that preload.py watches.  Each image is read again and again: the first
-call to the system does half of its work, then the second, and so on, until none is left.
+`python tests/support/short_reads.py` goes through images of files after each write of their
+writers, in a process that preload.py watches.  Each image is read repeatedly: the first system call
+does half of its work, then the second, and so on, until none is left.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ENGINES = ("mmap", "pread")
 
 
 def image_of(folder: Path) -> Image:
-    """The bytes of all files of a folder."""
+    """Return the bytes of all files in a folder."""
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
 def put(image: Image, folder: Path) -> None:
-    """Have these files in a folder; those that are there keep their inodes."""
+    """Write these files to a folder; existing ones keep their inodes."""
     folder.mkdir(exist_ok=True)
     for name, content in image.items():
         (folder / name).write_bytes(content)
@@ -47,7 +47,7 @@ def clear(folder: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(folder: Path) -> Iterator[list[Image]]:
-    """Images of a folder after each write of a block, each once."""
+    """Collect distinct images of a folder after each write of a block."""
     images: list[Image] = []
     real = File.write
 
@@ -65,12 +65,12 @@ def recorded(folder: Path) -> Iterator[list[Image]]:
 
 
 def facts(array: xa.ExtArray):
-    """What an array is, comparable."""
+    """Return comparable facts about an array."""
     return array.shape, dict(array.attrs), array[...].tolist()
 
 
 def with_short_calls(control: Control, prepare: Callable, act: Callable) -> tuple[object, int]:
-    """What an action gives, the same with each of its calls cut short; and how many were."""
+    """Repeat an action with each of its calls cut short; return its result and the number."""
     expected = act(prepare())
     for number in itertools.count(1):
         prepared = prepare()
@@ -83,7 +83,7 @@ def with_short_calls(control: Control, prepare: Callable, act: Callable) -> tupl
 
 
 def groups(folder: Path) -> list[Image]:
-    """Images of a commit of several arrays, the second one of its coordinator."""
+    """Return images of a commit of several arrays, the second by this coordinator."""
     arrays = [xa.create(folder / name, (1, 2), "i4", chunks=(2, 2)) for name in NAMES]
     commits = []
     for step in (1, 2):
@@ -112,7 +112,7 @@ def read_groups(control: Control, folder: Path) -> None:
 
         def opened(_, mode: str = mode, engine: str = ENGINES[number % 2]):
             found = []
-            for name in reversed(NAMES):  # those that wait first
+            for name in reversed(NAMES):  # pending ones first
                 with xa.open(place / name, mode, engine=engine) as array:
                     found.append(facts(array))
             return found
@@ -143,7 +143,7 @@ def read_groups(control: Control, folder: Path) -> None:
 
 
 def appends(folder: Path) -> list[Image]:
-    """Images of an append of one of several writers, another of whom has appended before."""
+    """Return images of an append by one of two sharing writers, after an append by the other."""
     xa.create(folder / "a", (2, 3), "i4", chunks=(2, 3), fill_value=7).close()
     with (
         xa.open(folder / "a", "r+", share=True) as first,
@@ -156,7 +156,7 @@ def appends(folder: Path) -> list[Image]:
 
 
 def read_appends(control: Control, folder: Path) -> None:
-    """Open what writers that share an array have left, to read it, alone, and among others."""
+    """Open what sharing writers have left: for reading, alone, and shared."""
     made, place = folder / "shared", folder / "left"
     made.mkdir()
     images = appends(made)
@@ -180,7 +180,7 @@ def read_appends(control: Control, folder: Path) -> None:
 
 
 def main() -> None:
-    """Read all images; what is wrong ends it."""
+    """Read all images; an error ends the process."""
     control = Control()
     folder = Path(os.environ["PRELOAD_FOLDER"])
     read_groups(control, folder)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies.  All of them shrink to one chunk, one growth, one element."""
+"""Hypothesis strategies, all of which shrink to one chunk, one growth, one element."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "sides",
 ]
 
-#: Extents of an axis, the simplest first: 0 is a special case, not the simplest one.
+#: Extents of an axis, simplest first: 0 is a special case, not the simplest one.
 _SIDES = [1, 2, 3, 4, 5, 7, 0]
 
 dtypes = st.sampled_from(
@@ -54,7 +54,7 @@ orders = st.sampled_from(["C", "F", "Z", "H"])
 
 
 def shapes(min_ndim: int = 0, max_ndim: int = 4):
-    # Rank 1 is the simplest, so that a failure shrinks to an array with an axis to grow.
+    # Rank 1 is the simplest, so that failures shrink to an array with an axis to grow.
     ranks = sorted(range(min_ndim, max_ndim + 1), key=lambda k: (k == 0, k))
     return st.sampled_from(ranks).flatmap(
         lambda k: st.tuples(*[st.sampled_from(_SIDES if k < 4 else _SIDES[:3])] * k)
@@ -66,7 +66,7 @@ def chunk_shapes(ndim: int):
 
 
 class Index:
-    """An integer by its `__index__` alone."""
+    """An integer through `__index__` alone."""
 
     def __init__(self, value):
         self.value = value
@@ -77,9 +77,9 @@ class Index:
 
 @dataclass(frozen=True)
 class Growth:
-    """One growth: by `extend`, which leaves the fill value, or by `append`, which brings data.
+    """One growth: `extend` leaves the fill value, `append` brings data.
 
-    Or the contrary: a negative number is cut off.
+    A negative number shrinks instead.
     """
 
     axis: int
@@ -105,7 +105,7 @@ class Growth:
 
 
 def growths(ndim: int, max_size: int = 6, cuts: bool = True):
-    """Histories of growth, in elements, and (cuts) of shrinking."""
+    """Draw histories of growth, in elements, and (cuts) of shrinking."""
     if ndim == 0:
         return st.just([])
     return st.lists(
@@ -122,7 +122,7 @@ def growths(ndim: int, max_size: int = 6, cuts: bool = True):
 
 @dataclass(frozen=True)
 class Case:
-    """All that determines an array and its contents."""
+    """Everything that determines an array and its contents."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -149,7 +149,7 @@ def cases(draw, dtypes=dtypes, orders=orders, min_ndim=0, max_ndim=4, cuts=True)
 
 @contextlib.contextmanager
 def built(factory, case: Case):
-    """The array of a case and its model, grown and filled."""
+    """Build the array of a case and its model, grown and filled."""
     fill = sample(case.dtype, (), seed=77)[()] if case.filled else None
     model = Model(case.shape, case.dtype, case.chunks, fill)
     options = {} if fill is None else {"fill_value": fill}
@@ -176,7 +176,7 @@ def _slices(n: int):
 
 @st.composite
 def selections(draw, shape):
-    """Basic selections; an integer where an axis has length 0 is out of bounds, as in NumPy."""
+    """Draw basic selections; an integer for an empty axis is out of bounds, as in NumPy."""
     count = draw(st.integers(0, len(shape)))
     ellipsis = draw(st.none() | st.integers(0, count))
     items = []
@@ -197,7 +197,7 @@ def selections(draw, shape):
 
 @st.composite
 def faulty_selections(draw, shape):
-    """Selections that NumPy mostly refuses: one item of a good one is replaced or added."""
+    """Draw selections that NumPy mostly refuses: replace or add one item of a good one."""
     selection = draw(selections(shape))
     items = list(selection) if isinstance(selection, tuple) else [selection]
     far = max(shape, default=0)
@@ -230,7 +230,7 @@ def faulty_selections(draw, shape):
 
 
 def index_arrays(n: int, shape=None):
-    """Integers of an axis in an array, a list, or another dtype; any sign, repeated, unsorted."""
+    """Draw integers for an axis, as array, list or other dtype; any sign, repeated, unsorted."""
     shapes = st.sampled_from([(2,), (1,), (3,), (0,), (2, 1), (2, 3), (1, 2)])
     integers = st.integers(-n, n - 1) if n else st.just(0)
 
@@ -248,7 +248,7 @@ def index_arrays(n: int, shape=None):
 
 
 def masks(shape):
-    """Arrays of booleans, of all densities."""
+    """Draw boolean arrays of all densities."""
     return st.builds(
         lambda share, seed: np.random.default_rng(seed).random(shape) < share,
         st.sampled_from([0.5, 0.1, 0.9, 0.0, 1.0]),
@@ -258,12 +258,12 @@ def masks(shape):
 
 @st.composite
 def fancy_selections(draw, shape):
-    """Index expressions of all kinds, mixed; mostly possible ones."""
+    """Draw index expressions of all kinds, mixed; mostly valid ones."""
     items = []
     axis = 0
     joined = draw(st.none() | st.sampled_from([(2,), (1,), (2, 3), (3, 1), (0,)]))
     count = draw(st.integers(0, len(shape)))
-    late = draw(st.booleans())  # an ellipsis in front
+    late = draw(st.booleans())  # begins with an ellipsis
     if late:
         axis = len(shape) - count
     stop = axis + count

@@ -1,4 +1,4 @@
-"""What the tests of streaming operations share: small boxes, and NumPy's answers beside ours."""
+"""Common parts of the tests of streaming operations: small boxes, and comparison with NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ numbers = st.sampled_from(
     [np.dtype(d) for d in ["f8", "i4", "u1", "?", "f4", "f2", "c8", ">f8", "i8", "g", ">i2"]]
 )
 
-#: Warnings of single operations: how many there are depends on the boxes.
+#: Warnings of single operations, whose number depends on the boxes.
 _OF_OPERATIONS = ("invalid value", "divide by zero", "overflow", "underflow")
 
 
@@ -31,19 +31,19 @@ if getattr(sys.flags, "context_aware_warnings", False):
 
     @contextlib.contextmanager
     def _warnings_of_a_call():
-        """What is warned of meanwhile, in this thread and in those that it starts."""
+        """Collect warnings given meanwhile in this thread and in those that it starts."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield caught
 
 else:
-    #: Who is told: threads are started with a copy of the context.
+    #: The recipient of warnings: threads start with a copy of the context.
     _told: ContextVar[list] = ContextVar("told")
 
     @together
     @contextlib.contextmanager
     def _telling():
-        """Each warning is told to the call that gives it; where none listens it is an error."""
+        """Pass each warning to the call that gives it; without a recipient it is an error."""
 
         def tell(message, *args, **kwargs):
             caught = _told.get(None)
@@ -58,7 +58,7 @@ else:
 
     @contextlib.contextmanager
     def _warnings_of_a_call():
-        """What is warned of meanwhile, though filters are the process's."""
+        """Collect warnings given meanwhile, although filters belong to the process."""
         caught = []
         token = _told.set(caught)
         try:
@@ -73,26 +73,26 @@ _streaming_all = together(lambda: mock.patch.object(limits, "streamed_bytes", 1)
 
 @contextlib.contextmanager
 def small_boxes(nbytes: int = 64, threads: int = 2):
-    """Boxes of a few elements, on several threads."""
+    """Use boxes of a few elements, on several threads."""
     with _streaming_all(), xa.config.set(max_memory=nbytes * 4 * threads, threads=threads):
         yield
 
 
 def outcome(call):
-    """What a call gives, or its error; and what it warns of."""
+    """Return the result of a call, or its error, and its warnings."""
     with _warnings_of_a_call() as caught, np.errstate(all="ignore"):
         try:
             result = call()
         except Exception as error:
             result = error
-    texts = {str(warning.message).rstrip(".") for warning in caught}  # a dot less in newer NumPys
+    texts = {str(warning.message).rstrip(".") for warning in caught}  # newer NumPys omit it
     return result, {text for text in texts if not text.startswith(_OF_OPERATIONS)}
 
 
 def compared(ours, numpys, data=None, exact: bool = False) -> None:
-    """Both give the same and warn of the same, or raise the same.
+    """Require equal results and warnings, or equal errors.
 
-    The same up to rounding, of the result and of `data`, of which it is made.
+    Results may differ by rounding, relative to the result and to `data`, its operand.
     """
     expected, warned = outcome(numpys)
     with small_boxes():
@@ -108,9 +108,9 @@ def compared(ours, numpys, data=None, exact: bool = False) -> None:
 
 
 def assert_close(got, expected, data=None, exact: bool = False) -> None:
-    """The same type, dtype and shape, and the same values up to rounding.
+    """Require the same type, dtype and shape, and the same values up to rounding.
 
-    A lazy view is what NumPy's view is.
+    A lazy view counts as NumPy's view.
     """
     if isinstance(expected, (tuple, list)):
         assert len(got) == len(expected)
@@ -130,7 +130,7 @@ def assert_close(got, expected, data=None, exact: bool = False) -> None:
         np.testing.assert_array_equal(got, expected)
         return
     arrays = [np.asarray(x) for x in (expected, data) if x is not None]
-    # Of integers, means and roots are computed in double precision, whatever they are stored in.
+    # Means and roots of integers are computed in double precision, whatever they are stored in.
     kinds = [x.dtype if x.dtype.kind in "fc" else np.dtype("f8") for x in arrays]
     eps = max(float(np.finfo(kind).eps) for kind in kinds)
     sizes = [np.max(np.abs(x[np.isfinite(x)]), initial=0) for x in arrays]
@@ -140,7 +140,7 @@ def assert_close(got, expected, data=None, exact: bool = False) -> None:
 
 
 def some_nans(data: np.ndarray, seed: int = 3) -> np.ndarray:
-    """The same array with NaNs here and there, and whole rows of them."""
+    """Copy an array, with NaNs here and there, and in whole rows."""
     data = data.copy()
     if data.dtype.kind in "fc":
         rng = np.random.default_rng(seed)
@@ -152,7 +152,7 @@ def some_nans(data: np.ndarray, seed: int = 3) -> np.ndarray:
 
 @st.composite
 def masks(draw, shape):
-    """Masks that broadcast to a shape; True stands for none."""
+    """Draw masks that broadcast to a shape; True means no mask."""
     own = tuple(draw(st.sampled_from([n, 1])) for n in shape[draw(st.integers(0, len(shape))) :])
     seed = draw(st.none() | st.integers(0, 3))
     if seed is None:
@@ -162,7 +162,7 @@ def masks(draw, shape):
 
 @st.composite
 def axes(draw, ndim):
-    """None, an axis, or some."""
+    """Draw None, an axis, or several axes."""
     if ndim == 0:
         return draw(st.sampled_from([None, ()]))
     one = st.integers(-ndim, ndim - 1)

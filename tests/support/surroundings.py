@@ -1,13 +1,12 @@
-"""Variables, folders and memory that a run of the suite keeps apart from the rest of the machine.
+"""Variables, folders and memory that a run of the suite separates from the rest of the machine.
 
-Programs of tests inherit the environment.  A variable of the caller that changes how Python prints
-or warns, or how wide or colourful a text is, or that sets the package up, would decide whether a
-test passes.
+Test programs inherit the environment.  A caller's variable that changes Python's output or
+warnings, the width or colour of texts, or the package's settings could decide a test.
 
 All runs of a user share pytest's place for folders.  Each run removes older folders at its end,
 even one in use if its lock file looks three days old, as after a jump of the clock.  So a run of
-this suite has a folder of its own, which also takes the temporary files of its programs.  The run
-holds a lock of the system there; the lock ends with the process, whatever ends the process.
+this suite has a separate folder, which also takes the temporary files of its programs.  The run
+holds a system lock there, which ends with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 
 __all__ = ["Folder", "one_at_a_time", "shares_little", "shares_memory", "shed"]
 
-#: Variables that programs of tests must not see, unless a test gives them one.
+#: Variables that test programs must not see, unless a test sets them.
 CHANGING = {
     "PYTHONDEVMODE",
     "PYTHONINSPECT",
@@ -42,27 +41,27 @@ CHANGING = {
 }
 MEMORY = Path("/dev/shm")
 LITTLE = 1 << 29
-#: Short: addresses of sockets, which begin with it, have at most 103 bytes on some systems.
+#: Short, since socket addresses begin with it, and may have only 103 bytes on some systems.
 PREFIX = "xt-"
-#: How many folders stay: of runs in which something failed, or that were killed.
+#: Number of folders that stay, from runs that failed or were killed.
 KEPT = 3
 
 
 def shed(environment: MutableMapping[str, str]) -> None:
-    """Remove the variables of the caller that would decide what tests find."""
+    """Remove variables of the caller that would influence tests."""
     for name in CHANGING & environment.keys():
         del environment[name]
 
 
 @functools.cache
 def shares_memory() -> bool:
-    """Whether processes find memory by names: MPI's ranks and `multiprocessing` need it."""
+    """Tell whether processes can share named memory, as MPI ranks and `multiprocessing` do."""
     name = f"/{PREFIX}{uuid.uuid4().hex[:16]}"
     try:
         import _posixshmem
 
         descriptor = _posixshmem.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except (ImportError, OSError):  # Linux needs a /dev/shm that this user may write to
+    except (ImportError, OSError):  # Linux needs a writable /dev/shm
         return False
     os.close(descriptor)
     _posixshmem.shm_unlink(name)
@@ -71,7 +70,7 @@ def shares_memory() -> bool:
 
 @functools.cache
 def shares_little() -> bool:
-    """Whether the system's shared memory holds the ranks of few tests: a container has 64 MB.
+    """Tell whether shared memory suffices for the ranks of only few tests: containers have 64 MB.
 
     A rank of MPICH takes more than 5 MB, and each process of the suite has ten or so.
     """
@@ -80,14 +79,14 @@ def shares_little() -> bool:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Keep other processes of the run out of such a block; wait for the one that is in one."""
+    """Let only one process of the run at a time into such a block."""
     with open(Path(tempfile.gettempdir(), "one-at-a-time"), "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class Folder:
-    """The folder of one run, which no other removes while the run lives."""
+    """The folder of one run; no other run removes it meanwhile."""
 
     def __init__(self, parent: str | None = None):
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).resolve()
@@ -95,24 +94,24 @@ class Folder:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.temporary = self.path / "t"
         self.temporary.mkdir()
-        #: For pytest, which makes it.
+        #: The folder that pytest makes.
         self.base = self.path / "base"
         remove_old(self.path.parent)
 
     def end(self, remove: bool) -> None:
-        """Let others remove the folder, or remove it."""
+        """Allow others to remove the folder, or remove it."""
         os.close(self._lock)
         if remove:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
 def remove_old(parent: Path) -> None:
-    """Remove folders of ended runs of this user, but for the last few."""
+    """Remove folders of this user's ended runs, except the last few."""
     found = []
     for lock in parent.glob(f"{PREFIX}*/lock"):
         try:
             about = lock.stat()
-        except OSError:  # removed meanwhile, or another user's
+        except OSError:  # removed meanwhile, or owned by another user
             continue
         if about.st_uid == os.getuid():
             found.append((about.st_mtime, lock))
@@ -123,7 +122,7 @@ def remove_old(parent: Path) -> None:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # its run lives
+        except OSError:  # its run is alive
             continue
         else:
             shutil.rmtree(lock.parent, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Tasks of layout transformations, and memory in place of the arrays that they move."""
+"""Tasks of layout transformations, and memory in place of their arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Counted", "tasks"]
 
 @st.composite
 def tasks(draw, longest):
-    """A task, and memory for it; `longest` are the longest axes where there are one, two, three."""
+    """Draw a task, and memory for it; `longest` limits the axes of tasks with one, two, three."""
     k = draw(st.integers(0, 3))
     shape = tuple(draw(st.integers(1, longest[k - 1])) for _ in range(k))
     source = tuple(draw(st.integers(1, 9)) for _ in range(k))
@@ -23,7 +23,7 @@ def tasks(draw, longest):
 
 
 class Counted:
-    """Memory that is read and written in boxes, and counts how often each element is written."""
+    """Memory that is read and written in boxes, and counts the writes of each element."""
 
     def __init__(self, values):
         self.values, self.dtype = values, values.dtype

@@ -1,8 +1,8 @@
-"""Ranks that run one program after the other: to start them takes longer than most programs.
+"""Ranks that run one program after the other, since starting them takes longer than most programs.
 
 `python -m mpi4py team.py FOLDER` is a rank.  It waits for a line in `FOLDER/orders-RANK` without
-using a processor, runs the program that the line names, and says in `FOLDER/reports` how it ended.
-What all ranks print goes to the file that the line names.
+using a processor, runs the program that the line names, and reports the result in `FOLDER/reports`.
+The output of all ranks goes to the file that the line names.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from pathlib import Path
 
 __all__ = ["Team"]
 
-#: Seconds that other ranks have to end when one has failed: they may wait for it.
+#: Seconds for other ranks to end after one has failed, since they may wait for it.
 PATIENCE = 2
 
 
 class Team:
-    """Ranks that have been started, and run programs."""
+    """Started ranks that run programs."""
 
     def __init__(self, folder: Path, ranks: int, start: Callable[[list], subprocess.Popen]):
         self.folder, self.ranks = folder, ranks
         names = ["reports", *(f"orders-{rank}" for rank in range(ranks))]
         for name in names:
             os.mkfifo(folder / name)
-        # For reading as well: to open the other end waits for nobody, and nobody's end is an end.
+        # Open for reading too: this neither blocks nor meets the end of file of a closed end.
         self._reports, *self._orders = (os.open(folder / name, os.O_RDWR) for name in names)
         self._log = folder / "log"
         self._runs = 0
         self.process = start([__file__, folder])
 
     def run(self, program: Path, arguments: list[str], timeout: float) -> tuple[bool, str]:
-        """Whether a program ends well on all ranks, in this time, and what they print.
+        """Return whether a program succeeds on all ranks in time, and its output.
 
-        If not, some of them may still wait for others: the ranks are of no further use.
+        After a failure, some ranks may still wait for others, so all are useless.
         """
         self._runs += 1
         output = self.folder / f"output-{self._runs}"
@@ -64,14 +64,13 @@ class Team:
         return well and not left, text
 
     def close(self) -> None:
-        """Let the ranks end."""
         for descriptor in (self._reports, *self._orders):
             os.close(descriptor)
         self.process.communicate(timeout=250)
 
 
 def serve(folder: Path) -> None:
-    """Run what is ordered, as one of the ranks, until there are no more orders."""
+    """Run orders, as one of the ranks, until there are no more."""
     from mpi4py import MPI
     from patches import patch
 
@@ -89,7 +88,7 @@ def serve(folder: Path) -> None:
 
 @contextlib.contextmanager
 def printing_to(output: str):
-    """Send what this process prints, and what it starts, to the end of a file."""
+    """Append the output of this process and its children to a file."""
     kept = [os.dup(1), os.dup(2)]
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     try:
@@ -106,7 +105,7 @@ def printing_to(output: str):
 
 
 def run(program: str, arguments: list[str]) -> bool:
-    """Run a program in a namespace of its own; tell whether it ends well."""
+    """Run a program in a fresh namespace; return whether it succeeds."""
     sys.argv = [program, *arguments]
     try:
         runpy.run_path(program, run_name="__main__")

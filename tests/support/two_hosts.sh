@@ -1,15 +1,15 @@
-# Makes two hosts of network namespaces: the shell's own, and another, which `$there_run` enters.
+# Makes two hosts from network namespaces: the shell's, and another, which `$there_run` enters.
 #
-# To be sourced by a script that runs in a network namespace of its own (unshare --net). They share
-# the file systems, the kernel and its page cache; all that they tell each other goes over the network
-# between `$here` and `$there`.
+# Source this from a script in its own network namespace (unshare --net).  The hosts share the file
+# systems, the kernel and its page cache; they communicate only over the network between `$here` and
+# `$there`.
 here=10.213.0.1 there=10.213.0.2
 
 unshare --net sleep 600 &
 other=$!
 folder=$(mktemp -d)
 trap 'kill "$other"; rm -r "$folder"' EXIT
-# The child has its own namespace when it has become `sleep`.
+# The child enters its namespace before it becomes `sleep`.
 while [ "$(readlink "/proc/$other/ns/net")" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
 there_run="nsenter --net=/proc/$other/ns/net"
 

@@ -1,4 +1,4 @@
-"""The page of ``extarray view``: its server as a process, and a real browser in front of it."""
+"""``extarray view``: its server as a process, and a real browser for its page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: Nothing that looks for other hosts; and no sandbox, for containers and root.
+#: Contact no other hosts; no sandbox, for containers and root.
 OPTIONS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage "
     "--no-first-run --disable-background-networking --disable-component-update --disable-sync "
@@ -19,7 +19,7 @@ OPTIONS = (
 
 
 def missing_browser() -> str | None:
-    """What is not there for tests in a browser; None: all is."""
+    """Return what browser tests lack, or None."""
     try:
         import selenium  # noqa: F401
         import tornado  # noqa: F401
@@ -31,10 +31,10 @@ def missing_browser() -> str | None:
 
 
 class Server:
-    """``extarray view``, in a process of its own.
+    """``extarray view`` in a separate process.
 
-    Its address is `url`; with ``with`` it ends as by Ctrl-C, and has to end well.  It may have so
-    many descriptors, and wait so many seconds for requests.
+    Its address is `url`.  A ``with`` block ends it by Ctrl-C, and it must end well.  `descriptors`
+    limits its descriptors, and `patience` its wait for requests, in seconds.
     """
 
     def __init__(self, path, *options, environment=None, descriptors=None, patience=None):
@@ -61,7 +61,7 @@ class Server:
         self.url = found[0]
 
     def end(self) -> tuple[int, str]:
-        """Interrupt; the exit status, and what was said on the standard error output."""
+        """Interrupt it; return the exit status and its standard error output."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
@@ -81,7 +81,7 @@ class Server:
 
 
 def chromium(profile, width=1280, height=860, scale=1):
-    """A headless Chromium, with a window of so many pixels inside."""
+    """Return a headless Chromium, with a window of this inner size in pixels."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -104,7 +104,7 @@ def chromium(profile, width=1280, height=860, scale=1):
 
 
 def until(condition, seconds=60):
-    """Wait until a condition holds; what it gave then."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + seconds
     while True:
         result = condition()

@@ -1,8 +1,8 @@
-"""Random calls on an array, and what NumPy makes of them.
+"""Random calls on an array, and their results in NumPy.
 
-For tests that stop a process in the midst of such calls: `draw` gives the same calls to whoever has
-the same numbers and the same state, so that the process that looks at what is left knows them too.
-A new kind of call is a function here, and a row of `KINDS`.
+Tests stop a process during such calls.  `draw` gives the same calls for the same numbers and the
+same state, so the process that examines what is left knows them too.  A new kind of call is a
+function here, and a row of `KINDS`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["KINDS", "Call", "Twin", "create", "draw", "problem"]
 class Call:
     """A call of a method, on an array or on its twin.
 
-    One that assigns to elements may be done in part, when it is stopped; others are done or not.
+    An interrupted assignment to elements may be done in part; other calls are done or not.
     """
 
     method: str
@@ -41,14 +41,14 @@ class Call:
 
 
 class Twin(Model):
-    """What NumPy has of an array, and its attributes."""
+    """The NumPy model of an array, and its attributes."""
 
     def __init__(self, array):
         super().__init__(array.shape, array.dtype, array.chunks, array.fill_value)
         self.zero = array.origin
         self.data[...] = array[...]
         self.attrs = dict(array.attrs)
-        self.inserted: list[int] = []  # positions of axes that came since
+        self.inserted: list[int] = []  # positions of axes added since
 
     @property
     def ndim(self) -> int:
@@ -63,13 +63,13 @@ class Twin(Model):
         self.inserted = [*self.inserted, position]
 
     def flush(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def problem(found, states, assigned=None) -> str | None:
-    """What is wrong with an array that must be in one of some states.
+    """Return what is wrong with an array that must be in one of some states.
 
-    `assigned` is a state whose elements may be there too, one by one.
+    Single elements may also come from the state `assigned`.
     """
     facts = (found.shape, found.origin, dict(found.attrs))
     values = found[...]
@@ -94,7 +94,7 @@ def _side(rng):
 
 
 def _values(rng, shape):
-    """Values that no other call writes, and that are not the fill value."""
+    """Return values that no other call writes, other than the fill value."""
     first = rng.randrange(1, 2**30)
     return np.arange(first, first + int(np.prod(shape)), dtype="i4").reshape(shape)
 
@@ -155,7 +155,7 @@ def _flush(rng, twin):
     return Call("flush", ())
 
 
-#: How a call is drawn, and how often.
+#: The function that draws each kind of call, and its weight.
 KINDS = {
     "extend": (_extend, 4),
     "append": (_append, 6),
@@ -172,7 +172,6 @@ MOST_AXES = 4
 
 
 def draw(rng: random.Random, twin: Twin, kinds=tuple(KINDS)) -> Call:
-    """The next call."""
     if twin.data.size > LARGEST and "shrink" in kinds:
         return _shrink(rng, twin)
     if min(twin.shape) == 0 and "resize" in kinds:
@@ -182,7 +181,6 @@ def draw(rng: random.Random, twin: Twin, kinds=tuple(KINDS)) -> Call:
 
 
 def create(path, rng: random.Random, **options):
-    """A small array of any kind."""
     options = {
         "shape": (rng.randint(1, 6), rng.randint(1, 6)),
         "dtype": "i4",

@@ -1,4 +1,4 @@
-"""Distributions over ranks, as Hypothesis draws them."""
+"""Hypothesis strategies for distributions over ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["distributions"]
 
 @st.composite
 def distributions(draw, ndim, ranks, kinds=("block", "block_cyclic", "irregular")):
-    """A distribution of an array with so many axes over so many ranks."""
+    """Draw a distribution of an array with `ndim` axes over `ranks` ranks."""
     kind = draw(st.sampled_from(kinds))
     if kind == "irregular":
         starts, left = [], ranks

@@ -16,7 +16,7 @@ comm = MPI.COMM_WORLD
 path, engine = sys.argv[1:3]
 rank, size = comm.rank, comm.size
 
-patch.setattr(limits, "locked_bytes", 200)  # so that there are many blocks
+patch.setattr(limits, "locked_bytes", 200)  # forces many blocks
 
 for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4", "C")]:
     with xa.create(

@@ -1,4 +1,4 @@
-"""What is of one rank alone calls no collective method of the array: PATH ENGINE."""
+"""Operations of a single rank call no collective method of the array: PATH ENGINE."""
 
 from __future__ import annotations
 

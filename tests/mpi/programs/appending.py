@@ -1,6 +1,6 @@
-"""Appends planes and writes to old ones until it is killed: PATH; says READY.
+"""Append planes and write to old ones until killed: PATH.  Print READY at the start.
 
-Plane i has elements i.  With LIMIT, the last rank ends by an error of its own after so many.
+Plane i has elements i.  After LIMIT planes, if given, the last rank ends by an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Axes that are added, growth policies and durability, against NumPy: PATH ENGINE FILL."""
+"""Added axes, growth policies and durability, compared with NumPy: PATH ENGINE FILL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ several = comm.size > 1
 
 
 def same(a, model):
-    """All ranks see the same, together and alone, and as zones."""
+    """Require that all ranks see the model: together, alone, and in zones."""
     assert a.shape == model.shape
     assert np.array_equal(a.read(), model)
     assert np.array_equal(a[...], model)
@@ -39,7 +39,7 @@ for order in "CZ":
     a.add_axis(name="time")
     same(a, model[None])
     assert a.dims == ("time", "y", "x")
-    # All that an array does, with an axis more.
+    # Exercise everything an array does, with another axis.
     a.append(model[None] + 100)
     a.extend(0, 1, side="start")
     wide = np.concatenate([np.full_like(model[None], fill), model[None], model[None] + 100])
@@ -69,7 +69,7 @@ a.extend(0, 5)
 same(a, np.concatenate([model[None, :2, :3], np.full((5, 2, 3), fill, "i4")]))
 a.close()
 
-# -- and another program, which cuts elements off, too -------------------------------------------
+# -- another program adds axes, and cuts elements off ---------------------------------------------
 
 WRITER = """
 import sys, extarray as xa
@@ -90,7 +90,7 @@ if comm.rank == 0:
 comm.Barrier()
 with xa.open(path, comm=comm, engine=engine) as a:
     outside("a.shrink(0, 32)")
-    # Chunks became holes, which hold zeros: what was cut off is old, or the fill value.
+    # Chunks became holes of zeros: elements cut off read as old, or as the fill value.
     for kind, place in (("block", np.s_[:, :]), ("block_cyclic", np.s_[40:])):
         a.distribute(kind)
         for values in (a.read(place), a.read(place, collective=False), a.read_zone(), a[40:]):

@@ -1,8 +1,7 @@
-"""Random calls, recorded, until one call to the system meets a fault: SEED CALLS ENGINE AT FAULT.
+"""Record random calls until one system call meets a fault: SEED CALLS ENGINE AT FAULT.
 
-The array is "a" in the folder that preload.py watches, and the record is beside that folder, with
-the names of what a kill leaves in shared memory.
-AT 0: no fault.
+AT 0 means no fault.  The array is "a" in the folder that preload.py watches.  Beside that folder
+lie the record, and the names of shared memory that a kill leaves behind.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ seed, calls, engine = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 at, fault = int(sys.argv[4]), int(sys.argv[5])
 folder = os.environ["PRELOAD_FOLDER"]
 
-# The ranks share what says where to record to: a number of a descriptor.
+# The ranks share the page that holds the number of the record's descriptor.
 LOG = 200
 fd = os.open(f"{folder}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 os.dup2(fd, LOG)

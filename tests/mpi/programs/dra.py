@@ -21,7 +21,7 @@ N, M, TURNS = 20, 60, 6
 
 
 def filled(dtype):
-    """A cube of its elements' numbers, of which the ranks put planes in turn; and another one."""
+    """Return a cube of element numbers, put in planes by the ranks, another cube, and a model."""
     g_a, g_b = (GlobalArray.create((N,) * 3, dtype, comm) for _ in range(2))
     model = np.arange(N**3, dtype=dtype).reshape(g_a.shape)
     for i in range(rank, N, size):
@@ -36,7 +36,7 @@ def check_equal(g_a, g_b):
 
 
 def section(n, extents=None):
-    """First and last index of a section of a cube, of given extents or of any."""
+    """Return the first and last index of a section of a cube, with given or random extents."""
     if extents is None:
         extents = rng.integers(1, n + 1, 3)
     low = rng.integers(0, n - extents + 1)

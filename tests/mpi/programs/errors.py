@@ -1,4 +1,4 @@
-"""What one rank finds wrong, all raise, and none hangs: PATH ENGINE."""
+"""An error found by one rank is raised by all, and none hangs: PATH ENGINE."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def create(**options):
     return xa.create(options.pop("path", path), **{**given, **options})
 
 
-# What rank 0 says, in one call of MPI or in two.
+# Text of rank 0 takes one MPI call, or two.
 with Agreement.on_duplicate(comm) as agreement:
     for n in (0, 600, *range(1000, 1024), 5000):
         assert agreement.tell(b"x" * n if not comm.rank else None) == b"x" * n
@@ -63,12 +63,12 @@ model = np.arange(24, dtype="i4").reshape(4, 6)
 a = create(overwrite=True, info={"romio_cb_write": "automatic", "cb_nodes": 1})
 a.write_zone(model[a.zone()])
 if engine == "mpi-io" and MPI.get_vendor()[0] == "MPICH":
-    # The user's hints come after the package's own.
+    # The user's hints override those of the package.
     hints = a._views._file.Get_info()
     assert (hints.Get("romio_cb_write"), hints.Get("cb_nodes")) == ("automatic", "1")
     assert (hints.Get("romio_ds_write"), hints.Get("romio_cb_read")) == ("disable", "disable")
     hints.Free()
-    # A file that only some ranks may use, and that some can neither read nor close.
+    # Only some ranks may use this file; some can neither read nor close it.
     alone = {"romio_cb_read": "enable", "romio_no_indep_rw": "true"}
     with (
         raises(xa.StorageError, "cannot read", several),
@@ -86,14 +86,14 @@ if last:
     with xa.open(path) as reader:
         assert reader.shape == (4, 6)
 
-# Reading and writing: the bad rank says why, and the array goes on.
+# Reading and writing: the failing rank says why, and the array stays usable.
 with raises(xa.BoundsError, "index 9 is out of bounds"):
     a.read(9 if last else 0)
 with raises(xa.ShapeError, "broadcast"):
     a.write(..., np.zeros(5 if last else 6, "i4"))
 with raises(xa.CastingError):
     a.read(..., out=np.zeros((4, 6), "u4" if last else "i4"))
-# What texts and objects are is known of each alone: nobody writes before all have looked.
+# Each rank alone knows its texts and objects: nobody writes before all have checked them.
 for wrong in (np.array(["7"] * 5 + ["seven"]), np.array([7] * 5 + [None])):
     with raises((TypeError, ValueError)):
         a.write(..., wrong if last else 7)
@@ -107,7 +107,7 @@ with raises(xa.ArgumentError, "the ranks disagree", several):
         a.read(slice(0))
 assert np.array_equal(a.read(), model)
 
-# Numbers may stand in an array.
+# Arrays may hold the numbers.
 a.distribute(process_grid=np.array([comm.size, 1]))
 a.distribute("block_cyclic", block=np.array([1, 2]))
 with raises(ValueError, "seven"):
@@ -115,7 +115,7 @@ with raises(ValueError, "seven"):
 assert np.array_equal(a.read(), model)
 a.distribute()
 
-# Growth: different arguments, impossible ones, and data that fail.
+# Growth: conflicting arguments, impossible ones, and failing data.
 with raises(xa.ArgumentError, "the ranks disagree", several):
     a.extend(0, int(several and last))
 with raises(xa.AxisError):
@@ -172,7 +172,7 @@ for side in ("end", "start"):
         a.append(Failing(), side=side)
     assert a.shape == (4, 6) and np.array_equal(a.read(), model)
 assert (a.grid, a.axial.segments) == ((2, 2), 1)
-# What the failed append has left is cleared.
+# Growth clears the remains of the failed append.
 a.extend(0, 40)
 assert np.array_equal(a.read(), np.concatenate([model, np.zeros((40, 6), "i4")]))
 a.shrink(0, 40)
@@ -193,7 +193,7 @@ assert np.array_equal(a.read(), model)
 
 
 class Texts:
-    """Texts that are read part by part: the last one is long."""
+    """Texts that are read part by part, with a long one at the end."""
 
     shape, dtype = (60,), np.dtype("U9")
 
@@ -202,7 +202,7 @@ class Texts:
 
 
 class Masked(Texts):
-    """Texts of which the last one is masked."""
+    """Texts with a masked one at the end."""
 
     def __getitem__(self, key):
         return np.ma.array(["band"] * 60, "U9", mask=[False] * 59 + [True])[key]
@@ -224,7 +224,7 @@ labels.append(Masked())
 assert labels.read().tolist() == ["old"] * 3 + ["band"] * 119 + ["none"]
 labels.close()
 
-# No room: on rank 0, which makes it.
+# No room on rank 0, which makes it.
 old = resource.getrlimit(resource.RLIMIT_FSIZE)
 if comm.rank == 0:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old[1]))
@@ -234,7 +234,7 @@ assert a.shape == (9, 6) and np.array_equal(a.read(), model)
 resource.setrlimit(resource.RLIMIT_FSIZE, old)
 with raises(ValueError, "follow"):
     a.follow()
-# Copies are of one process, and so is what is done with several arrays.
+# Copies belong to one process, as do commits of several arrays.
 assert type(a.copy()) is xa.ExtArray
 with xa.rechunk(a, chunks=(3, 2)) as other:
     assert np.array_equal(other[...], model)
@@ -264,7 +264,7 @@ a.write(slice(comm.rank, None, comm.size), 2)
 assert (a.read() == 2).all()
 a.close()
 
-# Reading only, and an error that all ranks have leaves the statement on all of them.
+# A read-only array; and an error of all ranks ends the statement on all of them.
 with raises(xa.ReadOnlyError, "reopen"), xa.open(path, comm=comm, engine=engine) as b:
     assert np.array_equal(b.read_zone(), model[b.zone()])
     assert b.refresh() is False
@@ -277,7 +277,7 @@ with raises(xa.ReadOnlyError), xa.open(path, comm=comm, engine=engine) as b:
     b.extend(0, 1)
 xa.open(path, "r+", comm=comm, timeout=60).close()
 
-# Whoever has an array open keeps it when it is overwritten, and never reads another one.
+# An overwritten array stays open for its readers, which never read another one.
 b = xa.open(path, comm=comm, engine=engine)
 comm.Barrier()
 if last:
@@ -290,13 +290,13 @@ with raises(xa.PartnerError, "overwritten", when=engine == "mpi-io"):
 assert len(os.listdir("/dev/fd")) == files
 b.close()
 
-# Another program cuts the file off: nobody reads what is not there, and all ranks can close it.
+# Another program truncates the file: nobody reads lost elements, and all ranks can close it.
 a = create(path=path + "-cut", shape=(64, 64), chunks=(16, 16))
 comm.Barrier()
 if last:
     os.truncate(path + "-cut.xta", 5000)
 comm.Barrier()
-if engine != "mmap":  # which has a signal for it
+if engine != "mmap":  # which meets a signal
     with raises(xa.TruncatedError, "another program"):
         a.read((slice(None), comm.rank))
     with raises(xa.TruncatedError, "another program"):

@@ -1,7 +1,7 @@
-"""Each call to the system fails once, on one of the ranks: ENGINE [CASE ...].
+"""Make each system call fail once, on one of the ranks: ENGINE [CASE ...].
 
-The array is in the folder that preload.py watches.  All ranks raise then, or none; the array is as
-before, and the ranks go on with it.
+The array is in the folder that preload.py watches.  Then all ranks raise, or none; the array is as
+before, and the ranks can continue with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ control = Control()
 
 
 def attempt(function, number):
-    """Call a function on all ranks, with a fault; gives whether it came, and the error of all."""
+    """Call a function on all ranks with a fault; return whether it occurred, and the error."""
     error = None
     arming = control.fault(number, FAULTS["EIO"]) if comm.rank == 0 else contextlib.nullcontext()
     comm.Barrier()
@@ -48,7 +48,7 @@ def attempt(function, number):
 
 
 def agree(array, states, assigned=None):
-    """The array and a fresh reader are in one of the states, on all ranks."""
+    """Require the array and a fresh reader to be in one of the states, on all ranks."""
     comm.Barrier()
     with xa.open(path) as reader:
         for one in (array, reader):
@@ -58,7 +58,7 @@ def agree(array, states, assigned=None):
 
 
 def make(case):
-    """The array of a case, before its call."""
+    """Make the array of a case, as it is before the call."""
     options = {"engine": engine, "comm": comm}
     array = xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, overwrite=True, **options)
     together = Together(array)
@@ -72,7 +72,7 @@ def make(case):
 
 
 def call_once(case, number):
-    """A case with one fault; returns whether there was one."""
+    """Run a case with one fault; return whether the fault occurred."""
     array = make(case)
     before = Twin(array.array)
     after = copy.deepcopy(before)
@@ -92,7 +92,7 @@ def call_once(case, number):
 
 
 def opened(mode):
-    """Opening with one fault."""
+    """Return a function that opens with one fault."""
 
     def open_once(case, number):
         array = make(case)
@@ -111,7 +111,7 @@ def opened(mode):
 
 
 def replaced(case, number):
-    """Another array in the place of one, with one fault: what cannot be made replaces nothing."""
+    """Replace an array by another, with one fault: a failed creation replaces nothing."""
     old = make(case)
     before = Twin(old.array)
     old.close()
@@ -123,7 +123,7 @@ def replaced(case, number):
 
     fired, error = attempt(create, number)
     if error is not None:
-        # Open MPI leaves a file by which it tries locks, where it cannot open that.
+        # Open MPI leaves its file for testing locks, if it cannot open that.
         names = sorted(os.listdir(os.path.dirname(path)))
         left = [name for name in names if "locktest" not in name]
         assert left == ["a.xmd", "a.xta"], left

@@ -1,4 +1,4 @@
-"""Global arrays against NumPy: PATH NEAR (how many ranks share memory with each)."""
+"""Global arrays compared with NumPy: PATH NEAR (number of ranks that share memory with each)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ with GlobalArray.create(size, "i8", comm) as g:
 
 
 def selection(shape):
-    """Slices with any steps, and integers; the same on all ranks."""
+    """Return slices with any steps, and integers; the same on all ranks."""
     key = []
     for n in shape:
         first, last = sorted(rng.integers(0, n + 1, 2).tolist())
@@ -38,7 +38,7 @@ def selection(shape):
     return tuple(key)
 
 
-# Every rank gets, puts and accumulates anywhere; one after the other where they put.
+# Every rank gets, puts and accumulates anywhere; puts happen one rank at a time.
 for shape, dtype, chunks in [
     ((7, 10), "i8", None),
     ((5, 4, 6), "f8", (2, 2, 2)),
@@ -60,7 +60,7 @@ for shape, dtype, chunks in [
             if rank == turn % size:
                 g.put(key, values)
                 model[key] = values
-                assert np.array_equal(g.get(key), model[key])  # at once, to itself
+                assert np.array_equal(g.get(key), model[key])  # visible to itself at once
             model[key] = values
             g.sync()
             assert np.array_equal(g.get(), model)
@@ -68,7 +68,7 @@ for shape, dtype, chunks in [
             assert np.array_equal(g.get(key), model[key])
             assert g.get(key).shape == model[key].shape
             g.sync()
-            # All at the same time: none is lost.
+            # Simultaneous additions: none is lost.
             key = selection(shape)
             g.accumulate(key, rank + 1, alpha=2)
             model[key] += np.array(size * (size + 1)).astype(dtype)
@@ -97,7 +97,7 @@ with GlobalArray.create((4, 4), "i8", comm) as g:
     with pytest.raises(xa.SelectionError):
         g.read_inc(0)
 
-# What all ranks do together, also between arrays of different zones.
+# Collective operations, also between arrays with different zones.
 shape = (6, 8)
 left, right = rng.random(shape), rng.random(shape)
 g, h = (GlobalArray.create(shape, "f8", comm, grid) for grid in (None, (4, 4)))
@@ -122,7 +122,7 @@ def on_last(wrong, right):
     return wrong if rank == size - 1 else right
 
 
-# What one rank finds wrong, all raise, and nothing is changed.
+# An error found by one rank is raised by all, and nothing changes.
 copy.destroy()
 alone = GlobalArray.create(shape, "f8", MPI.COMM_SELF)
 twin = GlobalArray.create(shape, "f8", comm)
@@ -168,7 +168,7 @@ for array in (twin, alone):
     array.destroy()
 assert np.allclose(g.get(), left) and np.allclose(t.get(), left.T) and not h.get().any()
 
-# No fraction is lost without a word.
+# No fraction is lost silently.
 with GlobalArray.create(shape, "i4", comm) as whole:
     whole.fill(np.int64(3))
     for call, error in [
@@ -190,7 +190,7 @@ with GlobalArray.create(shape, "i4", comm) as whole:
 for array in (g, h, t):
     array.destroy()
 
-# Sums of small integers are large ones.
+# Sums of small integers have large types.
 for dtype, sums in [("i1", "i8"), ("u2", "u8"), ("u8", "u8"), ("f4", "f4"), ("?", "?")]:
     with GlobalArray.create((6, 8), dtype, comm) as g:
         if dtype == "?":
@@ -199,7 +199,7 @@ for dtype, sums in [("i1", "i8"), ("u2", "u8"), ("u8", "u8"), ("f4", "f4"), ("?"
         g.fill(True if dtype == "?" else 100)
         assert g.dot(g) == (True if dtype == "?" else 480_000) and g.dot(g).dtype == sums
 
-# From files, and back.
+# Reading from files, and writing back.
 shape = (11, 13)
 model = np.arange(143, dtype="f8").reshape(shape)
 with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
@@ -215,7 +215,7 @@ with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
         with xa.create(path + "n", (2, 2), comm=comm) as small, pytest.raises(xa.ShapeError):
             g.to_array(on_last(small, a))
         if size > 1:
-            # Nobody would write the zones of the others.
+            # Nobody would write the zones of other ranks.
             with (
                 xa.create(f"{path}-{rank}", shape, comm=MPI.COMM_SELF) as own,
                 pytest.raises(xa.ArgumentError, match="other ranks"),
@@ -234,7 +234,7 @@ with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
             assert np.array_equal(other.read(), 2 * model)
         turned.Free()
     assert np.array_equal(a.read(), 2 * model)
-    # Zones are those of the array also where chunks do not begin at index 0, and stay so.
+    # Zones equal the array's, even if chunks do not begin at index 0, and stay equal.
     a.distribute("block", process_grid=(1, size))
     a.extend(1, 4, "start")
     with GlobalArray.from_array(a, ghosts=1) as g, g.duplicate() as h:

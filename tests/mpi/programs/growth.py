@@ -1,6 +1,6 @@
-"""Random growth, zones and reads against the model: PATH ENGINE SEED STEPS.
+"""Random growth, zones and reads compared with the model: PATH ENGINE SEED STEPS.
 
-"serial" for ENGINE makes the same changes by one process, without a communicator.
+ENGINE "serial" makes the same changes in one process, without a communicator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import extarray as xa
 import extarray.array.creation
 
 path, engine, seed, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-# Two runs shall leave the same bytes.
+# Two runs must leave the same bytes.
 patch.setattr(extarray.array.creation, "new_uuid", lambda: uuid.UUID(int=seed).bytes)
 rng = np.random.default_rng(seed)
 shape, chunks = (3, 0, 4), (2, 3, 3)
@@ -55,7 +55,7 @@ def append(data, axis, side, by_zones):
         return
     n = data.shape[axis]
     zone = a.zone_of_growth(axis, n, side)
-    # Counted in the array as it will be: back to the data.
+    # Zones refer to the grown array: shift them to the data.
     shift = 0 if side == "start" else a.shape[axis]
 
     def moved(z):

@@ -1,4 +1,4 @@
-"""Ranks of two hosts have one array: PATH."""
+"""Ranks on two hosts share one array: PATH."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ node.Free()
 
 model = np.arange(77.0).reshape(7, 11)
 a = xa.create(path, (7, 11), chunks=(2, 3), comm=comm)
-# No mapping: the page cache of one host is not that of the other.
+# No mapping, since each host has its own page cache.
 assert a._store.now.engine == "pread"
 assert a._views is not None, "not through MPI-IO"
 a.write_zone(model[a.zone()])
@@ -26,7 +26,7 @@ for axis, side in ((0, "end"), (1, "start"), (0, "start")):
     new = np.arange(1000.0, 1000.0 + np.prod(extents)).reshape(extents)
     a.append(new, axis, side)
     model = np.concatenate([model, new] if side == "end" else [new, model], axis)
-    a.flush()  # what one host has written, the other sees
+    a.flush()  # makes writes visible to the other host
     assert np.array_equal(a.read(), model)
     assert np.array_equal(a[...], model)
     comm.Barrier()

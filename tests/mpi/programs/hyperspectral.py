@@ -1,4 +1,4 @@
-"""Every analysis of a scene by all ranks, and what it gives, to the bit: SCENE."""
+"""Run every analysis of a scene on all ranks, and record the exact results: SCENE."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ found = {}
 
 
 def keep(name, result):
-    """Note the digests of a result; all ranks have the same."""
+    """Note the digests of a result, which must be the same on all ranks."""
     values = list(vars(result).values()) if is_dataclass(result) else (result,)
     digests = [hashlib.sha256(np.ascontiguousarray(v).tobytes()).hexdigest()[:12] for v in values]
     for others in comm.allgather(digests):
@@ -30,7 +30,7 @@ def keep(name, result):
 
 
 with xa.open(sys.argv[1], "r", comm=comm) as a:
-    # Blocks of a few rows, so that each rank has some; what is large goes to files.
+    # Blocks of a few rows, so that each rank has some; large results go to files.
     few = {"max_memory": 120_000}
     keep("pct", hs.pct(a, 3, **few))
     scene = hs.mnf(a, 13, **few)
@@ -48,7 +48,7 @@ with xa.open(sys.argv[1], "r", comm=comm) as a:
         "amee": hs.amee(a, 4, (3, 5), **few),
     }.items():
         keep(name, one)
-    hs.ppi(a, 20, seed=None)  # drawn by one rank, for all
+    hs.ppi(a, 20, seed=None)  # one rank draws for all
     members = hs.atgp(a, 4).endmembers
     for method in ("ucls", "scls", "nnls", "fcls"):
         keep(method, hs.abundances(a, members, method, **few))
@@ -86,7 +86,7 @@ with xa.open(sys.argv[1], "r", comm=comm) as a:
     keep("ppi of holes", hs.ppi(holes, 300, p=4, comm=comm, mask=mask, **few))
     keep("amee of holes", hs.amee(holes, 4, (3, 5), comm=comm, mask=mask, **few))
 
-    # What one rank finds wrong, all raise.
+    # An error found by one rank is raised by all.
     class Broken:
         """A scene whose last row cannot be read."""
 

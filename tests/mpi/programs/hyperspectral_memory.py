@@ -1,4 +1,4 @@
-"""Analyses whose results take almost half of the memory that they may have: SCENE."""
+"""Analyses whose results take almost half of their permitted memory: SCENE."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with xa.open(sys.argv[1], "r", comm=comm) as a:
         "nfindr": lambda scene: hs.nfindr(scene, count + 1, comm=comm, max_memory=MEMORY).volume,
         "nnls": lambda scene: hs.abundances(scene, members, "nnls", comm=comm, max_memory=MEMORY),
     }.items():
-        call(a[:30, :30])  # what is imported and kept
+        call(a[:30, :30])  # triggers imports and caches
         tracemalloc.start()
         found = call(a)
         most = tracemalloc.get_traced_memory()[1]

@@ -1,6 +1,6 @@
-"""Random calls by the ranks and by a program outside, in turn, against NumPy: PATH ENGINE SEED.
+"""Random calls, alternately by ranks and by an outside program, with NumPy: PATH ENGINE SEED.
 
-"serial" for ENGINE: one process does the same without a communicator.
+ENGINE "serial" does the same in one process, without a communicator.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import extarray as xa
 import extarray.array.creation
 
 PHASES, CALLS = 6, 8
-#: These leave the elements that there are as they are, wherever they are read meanwhile.
+#: Calls that leave existing elements unchanged, so that others may read them meanwhile.
 GROWTH = ("extend", "append", "reserve", "attrs")
 
 path, engine, seed = sys.argv[1:]
 is_serial = engine == "serial"
-# Two runs shall leave the same bytes.
+# Two runs must leave the same bytes.
 patch.setattr(extarray.array.creation, "new_uuid", lambda: uuid.UUID(int=int(seed)).bytes)
 rng = random.Random(seed)
 options = {}
@@ -37,7 +37,7 @@ if not is_serial:
 
 
 def box(shape, random):
-    """Slices and integers, with steps of both signs."""
+    """Return slices and integers, with steps of both signs."""
     key = []
     for n in shape:
         low, high = sorted(random.choices(range(n + 1), k=2))
@@ -47,7 +47,7 @@ def box(shape, random):
 
 
 def check(array, twin):
-    """Together, alone, in zones and by another reader: the same elements."""
+    """Require the same elements together, alone, in zones and by another reader."""
     key = box(twin.shape, own)
     if is_serial:
         assert np.array_equal(array[key], twin.data[key])
@@ -59,11 +59,11 @@ def check(array, twin):
     assert np.array_equal(array.read_zone(), local_of(twin.data, array.zone()))
     with xa.open(path) as reader:
         assert reader.shape == twin.shape and np.array_equal(reader[key], twin.data[key])
-    comm.Barrier()  # nobody writes before all have read
+    comm.Barrier()  # all read before anyone writes
 
 
 def write_zones(array, twin):
-    """All elements, each rank its own."""
+    """Write all elements, each rank its own."""
     twin.data += 1
     if is_serial:
         array[...] = twin.data
@@ -75,7 +75,7 @@ def write_zones(array, twin):
 
 
 def by_ranks(twin):
-    """The ranks change the array."""
+    """Change the array by the ranks."""
     with xa.open(path, "r+", **options) as array:
         together = array if is_serial else Together(array)
         for _ in range(CALLS):
@@ -83,7 +83,7 @@ def by_ranks(twin):
             before, request = twin.data.copy(), None
             if call.method in GROWTH and not is_serial:
                 key = box(twin.shape, own)
-                request = array.iread(key)  # and it goes on while the array grows
+                request = array.iread(key)  # continues while the array grows
             call.on(together)
             call.on(twin)
             if request is not None:
@@ -96,13 +96,13 @@ def by_ranks(twin):
 
 
 def from_outside(twin):
-    """A program without a communicator changes the array, and the ranks take it up."""
+    """Change the array by a program without a communicator; the ranks follow."""
     with xa.open(path, **options) as array:
         is_writer = is_serial or comm.rank == 0
         writer = xa.open(path, "r+") if is_writer else None
         known = array.shape
         for _ in range(CALLS):
-            # A cut may take elements that nobody has been told of yet.
+            # A cut may take elements that nobody knows of yet.
             call = draw(rng, twin)
             if writer is not None:
                 call.on(writer)

@@ -1,4 +1,4 @@
-"""Ranks read chunks that come from elsewhere, each through a provider of its own: PATH ENGINE."""
+"""Ranks read chunks from elsewhere, each through its own provider: PATH ENGINE."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with xa.open(late, comm=comm, engine=engine) as array:
     size = array.chunk_bytes
     provider = Local(f"{late}.xta", FromDict(path, size, array.axial.size), size)
     now = array._store.now
-    # Chunks do not leave: the ranks share one file, and none knows what another reads.
+    # Never evict: the ranks share one file, and none knows what another reads.
     now.supply = Supply(provider, size, None, now.trust)
     attach_store(array)
     part = array.zone()

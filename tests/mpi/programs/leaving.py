@@ -1,4 +1,4 @@
-"""With statements that some ranks leave, and others do not: PATH ENGINE."""
+"""With statements that only some ranks leave: PATH ENGINE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
 path, engine = sys.argv[1:]
 last = rank == size - 1
-several = comm.Split(int(last), rank)  # all but the last, and the last alone
+several = comm.Split(int(last), rank)  # all but the last rank; and that alone
 
 
 def create(name="", comm=comm):
@@ -28,7 +28,7 @@ def alone(a):
     comm.Barrier()
 
 
-# An error of one rank, agreed in a communicator of its own, is no error of the others.
+# An error agreed within another communicator concerns none of the other ranks.
 a = create()
 if last:
     with pytest.raises(xa.MissingError), a:
@@ -36,22 +36,22 @@ if last:
 assert a.closed == last
 alone(a)
 
-# Nor is one of some of them.
+# The same holds for an error of some ranks.
 a = create()
 if not last:
     with pytest.raises(xa.BoundsError), a, create("-several", several) as b:
         b.read(9 if rank == 0 else 0)
-    assert b.comm == MPI.COMM_NULL  # all of its own ranks have closed it
+    assert b.comm == MPI.COMM_NULL  # all ranks of its communicator have closed it
 assert a.closed != last
 alone(a)
 
-# An error of all is one of some.
+# An error of all ranks is one of each group.
 b = create(f"-part{int(last)}", several)
 with pytest.raises(xa.BoundsError), create() as a, b:
     a.read(9 if last else 0)
 assert a.comm == b.comm == MPI.COMM_NULL
 
-# Memory, and mutexes: nobody gives them back alone.
+# Memory and mutexes: no rank frees them alone.
 g, mutexes = GlobalArray.create(8, "i4", comm), Mutexes.create(1, comm)
 if last:
     with pytest.raises(xa.MissingError), g, mutexes:
@@ -61,7 +61,7 @@ mutexes.destroy()
 g.destroy()
 
 
-# All have caught an error, one raises it again: the others learn that it has left, and follow.
+# All have caught an error, and one raises it again: the others notice that it left, and follow.
 def caught_and_raised(a):
     try:
         a.read(9 if last else 0)
@@ -76,12 +76,12 @@ with pytest.raises(xa.BoundsError if last else xa.ArgumentError) as caught, crea
 assert a.comm == MPI.COMM_NULL
 assert last or "close" in str(caught.value)
 
-# One has come to the end of the statement.
+# One rank has reached the end of the statement.
 with pytest.raises(xa.ArgumentError, match="the ranks disagree"), create() as a:
     last or a.read_zone()
 assert a.comm == MPI.COMM_NULL
 
-# So it is with memory; to see what others have written is a call like others.
+# The same with memory: seeing the writes of others is a call like any other.
 with (
     pytest.raises(xa.ArgumentError, match="the ranks disagree"),
     GlobalArray.create(8, "i4", comm) as g,
@@ -96,7 +96,7 @@ with GlobalArray.create(8, "i4", comm) as g:
     g.sync()
     assert g.get()[-1] == size - 1 and g.shape == (8,)
 
-# Closing is a call like others: the array goes on.
+# Closing is a call like any other: the array stays usable.
 a = create()
 with pytest.raises(xa.ArgumentError, match="close"):
     a.close() if last else a.read()
@@ -110,7 +110,7 @@ a.close()
 
 
 class StubbornError(Exception):
-    """Cannot be made bytes of."""
+    """An error that cannot be pickled."""
 
     def __reduce__(self):
         raise LookupError("no bytes of this")

@@ -1,4 +1,4 @@
-"""Names of axes and of fields, as a serial array takes them, against NumPy: PATH ENGINE."""
+"""Names of axes and fields as in serial arrays, compared with NumPy: PATH ENGINE."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ with xa.create(path, (4, 6), "i4", chunks=(2, 3), dims=dims, comm=comm, engine=e
         with pytest.raises(xa.ArgumentError, match="the ranks disagree"):
             a.extend("time" if comm.rank == 0 else "x", 1)
     same(a, model)
-    # An array like it, made together.
+    # A similar array, created together.
     with xa.create(path + "-like", (3, 7), like=a, comm=comm, engine=engine) as b:
         assert (b.dims, b.chunks, b.dtype) == (dims, (2, 3), a.dtype)
 
@@ -65,7 +65,7 @@ with xa.create(path, (6, 5), dtype, chunks=(2, 2), overwrite=True, comm=comm, en
     for rank in range(comm.size):
         records["v"][rank :: comm.size] = rank + 1
     same(a, records)
-    a[mine, "v"] = 2 * records["v"][mine]  # of each rank alone
+    a[mine, "v"] = 2 * records["v"][mine]  # each rank alone
     comm.Barrier()
     records["v"] *= 2
     same(a, records)

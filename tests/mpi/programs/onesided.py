@@ -1,4 +1,4 @@
-"""What one rank does alone, against NumPy: elements, points, requests, mutexes, ghosts, growth."""
+"""One-sided operations compared with NumPy: elements, points, requests, mutexes, ghosts, growth."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from extarray.mpi import GlobalArray, Mutexes
 
 comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
-rng = np.random.default_rng(7)  # the same on all ranks
+rng = np.random.default_rng(7)  # equal on all ranks
 
-# -- additions to all kinds of elements, by all ranks at the same time ---------------------------
+# -- concurrent additions to elements of all types -----------------------------------------------
 
 codes = {np.dtype(code).char for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]}
 for dtype in sorted(codes - {"e"}):
@@ -37,7 +37,7 @@ for dtype in sorted(codes - {"e"}):
         assert old.dtype == dtype
         assert sorted(comm.allgather(old - model[4, 5])) == [3 * r for r in range(size)]
 
-# MPI has types of some of these, but does not add elements of them, or wrongly.
+# MPI has types for some of these, but does not add their elements, or adds them wrongly.
 for dtype in ("e", "?", ">i4", "S3", "m8[s]"):
     with GlobalArray.create((3, 4), dtype, comm) as g:
         for add in (
@@ -87,7 +87,7 @@ with GlobalArray.create((3, 4), "i4", comm) as g:
         with pytest.raises(error):
             g.get(out=out)
 
-# -- where results go, and where values come from ------------------------------------------------
+# -- results and values in the array itself ------------------------------------------------------
 
 with GlobalArray.create((8, 9), "i4", comm) as g:
     model = np.arange(72, dtype="i4").reshape(8, 9)
@@ -100,14 +100,14 @@ with GlobalArray.create((8, 9), "i4", comm) as g:
     assert np.array_equal(g.get((slice(None, None, -2), 3, None), out), model[::-2, 3, None])
     g.sync()
     if rank == 0:
-        # Values that are a part of the array itself are what they were.
+        # Values that are part of the array itself are read before they change.
         mine = g.access()
         n, m = len(mine) - (len(mine) == 8), mine.shape[1]
         g.put(np.s_[1 : 1 + n, :m], mine[:n])
         model[1 : 1 + n, :m] = model[:n, :m].copy()
         assert np.array_equal(g.get(), model)
 
-# Elements of the array itself may be where results go, also of what is read.
+# Results may go to elements of the array itself, even to those being read.
 with GlobalArray.create((4, 5 * size), "i4", comm, process_grid=(1, size)) as g:
     model = np.arange(20 * size, dtype="i4").reshape(4, -1)
     whole, first = np.s_[:, 5 * rank : 5 * rank + 5], 5 * rank
@@ -122,13 +122,13 @@ with GlobalArray.create((4, 5 * size), "i4", comm, process_grid=(1, size)) as g:
             mine[...] = model[whole]
             g.sync()
             out = mine[place]
-            reads = size == 1 or rank % 2  # nobody writes to what another one reads
+            reads = size == 1 or rank % 2  # no rank writes where another reads
             if reads:
                 assert read(key, out) is out
                 assert np.array_equal(out, model[key])
             g.sync()
 
-# Parts for several ranks, too large for MPI to keep copies of them.
+# Parts for several ranks, too large for MPI to buffer.
 with GlobalArray.create((400, 600), "f8", comm, process_grid=(1, size)) as g:
     model = rng.random((400, 600))
     if rank == size - 1:
@@ -152,7 +152,7 @@ for shape, chunks in [((7, 5), None), ((4, 3, 6), 2), ((11,), None)]:
                 g.scatter(points, values)
                 for place, value in zip(points % shape, values, strict=True):
                     model[tuple(place)] = value
-                assert np.array_equal(g.gather(points), model[index])  # at once, to itself
+                assert np.array_equal(g.gather(points), model[index])  # visible to itself at once
             g.sync()
             model = comm.bcast(model, turn % size)
             assert np.array_equal(g.gather(points), model[index])
@@ -182,7 +182,7 @@ with GlobalArray.create((6, 6), "f8", comm) as g:
     if rank < 6:
         requests = [g.iput((rank, slice(None)), mine)]
         requests[0].wait()
-        assert np.array_equal(g.get(rank), mine)  # at once, to itself
+        assert np.array_equal(g.get(rank), mine)  # visible to itself at once
     g.sync()
     requests = [g.iaccumulate((slice(None), 2), 1.0, alpha=k) for k in range(5)]
     for request in requests:
@@ -204,7 +204,7 @@ with GlobalArray.create((6, 6), "f8", comm) as g:
 with GlobalArray.create(3, "i8", comm) as g, g.create_mutexes(3) as mutexes:
     for turn in range(12):
         with mutexes.held(turn % 3):
-            g.put(turn % 3, g.get(turn % 3) + 1)  # is lost unless ranks take turns
+            g.put(turn % 3, g.get(turn % 3) + 1)  # lost unless ranks take turns
     g.sync()
     assert g.get().tolist() == [4 * size] * 3
     with pytest.raises(xa.ArgumentError, match="does not have"):
@@ -213,7 +213,7 @@ with GlobalArray.create(3, "i8", comm) as g, g.create_mutexes(3) as mutexes:
         mutexes.lock(3)
     comm.Barrier()
     if rank == 0:
-        mutexes.lock(1)  # destroy unlocks it
+        mutexes.lock(1)  # `destroy` unlocks it
         with pytest.raises(xa.ArgumentError, match="already"):
             mutexes.lock(1)
 with pytest.raises(xa.ArgumentError):
@@ -280,7 +280,7 @@ for shape, chunks, ghosts in [((3, 4), None, None), ((5, 2), 2, 1), ((0, 3), Non
         with pytest.raises(xa.ArgumentError, match="the ranks disagree"):
             g.extend(0, rank)
     with pytest.MonkeyPatch.context() as patch:
-        if rank == size - 1:  # the others hear of it
+        if rank == size - 1:  # the others learn of it
             patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=8))
         with pytest.raises(xa.ReserveError, match="has 8"):
             g.extend(1, 1)

@@ -1,4 +1,4 @@
-"""Distributions, sections and products of global arrays, against NumPy: PATH."""
+"""Distributions, sections and products of global arrays, compared with NumPy: PATH."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from extarray.mpi import GlobalArray
 comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
 path = sys.argv[1]
-rng = np.random.default_rng(5)  # the same on all ranks
-few = min(size, 2)  # as many blocks as every number of ranks has room for
+rng = np.random.default_rng(5)  # equal on all ranks
+few = min(size, 2)  # blocks that fit any number of ranks
 
 
 def filled(model, **cut):
-    """Make a global array of the elements of a model."""
+    """Make a global array with the elements of a model."""
     g = GlobalArray.create(model.shape, model.dtype, comm, **cut)
     boxes = g.distribution()
     for box in boxes if isinstance(boxes, list) else [boxes]:
@@ -43,7 +43,7 @@ CUTS = [
     {"kind": "block_cyclic", "block": 1, "chunks": (3, 2)},
 ]
 
-# -- one-sided access, and who has what ----------------------------------------------------------
+# -- one-sided access and ownership --------------------------------------------------------------
 
 for cut in CUTS:
     model = rng.integers(0, 99, (11, 8))
@@ -61,7 +61,7 @@ for cut in CUTS:
         for key in (np.s_[:], np.s_[3:10:2, 1:7], np.s_[-4, ::-3]):
             for r, part in g.locate_region(key):
                 assert (owners[part] == r).all()
-        # The zones side by side.
+        # The zones of a rank, joined.
         rows, columns = (np.flatnonzero((owners == rank).any(axis)) for axis in (1, 0))
         expected = model[np.ix_(rows, columns)]
         assert np.array_equal(g.access().reshape(expected.shape), expected)
@@ -82,7 +82,7 @@ for cut in CUTS:
         model[10, 7] += size
         model[tuple(points.T)] = 7
         assert np.array_equal(g.get(), model)
-        # Zones that move, also with what grows.
+        # Redistribution, also with growth.
         for other in rng.permutation(CUTS)[:1]:
             chosen = {name: value for name, value in other.items() if name != "chunks"}
             g.distribute(**chosen)
@@ -138,7 +138,7 @@ for left, right in [*zip(CUTS, CUTS[2:] + CUTS[:2], strict=True), (CUTS[5], CUTS
         g.add(2, g, -1, h)
         assert np.allclose(g.get(), y)
         g.sync()
-        # What a function returns may be the elements of others: they are taken before they change.
+        # A function may return elements of other ranks: they are copied before they change.
         g.section(np.s_[::-1]).apply(lambda a: a, g)
         assert np.allclose(g.get(), y[::-1])
 
@@ -246,7 +246,7 @@ for a, b, c in zip(CUTS, CUTS[3:] + CUTS[:3], CUTS[4:] + CUTS[:4], strict=True):
         g.matmul(left, right, alpha=-0.5, beta=2)
         assert np.allclose(g.get(), 1.5 * (x @ y))
         g.sync()
-        # Sections and transposes, also of the array that becomes the product.
+        # Sections and transposes, also of the array that receives the product.
         g.section(np.s_[1:9:2, ::-1]).matmul(left.section(np.s_[::-3]), right)
         expected = 1.5 * (x @ y)
         expected[1:9:2, ::-1] = x[::-3] @ y
@@ -295,7 +295,7 @@ for engine in ("mpi-io", "mmap"):
         assert [a.owner((i, 0)) for i in range(10)] == [
             r for r in range(size) for _ in range(ends[r], ends[r + 1])
         ]
-        # Growth: each rank has a part of what is new, and then the cuts are where they were.
+        # Growth: each rank has a part of the new elements, and the cuts stay in place.
         part = a.zone_of_growth(0, 4)
         a.append_zone(np.ones([s.stop - s.start for s in part]), 0, 4)
         a.append(np.zeros((1, 12)))

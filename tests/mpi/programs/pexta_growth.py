@@ -1,4 +1,4 @@
-"""Disk arrays of PEXTA that grow along several axes, and follow growth: FOLDER."""
+"""PEXTA disk arrays that grow along several axes, and follow outside growth: FOLDER."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def box(lo, hi):
 
 
 def holding(model, **options):
-    """A global array of the elements of an array of NumPy."""
+    """Make a global array with the elements of a NumPy array."""
     g = GlobalArray.create(model.shape, model.dtype, comm, **options)
     g.access()[...] = model[g.distribution()]
     g.sync()
@@ -31,13 +31,13 @@ def holding(model, **options):
 
 
 def sequence(d_a):
-    """The number of the last commit."""
+    """Return the number of the last commit."""
     return d_a.array._pair.now.state.sequence
 
 
 pexta.init(max_array_size=100_000)
 
-# Several axes by one commit, in their sequence; not before all ranks meet.
+# Several axes grow in their sequence, by one commit, but not before all ranks meet.
 shape, grown = (4, 3, 2), (7, 3, 4)
 model = np.arange(24.0).reshape(shape)
 g_a = holding(model)
@@ -55,14 +55,14 @@ assert pexta.inquire(d_a).dims == grown
 pexta.wait(written)
 for index in np.ndindex(*twin.grid):
     assert d_a.array.axial.address(index) == twin.axial.address(index)
-pexta.wait(request)  # again
+pexta.wait(request)  # a second time
 assert pexta.probe(request)
 wanted = np.zeros(grown)
 wanted[:4, :, :2] = model
 assert np.array_equal(d_a.array.read(), wanted)
 
-# What comes next makes the growth: `probe`, a transfer, another growth, `copy`, `close`.
-request = pexta.extend(d_a, (9, 1, 0), (-1, 0, 1))  # an axis without a place does not grow
+# Each of these completes the growth: `probe`, a transfer, another growth, `copy`, `close`.
+request = pexta.extend(d_a, (9, 1, 0), (-1, 0, 1))  # an axis without a position does not grow
 pexta.flick()
 assert pexta.inquire(d_a).dims == (7, 3, 4)
 assert pexta.probe(request)
@@ -72,7 +72,7 @@ pexta.write_section(False, g_a, (0, 0, 0), (0, 2, 1), d_a, (7, 0, 0), (7, 2, 1))
 assert pexta.inquire(d_a).dims == (8, 4, 4)
 pexta.extend(d_a, (0, 1, 0), (0, 1, 2))
 d_a.array.dims = ("z", "y", "x")
-assert pexta.probe(pexta.extend(d_a, "x", 1))  # of one axis, at once
+assert pexta.probe(pexta.extend(d_a, "x", 1))  # one axis, at once
 assert pexta.inquire(d_a).dims == (8, 5, 5)
 pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
 d_b = pexta.copy(d_a, "B", folder / "b", pexta.RW, (-1, -1, -1))
@@ -83,7 +83,7 @@ d_b = pexta.open(folder / "b", pexta.R)
 assert pexta.inquire(d_b).dims == (10, 6, 6)
 pexta.delete(d_b)
 
-# What is not possible is an error on all ranks, and changes nothing.
+# An impossible call is an error on all ranks, and changes nothing.
 before = sequence(d_a)
 for kind, match, edims, odims in [
     (xa.ShapeError, "3 axes", (1, 1), (0, 1)),
@@ -107,12 +107,12 @@ if size == 1:
     pexta.delete(d_a)
 else:
     assert sequence(d_a) == before
-    # Another routine on one rank, in the midst of a growth of the others.
+    # One rank calls another routine during a growth of the others.
     pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
     with raises(xa.ArgumentError, "the ranks disagree"):
         pexta.terminate() if rank else pexta.write(g_a, d_a)
     pexta.delete(d_a)
-# A growth that has begun counts when it is made.
+# A growth in progress counts once a later call completes it.
 d_a, d_b = (
     pexta.create(pexta.C_DBL, 1, (10,), name, folder / name, pexta.RW, (5,)) for name in "ab"
 )
@@ -148,7 +148,7 @@ with raises(xa.ArgumentTypeError, "GlobalArray"):
 pexta.terminate()
 g_a.destroy()
 
-# Reads follow what a writer outside grows: its bounds, and those of the global array.
+# Reads follow growth by an outside writer, in the bounds of both arrays.
 pexta.init()
 place = folder / "outside"
 model = np.arange(30.0).reshape(5, 6)
@@ -158,7 +158,7 @@ comm.Barrier()
 
 
 def grown_outside(*steps):
-    """What an array is after a writer of its own has appended to it."""
+    """Append to an array by a separate writer, and return its elements."""
     if rank == 0:
         with xa.open(place, "r+") as a:
             for values, axis, side in steps:
@@ -186,7 +186,7 @@ for read in (pexta.read, pexta.iread):
     assert sum(z[0].stop * z[1].stop == model.size for z in zones) == 1
     g_a.sync()
 
-# A transfer that is under way has its memory until it is over; what is next finds its own bounds.
+# A transfer in progress keeps its memory until it is over; later ones use their own bounds.
 g_b = g_a.duplicate()
 earlier = pexta.iread(g_b, d_a)
 model = grown_outside((np.full((1, model.shape[1]), 9.0), 0, "end"))
@@ -203,7 +203,7 @@ assert (g_b.get(0) == 5).all()
 g_b.sync()
 assert np.array_equal(d_a.array.read(), model)
 
-# It was larger from the beginning: that is no growth.  Nor does a global array become smaller.
+# An array larger from the beginning has not grown.  Global arrays never become smaller.
 small = GlobalArray.create((2, 2), "f8", comm)
 large = GlobalArray.create((n + 3, m), "f8", comm)
 for other in (small, large):
@@ -219,7 +219,7 @@ pexta.close(d_a)
 with raises(xa.ClosedError, "refresh"):
     pexta.refresh(d_a)
 
-# What this program grows, its own reads follow; writes do not.
+# Reads follow this program's own growth; writes do not.
 d_a = pexta.open(place, pexta.RW)
 assert not pexta.refresh(d_a)
 g_c = GlobalArray.create(model.shape, "f8", comm)
@@ -273,7 +273,7 @@ for cut in (
     g_b.destroy()
 pexta.terminate()
 
-# All arrays under a communicator are closed by all ranks, in the order in which they were opened.
+# All ranks close all arrays of a communicator, in the order in which they were opened.
 pexta.init()
 arrays = [xa.create(folder / name, (4,), comm=comm) for name in "xyz"]
 d_a = pexta.create("f8", 1, (4,), "d", folder / "d", pexta.RW, (2,))

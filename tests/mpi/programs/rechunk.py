@@ -1,4 +1,4 @@
-"""Layout transformations that ranks share leave the bytes of serial ones: FOLDER."""
+"""Shared layout transformations leave the same bytes as serial ones: FOLDER."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from extarray.mpi.creation import _Shared
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
 several = comm.size > 1
-# Small arrays go through as many templates and steps as large ones.
+# Let small arrays go through as many templates and steps as large ones.
 patch.setattr(limits, "rechunk_step_bytes", 1)
 patch.setattr(limits, "swept_bytes", 1)
-# Two runs shall leave the same bytes, the mark at the end of the file among them.
+# Two runs must leave the same bytes, including the seal at the end of the file.
 patch.setattr(rechunk, "new_uuid", lambda: uuid.UUID(int=1).bytes)
 names = (f"a{i}" for i in itertools.count())
 
 
 def together(call):
-    """What a call on rank 0 gives, on all ranks."""
+    """Return the result of a call on rank 0, on all ranks."""
     return comm.bcast(call() if not comm.rank else None)
 
 
@@ -40,7 +40,7 @@ def next_path():
 
 
 def make_source(shape, chunks, **options):
-    """An array with a history at both sides, and what it holds."""
+    """Make an array with a history at both sides; return its path and elements."""
     path = next_path()
     values = np.arange(np.prod(shape), dtype="i4").reshape(shape)
     if not comm.rank:
@@ -57,7 +57,7 @@ def files_of(place):
     return sorted(p.name for p in folder.iterdir() if p.name.startswith(f"{place.name}."))
 
 
-# The same elements at the same places, whatever the ranks.
+# The same elements at the same places, for any number of ranks.
 CASES = [
     ((23, 40), (4, 40), {"chunks": (23, 3)}, None),
     ((23, 40), (5, 9), {"chunks": (7, 4), "axes": (1, 0), "order": "F"}, 2000),
@@ -82,7 +82,7 @@ for (shape, chunks, arguments, memory), fill in zip(CASES, (0, 7, 0, 7, 0), stri
         b.append(b[:1])
     assert files_of(parallel) == [f"{parallel.name}.xmd", f"{parallel.name}.xta"]
 
-# Arrays that ranks have open together, views of them, and nothing at all.
+# Arrays that ranks have open together, views of them, and empty arrays.
 path, values = make_source((20, 9), (3, 4))
 with xa.open(path, comm=comm) as a:
     xa.rechunk(a.lazy[::2, 1:], next_path(), chunks=(2, 2), comm=comm).close()
@@ -97,7 +97,7 @@ comm.Barrier()
 with xa.rechunk(scalar, next_path(), comm=comm) as b:
     assert b[()] == 5
 
-# What is not possible, on all ranks.
+# Impossible calls, on all ranks.
 taken = path
 with raises(xa.ExistsError):
     xa.rechunk(path, taken, comm=comm)
@@ -131,7 +131,7 @@ with raises(xa.ChecksumError, "elements are [0:3, 0:3]"):
     xa.rechunk(summed, next_path(), comm=comm)
 
 
-# A rank that fails fails all; what was done stays, and the work goes on from there.
+# A failing rank fails all; finished work stays, and a later call continues it.
 class StoppedError(Exception):
     pass
 
@@ -152,7 +152,7 @@ def stop_after(n):
 
 path, values = make_source((64, 64), (1, 64))
 for interval, n in ((0, 3), (10, 1)):
-    patch.setattr(limits, "journal_interval", interval)  # noted on the disk, or at the end only
+    patch.setattr(limits, "journal_interval", interval)  # noted on disk often, or only at the end
     place = next_path()
     stop_after(n)
     with raises(StoppedError):
@@ -167,7 +167,7 @@ for interval, n in ((0, 3), (10, 1)):
     assert after < comm.allreduce(len(moved))
     assert len(files_of(place)) == 2
 
-# A pass that could not begin, when what the one before has read is gone.
+# A pass that cannot begin, after the source of the previous one is gone.
 target = _Shared._target
 
 

@@ -1,4 +1,4 @@
-"""Programs of PEXTA's users against NumPy's model: FOLDER."""
+"""Programs like those of PEXTA's users, compared with NumPy's model: FOLDER."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def box(lo, hi):
 
 
 def place(extents, shape):
-    """First and last index of a section of given extents, somewhere in a shape."""
+    """Return the first and last index of a randomly placed section of given extents."""
     lo = [int(rng.integers(0, n - e + 1)) for e, n in zip(extents, shape, strict=True)]
     return lo, [i + e - 1 for i, e in zip(lo, extents, strict=True)]
 
 
 def holding(shape, dtype="f8", **options):
-    """A global array of random elements, and the same for NumPy."""
+    """Return a global array of random elements, and the same in NumPy."""
     g = GlobalArray.create(shape, dtype, comm, **options)
     model = rng.integers(0, 1000, shape).astype(dtype)
     g.access()[...] = model[g.distribution()]
@@ -41,7 +41,7 @@ def holding(shape, dtype="f8", **options):
     return g, model
 
 
-pexta.init(max_memory=400)  # bytes: a change of shape takes several parts
+pexta.init(max_memory=400)  # bytes: so a change of shape takes several parts
 
 # Sections of one shape, transposed, of another shape and of another number of axes.
 g_a, model = holding((7, 6, 5))
@@ -51,7 +51,7 @@ disks = {d_a: np.zeros((8, 9, 10)), d_b: np.zeros((40, 11))}
 SECTIONS = [
     ((7, 6, 5), d_a, (7, 6, 5)),
     ((3, 1, 4), d_a, (3, 1, 4)),
-    ((3, 2, 4), d_a, (4, 2, 3)),  # the transpose, or another shape
+    ((3, 2, 4), d_a, (4, 2, 3)),  # transposed, or reshaped
     ((4, 5, 3), d_a, (6, 5, 2)),
     ((1, 1, 5), d_a, (5, 1, 1)),
     ((7, 6, 5), d_b, (30, 7)),
@@ -73,7 +73,7 @@ for begins in (False, True):
             pexta.wait(request)
             assert pexta.probe(request)
             assert np.array_equal(handle.array.read(), disk), (transp, gextents, dextents)
-            # Back, to another place.
+            # Transfer back, to another place.
             glo, ghi = place(gextents, model.shape)
             dlo, dhi = place(dextents, disk.shape)
             source = disk[box(dlo, dhi)]
@@ -84,7 +84,7 @@ for begins in (False, True):
             assert np.array_equal(g_a.get(), model), (transp, gextents, dextents)
             g_a.sync()
 
-# Several transfers at once; closing ends those of an array.
+# Several transfers at once; closing an array completes its own.
 requests = [pexta.iwrite_section(False, g_a, (0,) * 3, (6, 0, 4), d_a, (0,) * 3, (6, 0, 4))]
 requests.append(pexta.iwrite_section(False, g_a, (0,) * 3, (6, 5, 4), d_b, (0, 0), (29, 6)))
 pexta.close(d_b)
@@ -97,7 +97,7 @@ with xa.open(folder / "plane") as plane:
     assert plane.attrs["name"] == "plane"
 comm.Barrier()
 
-# Growth, also with a transfer under way: the old elements stay, and the zones follow.
+# Growth, even during a transfer: old elements stay, and the zones follow.
 request = pexta.iwrite_section(False, g_a, (0,) * 3, (6, 5, 4), d_a, (2, 0, 0), (7, 4, 6))
 pexta.extend(d_a, 1, 3)
 pexta.extend(d_a, -1, 2)
@@ -121,7 +121,7 @@ with contextlib.redirect_stdout(text):
     pexta.print_internals(d_a)
 assert ("cube" in text.getvalue() and "(3, 2, 4)" in text.getvalue()) == (rank == 0)
 
-# Copies with the axes in another order, as NumPy's, into new arrays and into others.
+# Copies with axes permuted as in NumPy, into new arrays and existing ones.
 ORDERS = [(2, 0, 1), (1, 2, 0), (0, -1, 1)]
 for transp, axes in [(False, (0, 1, 2)), (True, (2, 1, 0)), *((axes, axes) for axes in ORDERS)]:
     wanted = disk.transpose(axes)
@@ -135,7 +135,7 @@ for transp, axes in [(False, (0, 1, 2)), (True, (2, 1, 0)), *((axes, axes) for a
     with xa.open(folder / "copy") as seen:
         assert np.array_equal(seen[...], wanted)
     if transp == (2, 0, 1):
-        # With a growth and a transfer under way, and dealt out in turn.
+        # During a growth and a transfer, dealt out to the ranks in turn.
         pexta.extend(other, (0, 1, 0), (-1, 0, -1))
         with pytest.raises(xa.ShapeError, match="extend it"):
             pexta.copy(d_a, other, transp=transp)
@@ -170,7 +170,7 @@ assert not list(folder.glob("new*"))
 pexta.delete(same)
 pexta.delete(ints)
 
-# What debugging says.
+# Debugging output.
 pexta.set_debug(True)
 text = io.StringIO()
 with contextlib.redirect_stderr(text):
@@ -179,7 +179,7 @@ pexta.set_debug(False)
 assert "(0, 0, 0) ... (1, 1, 1) in memory" in text.getvalue()
 assert "(2, 2, 2) ... (3, 3, 3) (axes in reverse) on the disk" in text.getvalue()
 
-# What is not possible is an error on all ranks, and changes nothing.
+# An impossible call is an error on all ranks, and changes nothing.
 other = GlobalArray.create((8, 12, 12), "f4", comm)
 ERRORS = [
     (
@@ -250,7 +250,7 @@ for kind, match, call in ERRORS:
 assert np.array_equal(d_a.array.read(), disk)
 other.destroy()
 
-# Modes: what they permit.
+# Permissions of the modes.
 for mode, reads, writes in [(pexta.R, True, False), (pexta.W, False, True), (-1, True, True)]:
     d_b = pexta.open(folder / "plane", mode)
     calls = [(pexta.read_section, reads), (pexta.write_section, writes)]
@@ -262,7 +262,7 @@ for mode, reads, writes in [(pexta.R, True, False), (pexta.W, False, True), (-1,
         pexta.extend(d_b, 0, 1)
     pexta.close(d_b)
 
-# A file that another program writes to is not removed.
+# A file with a writer in another program is not removed.
 d_b = pexta.open(folder / "plane", pexta.R)
 writer = xa.open(folder / "plane", "r+") if rank == 0 else None
 with pytest.raises(xa.LockedError):
@@ -279,7 +279,7 @@ g_a.destroy()
 with pytest.raises(xa.ClosedError):
     pexta.flick()
 
-# Whole arrays that are cut otherwise in memory than on the disk; some processes read for all.
+# Whole arrays, distributed differently in memory and on disk; some processes read for all.
 pexta.init(2, 1e4, 1.5e4)
 pexta.set_default_config(-1, 1)
 g_a, model = holding((25, 40), "i8", process_grid=(1, size))
@@ -305,17 +305,17 @@ for code, call in [
     with pytest.raises(xa.StorageError) as caught:
         call()
     assert caught.value.errno == code
-d_b.array.close()  # by its own method: it counts no more
+d_b.array.close()  # closed by its own method, it no longer counts
 pexta.close(pexta.open(folder / "b", pexta.R))
 
-# Nothing at all is transferred, too.
+# Empty transfers work, too.
 with GlobalArray.create((0, 3), "f4", comm) as nothing:
     d_c = pexta.create("f4", 2, (0, 3), "nothing", folder / "nothing", pexta.RW, (2, 3))
     pexta.write(nothing, d_c)
     pexta.wait(pexta.iread(nothing, d_c))
     pexta.delete(d_c)
 
-# All ranks wait for one transfer; what is none to one rank is none to all.
+# All ranks wait for one transfer; an argument that is invalid on one rank fails on all.
 first, second = pexta.iwrite(g_a, d_a), pexta.iwrite(g_a, d_a)
 for call in (pexta.wait, pexta.probe):
     if size > 1:
@@ -334,7 +334,7 @@ if size > 1:
 pexta.wait(first)
 pexta.wait(second)
 
-# A transfer that fails on one rank fails on all, when all meet.
+# A transfer that fails on one rank fails on all, once they meet.
 request = pexta.iwrite(g_a, d_a)
 if rank == size - 1:
     request._work._error = xa.StorageError(errno.EIO, "lost")

@@ -1,4 +1,4 @@
-"""Selections of all kinds, different on each rank, against NumPy: PATH ENGINE STAGE."""
+"""Selections of all kinds, different on each rank, compared with NumPy: PATH ENGINE STAGE."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ own = np.random.default_rng([7, comm.rank])
 
 
 def box(shape, random):
-    """Slices with any steps, and integers."""
+    """Return slices with any steps, and integers."""
     key = []
     for n in shape:
         step = int(random.choice([1, 1, 2, 3, -1, -2, n]))
@@ -40,7 +40,7 @@ def box(shape, random):
 
 
 def points(shape, random):
-    """Arrays of indices, with repetitions, a mask, or both with slices."""
+    """Return index arrays with repetitions, a mask, or both with slices."""
     kind = random.integers(4)
     if kind == 0:
         return random.random(shape) < 0.3
@@ -52,7 +52,7 @@ def points(shape, random):
 
 
 def disjoint(shape, rank):
-    """A part of the array that no other rank has, not aligned with chunks."""
+    """Return a part of the array that no other rank has, not aligned with chunks."""
     return (slice(None), slice(rank, None, comm.size))
 
 
@@ -63,7 +63,7 @@ def run(order, dtype, chunks, **options):
         comm=comm, **options
     )  # fmt: skip
     a._stage = stage or a._stage
-    # A history: addresses are not row-major, and indices do not begin with a chunk.
+    # Grow, so that addresses are not row-major, and indices do not begin with a chunk.
     a.extend(1, 2)
     a.extend(0, 1)
     a.extend(1, 1, "start")
@@ -89,7 +89,7 @@ def run(order, dtype, chunks, **options):
         assert a.read(key, out) is out
         assert np.array_equal(out, model[key])
         assert a.read(key, order="F").flags.f_contiguous
-    # All ranks write, each by its own kind of index, to a layer of its own.
+    # All ranks write, each with another kind of index, to separate layers.
     for kind in range(4):
         layer = model[comm.rank :: comm.size]
         values = own.integers(0, 200, layer.shape).astype(dtype)
@@ -112,14 +112,14 @@ def run(order, dtype, chunks, **options):
     for rank in range(comm.size):
         model[disjoint(shape, rank)] = rank
     assert np.array_equal(a.read(), model)
-    # One rank alone; the others have nothing to do.
+    # One rank acts alone; the others have nothing to do.
     nothing = comm.rank != comm.size - 1
     got = a.read(slice(0) if nothing else ...)
     assert np.array_equal(got, model[:0] if nothing else model)
     a.write(slice(0) if nothing else ..., 1)
     model[...] = 1
     assert np.array_equal(a.read(), model)
-    # What is not collective is of one rank alone.
+    # Operations that are not collective belong to one rank.
     if not nothing:
         assert a.sum() == model.size and np.sort(a, axis=1).shape == shape
         assert (a == 1)[...].all() and a.astype(dtype)[0].tolist() == [[1] * 5] * 14
@@ -151,7 +151,7 @@ else:
     run("F", "c16", (1, 1, 1), sparse=True)
     run("C", ">f8", (9, 2, 5))
 
-# Places in the file beyond 32 bits.
+# Offsets in the file beyond 32 bits.
 far = 9 << 30
 a = xa.create(
     path, (far,), "u1", chunks=1 << 20, overwrite=True, sparse=True, engine=engine, comm=comm
@@ -186,7 +186,7 @@ a.write((), 3)
 assert a.read().shape == () and a.read() == 3
 a.close()
 
-# Numbers that MPI has no type for are bytes to it.
+# MPI sees numbers without an MPI type as bytes.
 when = np.arange(12).astype("M8[s]").reshape(3, 4)
 a = xa.create(path, (3, 4), when.dtype, chunks=2, overwrite=True, engine=engine, comm=comm)
 a.write_zone(when[a.zone()])

@@ -19,7 +19,7 @@ last = comm.rank == comm.size - 1
 
 
 def holds(in_doubt=False, wrong=()):
-    """What the files say, and which chunks do not fit."""
+    """Require this state of the sums, and these mismatched chunks."""
     found = comm.bcast(wrong_sums(path) if not comm.rank else None)
     assert found[1] == in_doubt, found
     assert found[0] == list(wrong) or in_doubt, found
@@ -47,7 +47,7 @@ holds(in_doubt=True)
 model = np.arange(48, dtype="i4").reshape(6, 8)
 array.write_zone(model[array.zone()])
 flush(array)
-# One rank alone: the last one says that sums are in doubt, before it writes.
+# The last rank alone marks the sums as in doubt before it writes.
 if last:
     array[1, 1] = 70
     array.write((slice(None, None, 2), slice(0, 4)), 71, collective=False)
@@ -59,7 +59,7 @@ comm.Barrier()
 holds(in_doubt=True)
 comm.Barrier()
 flush(array)
-# Chunks that several ranks write to; views; additions; what does not wait.
+# Chunks that several ranks write to; views; additions; nonblocking writes.
 array[5, comm.rank % 8] = comm.rank
 array.accumulate((0, 0), 1)
 array.iwrite((4, slice(6, 8)), 5).wait()
@@ -69,9 +69,9 @@ model[4, 6:] = 5
 view = array.chunk((1, 1)) if last else None
 comm.Barrier()
 array.flush()
-holds(in_doubt=True)  # a view is out
+holds(in_doubt=True)  # a writable view exists
 assert np.array_equal(array.read(), model)
-# Growth by all, and by parts; cuts; growth over what was cut off.
+# Growth by all ranks, and by parts; cuts; growth over elements cut off.
 array.append(np.ones((3, 8), "i4"))
 model = np.concatenate([model, np.ones((3, 8), "i4")])
 part = array.zone_of_growth(1, 5, "start")
@@ -89,7 +89,7 @@ del view
 array.close()
 holds()
 
-# Closing brings them up to date; what fails on one rank leaves doubt on all.
+# Closing updates the sums; a failure on one rank leaves doubt on all.
 with opened() as array:
     array.write_zone(model[array.zone()] + 1)
     model += 1
@@ -108,7 +108,7 @@ with opened("r", verify="read") as array:
     found = array.read()
     assert np.array_equal(found[0, 1:], model[1:])
 
-# Damage: nothing of it gets a new sum, unless it is overwritten as a whole.
+# Damage: no damaged chunk gets a new sum, unless it is overwritten as a whole.
 comm.Barrier()
 if not comm.rank:
     with xa.open(path) as alone:

@@ -1,4 +1,4 @@
-"""What ga4py's tutorials do, on a smaller scale."""
+"""ga4py's tutorials on a smaller scale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def create(shape, dtype="f8", **options):
     return GlobalArray.create(shape, dtype, comm, **options)
 
 
-# transp1D: each rank inverts what it has, and puts it to the other end; unequal zones.
+# transp1D: each rank reverses its elements, and puts them to the other end; unequal zones.
 n = 19 * size + size // 2
 with create(n, "i4") as g_a, create(n, "i4") as g_b:
     if rank == 0:
@@ -30,7 +30,7 @@ with create(n, "i4") as g_a, create(n, "i4") as g_b:
     assert np.array_equal(g_b.get(), g_a.get()[::-1])
     g_b.sync()
 
-# matrix: each rank gets the rows and the columns that its block of the product needs.
+# matrix: each rank gets the rows and columns that its block of the product needs.
 n = 37
 a, b = rng.random((n, n)) * 29, rng.random((n, n)) * 37
 with create((n, n)) as g_a, create((n, n)) as g_b, create((n, n)) as g_c:
@@ -45,7 +45,7 @@ with create((n, n)) as g_a, create((n, n)) as g_b, create((n, n)) as g_c:
     assert np.allclose(g_c.get(), a @ b)
     g_c.sync()
 
-# access: the sum of what each rank has.
+# access: the sum of each rank's elements.
 with create((3, 4, 5, 6)) as g_a:
     if rank == 0:
         g_a.put(..., np.arange(360).reshape(g_a.shape))
@@ -53,7 +53,7 @@ with create((3, 4, 5, 6)) as g_a:
     assert comm.allreduce(g_a.access().sum()) == 360 * 359 / 2
     g_a.sync()
 
-# copy: between arrays that are cut otherwise.
+# copy: between arrays with different distributions.
 with (
     create((10, 20, 30), process_grid=(size, 1, 1)) as g_a,
     create((10, 20, 30), process_grid=(1, size, 1)) as g_b,
@@ -73,7 +73,7 @@ with create(1) as g_pi:
     assert math.isclose(g_pi.get(0), math.pi, rel_tol=1e-6)
     g_pi.sync()
 
-# readinc: a product of matrices by tasks, of which each goes to the rank that asks first.
+# readinc: a product of matrices in tasks, each for the first rank to ask.
 step, n = 8, 24
 tasks = [
     (slice(i, i + step), slice(j, j + step), slice(k, k + step))
@@ -100,14 +100,14 @@ with (
     assert np.allclose(g_c.get(), a @ b)
     g_c.sync()
 
-# groups: two halves of the ranks at work for themselves.
+# groups: two halves of the ranks work separately.
 half = comm.Split(rank < size // 2)
 with GlobalArray.create((3, 4, 5), "f8", half) as g_a:
     g_a.fill(half.size)
     assert g_a.dot(g_a) == 60 * half.size**2
 half.Free()
 
-# ufunc: NumPy's functions on what each rank has.
+# ufunc: NumPy's functions on each rank's own elements.
 values = rng.random((3, 4, 5))
 with create((3, 4, 5)) as g_a:
     own = g_a.access()

@@ -34,7 +34,7 @@ if comm.size == 4:
     assert [tuple(range(s.start, s.stop) for s in a.zone(r)) for r in range(4)] == zones
     assert a.owner((7, 2)) == 2 and a.owner((-1, -1)) == 3
 
-# Zones are worked out once for each state.
+# Zones are computed once for each state.
 with patch.context() as once:
     once.setattr(Zones, "__init__", None)
     a.read_zone()
