@@ -26,7 +26,7 @@ from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
 from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
-from ._supply cimport used_by
+from ._supply cimport lease_using
 from ._transfers cimport Transfers, block_limit, middle_of
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
@@ -587,12 +587,10 @@ cdef class ArrayCore(Transfers):
             dims[0] = size // layout.itemsize
             strides[0] = layout.itemsize
         owner = lease(region, frame.epoch)
-        base = owner
-        if frame.now.asks or frame.sums is not None:
+        if frame.trust is not None and (frame.now.asks or frame.sums is not None):
             if frame.supply is not None:
-                base = used_by(frame.supply.use(np.array([address])), owner)
-            if (frame.trust is not None and (frame.now.verifies or frame.sums is not None)
-                    and frame.trust.lacks(address)):
+                owner = lease_using(owner, frame.supply.use(np.array([address])))
+            if (frame.now.verifies or frame.sums is not None) and frame.trust.lacks(address):
                 self._verify(frame, np.array([address]))
         is_hole = (
             frame.now.is_writable and layout.sparse
@@ -617,7 +615,7 @@ cdef class ArrayCore(Transfers):
         data = region.base + place + at
         view = new_array(frame.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if writable else 0)
-        cnp.set_array_base(view, base)
+        cnp.set_array_base(view, owner)
         if writable:
             set_hint(&self.lent, True)
         return view

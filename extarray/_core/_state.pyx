@@ -310,8 +310,11 @@ cdef class ArrayState:
         cdef Users _users
         cdef Region _view
         cdef Frame frame, past
-        if supply is not None and writable:
-            raise ReadOnlyError("chunks that come from elsewhere are read-only")
+        if supply is not None:
+            if writable:
+                raise ReadOnlyError("chunks that come from elsewhere are read-only")
+            if trust is None:
+                trust = Trust(0)        # which knows all: so one look tells whether to ask at all
         acquire(&self.changing)
         try:
             # What is replaced goes when it is let go of, below.

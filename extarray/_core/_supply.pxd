@@ -21,8 +21,8 @@ cdef class Trust:
 cdef class Supply:
     cdef object provider
     cdef Trust trust            # forgets the chunks that leave; may be None
-    cdef readonly index_t most  # chunks that may be present while no more than these are in use
-    cdef readonly index_t share # chunks that one part of a call asks for at most
+    cdef readonly index_t most   # chunks that may be present while no more than these are in use
+    cdef readonly index_t share  # chunks that one part of a call asks for at most
     cdef dict used              # address: how many use the chunk
     cdef dict idle              # addresses of the other chunks that are present, the oldest use first
     cdef set moving             # addresses of chunks that some thread has come or leave just now
@@ -38,8 +38,13 @@ cdef class Supply:
 cdef class Use:
     cdef Supply supply
     cdef list addresses
-    cdef Lease lease            # of the view of a chunk that this is for, if it is for one
+
+
+# The owner of a view of a chunk that has to stay present.
+@cython.final
+cdef class UsingLease(Lease):
+    cdef Use use
 
 
 cdef Use use_of(Supply supply, list addresses)
-cdef Use used_by(Use use, Lease lease)
+cdef Lease lease_using(Lease lease, Use use)

@@ -14,6 +14,7 @@ cimport cython
 import numpy as np
 
 from ._mapping cimport Lease, Touched, touched_drop
+from ._types cimport add_to
 
 
 @cython.final
@@ -62,7 +63,7 @@ cdef class Supply:
         self.moved = threading.Condition(self.lock)
 
     def use(self, addresses):
-        """Have chunks present, and keep them so as long as the `Use` lives that this returns.
+        """Bring chunks here, and keep them for as long as the `Use` that this returns lives.
 
         The addresses are in rising order, each once.  Whatever the provider raises is passed on, and
         no chunk is in use then.
@@ -185,7 +186,16 @@ cdef Use use_of(Supply supply, list addresses):
     return self
 
 
-cdef Use used_by(Use use, Lease lease):
-    """Let a use of a chunk be that of a view of it, which has the lease."""
-    use.lease = lease
-    return use
+@cython.final
+cdef class UsingLease(Lease):
+    """The owner of a view's memory that also keeps the chunk present."""
+
+
+cdef Lease lease_using(Lease lease, Use use):
+    """Let a lease keep what is in use."""
+    cdef UsingLease self = UsingLease.__new__(UsingLease)
+    self.region = lease.region
+    self.epoch = lease.epoch
+    add_to(&self.epoch.n_users, 1)
+    self.use = use
+    return self

@@ -94,7 +94,7 @@ cdef class Transfers(ArrayState):
         cdef index_t n_chunks[MAX_NDIM]
         cdef index_t total = 1
         cdef int j
-        cdef Use used
+        cdef Use _used
         if selection_size(s) == 0:
             return 0
         if frame.supply is not None:
@@ -103,7 +103,7 @@ cdef class Transfers(ArrayState):
                 total *= n_chunks[j]
                 if total > frame.supply.share:
                     return self._move_halves(frame, s, values, False, n_chunks, True)
-        used = self._provide_box(frame, s)      # until the end
+        _used = self._provide_box(frame, s)     # until the end
         if frame.cuts is None:
             return self._move_box(frame, s, values, False)
         return self._read_watched(frame, s, values)
@@ -386,7 +386,7 @@ cdef class Transfers(ArrayState):
         cdef tuple extents = query.extents
         cdef int failure = 0, j
         cdef bint noted = write and frame.sums is not None
-        cdef Use used = None
+        cdef Use _used = None
         tables = QueryTables(frame.vectors)
         q = &tables.query
         q.layout = frame.now.layout
@@ -423,7 +423,7 @@ cdef class Transfers(ArrayState):
                     if len(found) > frame.supply.share and stop - first > 1:
                         window = (stop - first) // 2
                         continue
-                    used = frame.supply.use(found)      # until the next part
+                    _used = frame.supply.use(found)     # until the next part
                 if frame.now.verifies:
                     self._verify_visits(frame, q)
             if not write and visits_look_cold(frame.region, q, size, total):
@@ -640,7 +640,7 @@ cdef class Transfers(ArrayState):
     # -- what is asked for before it is used: that it is present, and that it is right -------
 
     cdef Use _provide_box(self, Frame frame, const selection_t *s):
-        """Have the chunks that a selection is in, which are verified where that is asked.
+        """Bring the chunks of a selection here, and verify them if the array does.
 
         They stay present as long as the `Use` lives that this returns (None: all are, always).
         """
@@ -652,7 +652,7 @@ cdef class Transfers(ArrayState):
         return used
 
     def _provide_chunks(self, addresses, bint write):
-        """Have chunks that others than the transfers here are about to read, or to write parts of.
+        """Bring chunks here that code outside this class will read, or write parts of.
 
         They stay present as long as the object lives that this returns.
         """
@@ -671,9 +671,7 @@ cdef class Transfers(ArrayState):
     def _ahead(self, tuple box not None):
         """Tell where chunks come from that a box of elements, inside the bounds, is read soon."""
         cdef selection_t s
-        cdef index_t start[MAX_NDIM]
         cdef Frame frame = frame_of(self)
-        cdef int j
         if frame.supply is None or len(box) != frame.now.layout.ndim:
             return
         whole_box([part.start for part in box], [part.stop for part in box], len(box), &s)

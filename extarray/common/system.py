@@ -400,7 +400,7 @@ def redirect_descriptors(about: os.stat_result) -> Iterator[int]:
 
 
 def after_fork_in_child(function: Callable[[], None]) -> None:
-    """Have a function called in each forked child."""
+    """Call a function in each forked child."""
     os.register_at_fork(after_in_child=function)
 
 
@@ -433,7 +433,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def call_at_end(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> Iterator[None]:
-    """Have a loop call a function when the process is asked to end: Ctrl-C, or SIGTERM."""
+    """Let a loop call a function when the process is asked to end: Ctrl-C, or SIGTERM."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
         loop.add_signal_handler(number, function)

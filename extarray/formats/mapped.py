@@ -375,7 +375,7 @@ def _mapped(
 
 
 class _Binding:
-    """What a mapped array knows about its origin.
+    """Facts about the origin of a mapped array.
 
     Parameters
     ----------

@@ -533,7 +533,7 @@ class ParallelIO(ZonedArray):
 
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
-        """Have the chunks that a job reads, or note and verify those that it writes to."""
+        """Bring the chunks that a job reads here, or note and verify those that it writes to."""
         now = self._pair.now
         header = now.header
         if job is None or not (header.checksum or now.supply is not None):
