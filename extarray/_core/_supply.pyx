@@ -3,7 +3,7 @@
 A chunk is *present* if its bytes lie where its address says.  In most arrays all chunks are, and
 nobody asks.  Where chunks come from elsewhere (a server, compressed blobs), the array has a `Supply`:
 each call names the chunks that it needs before it reads anything, and a provider brings those that
-are missing.  Whether chunks are *right* is another question, which `Trust` answers.
+are missing (I16).  Whether chunks are *right* is another question, which `Trust` answers.
 """
 
 import threading

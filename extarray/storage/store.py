@@ -269,7 +269,7 @@ class Present:
 class Provider(Protocol):
     """The source of the chunks of an array that is open for reading.
 
-    The core asks for chunks by their addresses, sorted and distinct, before it reads them.
+    The core asks for chunks by their addresses, sorted and distinct, before it reads them (I16).
     Several threads may call the methods at a time, but never for one chunk.
     """
 

@@ -75,6 +75,7 @@ READS = {
 }
 
 
+@pytest.mark.invariant("I16")
 @pytest.mark.parametrize("read", list(READS))
 def test_what_is_read_is_what_numpy_reads(opened, read):
     a, provider = opened
@@ -140,6 +141,7 @@ def test_every_order_of_elements(tmp_path, order, engine):
             np.testing.assert_array_equal(READS[read](a), READS[read](X))
 
 
+@pytest.mark.invariant("I16")
 def test_a_view_of_a_chunk_keeps_it_present(opened):
     a, provider = opened
     views = {i: a.chunk(i) for i in [(0, 0, 0), (1, 1, 1), (2, 2, 2)]}
@@ -168,6 +170,7 @@ def test_a_view_outlives_the_array_and_its_chunk_stays(place, engine):
         del view
 
 
+@pytest.mark.invariant("I16")
 def test_chunks_are_asked_for_once_while_they_are_present(place, engine):
     with late(place / "origin", place / "late", "dict", None, engine=engine) as (a, provider):
         a[3, 5, 7]
@@ -434,6 +437,7 @@ KEYS = st.tuples(*[entries(n) for n in X.shape]).filter(
 )
 
 
+@pytest.mark.invariant("I16")
 @settings(max_examples=40)
 @given(
     st.lists(KEYS, min_size=1, max_size=6), st.integers(1, 9), st.sampled_from(["mmap", "pread"])

@@ -76,6 +76,7 @@ def test_what_is_in_use_stays_beyond_the_bound(provider):
     assert supply.present.tolist() == [3, 6]
 
 
+@pytest.mark.invariant("I16")
 def test_presence_is_exact_for_any_address(provider):
     """Sets of chunks for which a missing entry does no harm end at 2**39; this one does not."""
     supply = Supply(provider, 1)
