@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import struct
+import re
 import warnings
-from dataclasses import replace
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,11 +15,9 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
-from extarray.common.system import ALONE, allocate
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.elements import Pieces, mapped, part_of
-from extarray.formats.files import beside, file_name, of_library, target_name, write_all
+from extarray.formats.files import beside, file_name, of_library, target_name
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
 
 if TYPE_CHECKING:
@@ -41,25 +37,19 @@ __all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
 _TITLE = "GeoTIFF"
 _DIMS = ("band", "y", "x")
 _KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"])
-#: What GDAL has for elements of 2 bytes: numbers of 4, and a note of their bits.
+#: GDAL keeps floats of 2 bytes as floats of 4, with a note of their bits.
 _HALF = np.dtype(np.float16)
-#: Bytes of blocks that GDAL may keep of what was read.
+#: GDAL may keep blocks of so many bytes; then the file is opened anew.
 _KEPT_BYTES = 1 << 26
-#: Options of files whose elements lie as they are.
-_PLAIN = frozenset(
-    ["tiled", "blockxsize", "blockysize", "interleave", "bigtiff", "compress", "crs", "transform"]
-)
-#: Bytes of blocks that are worth a call each, and of chunks that are worth a box of their own.
-_LEAST_BLOCK, _LEAST_ALONE = 1 << 12, 1 << 17
-#: Bytes: blocks begin at a multiple, as pages do.
-_ALIGNED = 1 << 12
+#: Integers whose value for "no data" rasterio rounds to a float, with GDAL's names for them.
+_LONG = {"int64": "Int64", "uint64": "UInt64"}
+#: Bits of an integer that a float has exactly.
+_EXACT = 53
 #: Attributes that are not tags: the georeferencing, and what bands have.
 _OWN = ("crs", "transform", "scales", "offsets", "units", "colors", "nodata")
-#: The tag with the text of GDAL's value for "no data".
-_NODATA = 42113
-#: What bands have that have no entry.
+#: Values for bands without an entry.
 _DEFAULTS = {"scales": 1.0, "offsets": 0.0, "units": "", "colors": "undefined"}
-#: Kinds of tags that GDAL makes of what a file has.
+#: Namespaces of tags that GDAL derives from the rest of a file.
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
 
@@ -205,8 +195,8 @@ def to_geotiff(
 
     Notes
     -----
-    The file has its name when it is complete.  In a compressed one a block of negative zeros alone
-    comes back as zeros: GDAL takes it for one that was never written.
+    The file has its name when it is complete.  A block of negative zeros alone comes back as zeros:
+    GDAL takes it for one that was never written.
 
     Examples
     --------
@@ -283,11 +273,8 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
                     f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
                     "extarray.from_array"
                 )
+            _check_length(where, dataset)
             given, lost = _described(dataset, _exact_nodata(where, dataset))
-            found = _in_place(where, dataset, given)
-        if found is not None:
-            yield replace(found, lost=lost)
-            return
         most = max(1, min(_KEPT_BYTES, config.max_memory // 2))
         kept = 0
 
@@ -304,19 +291,45 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
         yield Source(given, read, lost=lost)
 
 
+def _check_length(where: str, dataset: Any) -> None:
+    """Refuse a file that ends before its last block: GDAL would find out band by band."""
+    has, band = os.stat(where).st_size, dataset.count
+    rows, columns = dataset.block_shapes[0]
+    last = f"{(dataset.width - 1) // columns}_{(dataset.height - 1) // rows}"
+    place, size = (
+        dataset.get_tag_item(f"BLOCK_{what}_{last}", "TIFF", bidx=band)
+        for what in ("OFFSET", "SIZE")
+    )
+    end = int(place or 0) + int(size or 0)
+    if place is not None and end > has:
+        raise FormatError(f"{where!r} has {has} bytes, but its elements end at byte {end}")
+
+
 def _exact_nodata(where: str, dataset: Any) -> float | int | None:
     """Return the number for "no data" as the file has it.
 
-    rasterio rounds integers to floats, and leaves out a number that is no element.
+    rasterio rounds integers to floats, and leaves out a number that is no element.  A file of VRT,
+    which is text, has all digits.
     """
-    with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
-        text = _Tags(stream).text(_NODATA)
-        try:
-            return int(text)
-        except ValueError:
-            return float(text)  # rasterio writes one for large integers; GDAL stops at its point
-    nodata: float | None = dataset.nodata
-    return nodata
+    rounded: float | None = dataset.nodata
+    if rounded is not None and dataset.dtypes[0] not in _LONG:
+        return rounded
+    # Most files have no such number, and some very many bands: one of these tells as much.
+    if dataset.count > 1 and "?" not in where and _nodata_in_vrt(f"vrt://{where}?bands=1") is None:
+        return None
+    return _nodata_in_vrt(dataset)
+
+
+def _nodata_in_vrt(source: Any) -> float | int | None:
+    """Return the number for "no data" that GDAL writes for a dataset, or its name, into VRT."""
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
+    shutil: Any = require("rasterio.shutil", "geotiff", _TITLE)
+    with rasterio.io.MemoryFile(ext=".vrt") as file:
+        shutil.copy(source, file.name, driver="VRT")
+        found = re.search(r"<NoDataValue>([^<]*)</NoDataValue>", file.read().decode())
+    if found is None:
+        return None
+    return int(found[1]) if found[1].lstrip("-").isdecimal() else float(found[1])
 
 
 def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[str]]:
@@ -405,244 +418,6 @@ def _is_half(nodata: float | None) -> bool:
     return nodata is None or not math.isfinite(nodata) or abs(nodata) <= float(np.finfo(_HALF).max)
 
 
-class _Tags:
-    """Whole numbers and texts among the tags of the first image in a TIFF file.
-
-    Attributes
-    ----------
-    order : {"<", ">"}
-        Of the bytes of numbers.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._length = os.fstat(stream.fileno()).st_size
-        self._known: dict[int, tuple[int, int, bytes, int]] = {}
-        head = stream.read(16)
-        self.order = order = ">" if head[:2] == b"MM" else "<"
-        (version,) = struct.unpack_from(f"{order}H", head, 2)
-        if head[:2] not in (b"II", b"MM") or version not in (42, 43):
-            return
-        is_big = version == 43
-        self._word = "Q" if is_big else "I"
-        stream.seek(*struct.unpack_from(f"{order}{self._word}", head, 8 if is_big else 4))
-        (n,) = struct.unpack(
-            f"{order}Q" if is_big else f"{order}H", stream.read(8 if is_big else 2)
-        )
-        entry = struct.Struct(f"{order}HH{self._word}{8 if is_big else 4}s")
-        for _ in range(n):
-            tag, kind, count, value = entry.unpack(stream.read(entry.size))
-            self._known[tag] = kind, count, value, stream.tell() - len(value)
-
-    def place(self, tag: int) -> tuple[int, int, np.dtype[Any]] | None:
-        """Return where the values of a tag are, how many, and their type; None: there are none.
-
-        The values are whole numbers, or the bytes of a text.
-        """
-        kind, count, value, place = self._known.get(tag, (0, 0, b"", 0))
-        code = {2: "S1", 3: "u2", 4: "u4", 16: "u8"}.get(kind)
-        if code is None:
-            return None
-        number: np.dtype[Any] = np.dtype(f"{self.order}{code}")
-        if count * number.itemsize > len(value):
-            (place,) = struct.unpack(f"{self.order}{self._word}", value)
-        if place + count * number.itemsize > self._length:
-            raise ValueError("values beyond the end of the file")
-        return place, count, number
-
-    def text(self, tag: int) -> str:
-        """Return the text of a tag; empty: there is none."""
-        place, count, _ = self.place(tag) or (0, 0, None)
-        self._stream.seek(place)
-        return self._stream.read(count).partition(b"\0")[0].decode("latin-1")
-
-    def put_text(self, tag: int, text: str) -> None:
-        """Write a text in the place of one that is as long, or longer."""
-        data = text.encode() + b"\0"
-        _, count, value, entry = self._known[tag]
-        place, _, _ = self.place(tag) or (0, 0, None)
-        assert len(value) < len(data) <= count  # it stays outside of the entry
-        word = struct.pack(f"{self.order}{self._word}", len(data))
-        for start, part in ((entry - len(word), word), (place, data)):
-            self._stream.seek(start)
-            self._stream.write(part)
-
-    def __getitem__(self, tag: int) -> NDArray[np.int64] | None:
-        """Return the numbers of a tag; None: there is none, or something else."""
-        found = self.place(tag)
-        if found is None or found[2].kind == "S":
-            return None
-        place, count, number = found
-        self._stream.seek(place)
-        return np.frombuffer(self._stream.read(count * number.itemsize), number, count).astype(
-            np.int64
-        )
-
-    def is_all(self, tag: int, *wanted: int) -> bool:
-        """Tell whether all numbers of a tag, if it is there, are among some."""
-        found = self[tag]
-        return found is None or bool(np.isin(found, wanted).all())
-
-
-class _Blocks:
-    """The tiles, or strips, of an image that has its elements in its file as an array has them.
-
-    Parameters
-    ----------
-    tags : _Tags
-    shape : tuple of int
-        Bands, rows and columns.
-    dtype : dtype
-    rows, columns : int
-        Of a block.
-
-    Attributes
-    ----------
-    is_uncompressed, is_plain : bool
-        Whether a block has as many bytes as its elements, and whether these are the array's.
-    tags : tuple of int
-        Of the places and the sizes of the blocks.
-    grid : tuple of int
-        Blocks: layers of bands, down, and across.
-    bands : int
-        Of a block.
-    nbytes : int
-        Of a block.
-    """
-
-    def __init__(
-        self, tags: _Tags, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int, columns: int
-    ) -> None:
-        n, self.height, self.width = shape
-        self.rows, self.columns, self.dtype = rows, columns, dtype
-        self.is_tiled = tags.place(324) is not None
-        self.is_pixel = n > 1 and tags.is_all(284, 1)
-        self.tags = (324, 325) if self.is_tiled else (273, 279)
-        self.grid = 1 if self.is_pixel else n, -(-self.height // rows), -(-self.width // columns)
-        self.bands = n if self.is_pixel else 1
-        self.nbytes = rows * columns * self.bands * dtype.itemsize
-        counts = [tags.place(tag) for tag in self.tags]
-        self.is_uncompressed = (
-            tags.is_all(259, 1)
-            and tags.is_all(262, 0, 1, 2, 3, 4, 5)  # no YCbCr, which has fewer elements of colour
-            and tags.is_all(258, 8 * dtype.itemsize)
-            and tags.place(258) is not None
-            and all(c is not None and c[1] == math.prod(self.grid) for c in counts)
-        )
-        # No prediction, bytes and bits in order, colours as they are.
-        self.is_plain = (
-            self.is_uncompressed
-            and tags.order == "<"
-            and tags.is_all(317, 1)
-            and tags.is_all(266, 1)
-            and tags.is_all(262, 0, 1, 2, 3)
-            and tags.place(262) is not None
-        )
-
-    def sizes(self) -> NDArray[np.int64]:
-        """Return the bytes of each block: the last strip may be shorter."""
-        nbytes = np.full(self.grid, self.nbytes, np.int64)
-        if not self.is_tiled:
-            last = self.height - (self.grid[1] - 1) * self.rows
-            nbytes[:, -1] = self.nbytes // self.rows * last
-        return nbytes
-
-    def parts(
-        self, rows: slice, columns: slice
-    ) -> Iterator[tuple[tuple[int, int], tuple[slice, slice], tuple[slice, slice]]]:
-        """Yield the places of blocks, down and across, that have elements of some rows and columns.
-
-        For each: which elements of a block these are, and which they are of all that are wanted.
-        """
-        for i in range(rows.start // self.rows, -(-rows.stop // self.rows)):
-            own_y, to_y = _overlap(rows, i * self.rows, self.rows)
-            for j in range(columns.start // self.columns, -(-columns.stop // self.columns)):
-                own_x, to_x = _overlap(columns, j * self.columns, self.columns)
-                yield (i, j), (own_y, own_x), (to_y, to_x)
-
-
-def _in_place(where: str, dataset: Any, given: Description) -> Source | None:
-    """Return a source of elements that are mapped where they lie; None: GDAL reads them.
-
-    Raises
-    ------
-    FormatError
-        A ValueError: the file is shorter than that.
-    """
-    found = _places(where, dataset, given)
-    if found is None:
-        return None
-    blocks, offsets, sizes = found
-    nbytes, has = blocks.sizes(), os.stat(where).st_size
-    is_there = (sizes > 0) & (offsets > 0)
-    end = int((offsets + nbytes)[is_there].max(initial=0))
-    if end > has:  # which GDAL would find out band by band
-        raise FormatError(f"{where!r} has {has} bytes, but its elements end at byte {end}")
-    if not (blocks.is_plain and is_there.all() and (sizes >= nbytes).all()):
-        return None
-    n, height, width = given.shape
-    flat = offsets.ravel()
-    if not blocks.is_tiled and (np.diff(flat) == nbytes.ravel()[:-1]).all():
-        whole = (height, width, n) if blocks.is_pixel else given.shape
-        elements = mapped(where, given.dtype, whole, int(flat[0]))
-        if blocks.is_pixel:
-            elements = elements.transpose(2, 0, 1)
-        return Source(given, partial(part_of, elements), mapped=True)
-    return _of_blocks(where, given, blocks, offsets)
-
-
-def _places(
-    where: str, dataset: Any, given: Description
-) -> tuple[_Blocks, NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return the blocks of an image that is not compressed, and their places and sizes."""
-    with open(where, "rb") as stream, contextlib.suppress(struct.error, ValueError, OSError):
-        tags = _Tags(stream)
-        blocks = _Blocks(tags, given.shape, given.dtype, *dataset.block_shapes[0])
-        if blocks.is_uncompressed:
-            offsets, sizes = (np.array(tags[tag]).reshape(blocks.grid) for tag in blocks.tags)
-            return blocks, offsets, sizes
-    return None
-
-
-def _of_blocks(
-    where: str, given: Description, blocks: _Blocks, offsets: NDArray[np.int64]
-) -> Source:
-    """Return a source of elements in blocks."""
-    dtype, n = given.dtype, given.shape[0]
-    pieces, down = Pieces(where), blocks.grid[1]
-    last = blocks.rows if blocks.is_tiled else blocks.height - (down - 1) * blocks.rows
-
-    def block(place: tuple[int, int], bands: slice) -> NDArray[Any]:
-        """Return the blocks at a place: bands, rows, columns."""
-        i, j = place
-        height = blocks.rows if i < down - 1 else last
-        layers = slice(0, 1) if blocks.is_pixel else bands
-        nbytes = height * blocks.columns * blocks.bands * dtype.itemsize
-        found = pieces.read(offsets[layers, i, j], nbytes).view(dtype)
-        if blocks.is_pixel:
-            return found.reshape(height, blocks.columns, n).transpose(2, 0, 1)[bands]
-        return found.reshape(-1, height, blocks.columns)
-
-    def read(box: Box) -> NDArray[Any]:
-        bands, rows, columns = box
-        parts = list(blocks.parts(rows, columns))
-        if len(parts) == 1:
-            ((place, own, _),) = parts
-            return block(place, bands)[(slice(None), *own)]
-        values = np.empty([b.stop - b.start for b in box], dtype)
-        for place, own, to in parts:
-            values[(slice(None), *to)] = block(place, bands)[(slice(None), *own)]
-        return values
-
-    return Source(given, read, parallel=True, piece=(n, blocks.rows, blocks.columns))
-
-
-def _overlap(wanted: slice, start: int, extent: int) -> tuple[slice, slice]:
-    """Return which elements of a block are wanted, and their place among all that are wanted."""
-    low, high = max(wanted.start, start), min(wanted.stop, start + extent)
-    return slice(low - start, high - start), slice(low - wanted.start, high - wanted.start)
-
-
 # -- writing -------------------------------------------------------------------------------------
 
 
@@ -671,17 +446,7 @@ def _sink(
         known = {str(each.value).lower() for each in rasterio.enums.Compression}
         asked = str(settings.get("compress") or "none")
         if asked.lower() not in known:  # GDAL would leave it out
-            raise ArgumentError(f"compress {asked!r} is not supported; use one of {sorted(known)}")
-        if asked.lower() == "none" and _PLAIN.issuperset(map(str.lower, options)):
-            told: list[str] = []
-            with _created(fresh, where, {**settings, "SPARSE_OK": True}, given, told) as dataset:
-                extents = dataset.block_shapes[0]
-            sink = stack.enter_context(_by_calls(fresh, where, given, *extents))
-            if sink is not None:
-                yield replace(sink, lost=[*lost, *told])
-                return
-            with of_library(where, _TITLE):
-                os.truncate(fresh, 0)  # GDAL would remove a raster, and make another file
+            raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
         dataset = stack.enter_context(_created(fresh, where, settings, given, lost))
         stored = dataset.dtypes[0]
         nodata = np.asarray(settings.get("nodata", 0))
@@ -715,11 +480,13 @@ def _created(
 ) -> Iterator[Any]:
     """Give a new dataset of rasterio, which says all but the elements."""
     nodata = settings.get("nodata")
-    is_long = isinstance(nodata, int) and abs(nodata) > 1 << 53
-    if is_long:  # rasterio takes a float: one with as long a text holds the place
-        settings = {**settings, "nodata": (1 << 63) * (-1 if given.dtype.kind == "i" else 1)}
+    is_long = isinstance(nodata, int) and abs(nodata) > 1 << _EXACT
     try:
-        context = _opened(fresh, "w", where, **settings)
+        context = (
+            _created_by_vrt(fresh, where, **settings)
+            if is_long
+            else _opened(fresh, "w", where, **settings)
+        )
         dataset = context.__enter__()
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"rasterio cannot create such a file: {error}") from error
@@ -728,86 +495,43 @@ def _created(
         with of_library(where, _TITLE):
             _describe(dataset, given, lost)
         yield dataset
-    if is_long:
-        with of_library(where, _TITLE), open(fresh, "r+b") as stream:
-            _Tags(stream).put_text(_NODATA, str(nodata))
 
 
 @contextlib.contextmanager
-def _by_calls(
-    fresh: str, where: str, given: Description, rows: int, columns: int
-) -> Iterator[Sink | None]:
-    """Give a sink that writes blocks behind all that a file has; None: GDAL has to write them.
+def _created_by_vrt(
+    fresh: str,
+    where: str,
+    *,
+    count: int,
+    height: int,
+    width: int,
+    dtype: str,
+    nodata: int,
+    crs: Any = None,
+    transform: Any = None,
+    **options: Any,
+) -> Iterator[Any]:
+    """Give a new dataset as `_opened` does, with all digits of the number for "no data".
 
-    GDAL would copy each more than once.
+    rasterio would round it to a float.  GDAL copies it from a file of VRT without elements.
     """
-    shape, dtype = (1, *given.shape)[-3:], given.dtype.newbyteorder("=")
-    with open(fresh, "rb") as stream, contextlib.suppress(struct.error, ValueError):
-        tags = _Tags(stream)
-        blocks = _Blocks(tags, shape, dtype, rows, columns)
-        places = [tags.place(tag) for tag in blocks.tags]
-        begin = os.fstat(stream.fileno()).st_size
-    sizes = blocks.sizes()
-    mine = (1, *(given.chunks or ()))[-3:]
-    is_chunk = mine[1:] == (rows, columns) and not blocks.is_pixel and blocks.is_tiled
-    single = is_chunk and math.prod(mine) * dtype.itemsize >= _LEAST_ALONE
-    begin += -begin % _ALIGNED
-    end = begin + int(sizes.sum())
-    offsets = begin + np.cumsum(sizes).reshape(sizes.shape) - sizes
-    if single:  # those of a chunk lie one behind the other
-        for low in range(0, shape[0], mine[0]):
-            layer = offsets[low : low + mine[0]]
-            layer[...] = np.sort(layer, axis=None).reshape(*layer.shape[1:], -1).transpose(2, 0, 1)
-    numbers = [(n, p) for n, p in zip((offsets, sizes), places, strict=True) if p is not None]
-    if (
-        not blocks.is_plain
-        or not _LEAST_BLOCK <= blocks.nbytes <= config.max_memory // 4
-        or any(n.max() > np.iinfo(kind).max for n, (_, _, kind) in numbers)
-    ):
-        yield None
-        return
-    where_to = offsets.tolist()
-    with of_library(where, _TITLE):
-        fd = os.open(fresh, os.O_WRONLY | ALONE)
-    try:
+    rasterio: Any = require("rasterio", "geotiff", _TITLE)
+    shutil: Any = require("rasterio.shutil", "geotiff", _TITLE)
+    bands = "".join(
+        f'<VRTRasterBand dataType="{_LONG[dtype]}" band="{band}">'
+        f"<NoDataValue>{nodata}</NoDataValue></VRTRasterBand>"
+        for band in range(1, count + 1)
+    )
+    empty = f'<VRTDataset rasterXSize="{width}" rasterYSize="{height}">{bands}</VRTDataset>'
+    with of_library(where, _TITLE), rasterio.io.MemoryFile(empty.encode(), ext=".vrt") as file:
+        shutil.copy(file.name, fresh, driver="GTiff", **{"SPARSE_OK": True, **options})
+    with _opened(fresh, "r+", where) as dataset:
         with of_library(where, _TITLE):
-            allocate(fd, end)
-
-        def put(elements: NDArray[Any], place: int) -> None:
-            if blocks.is_pixel:
-                elements = elements.transpose(1, 2, 0)
-            whole = np.ascontiguousarray(elements, dtype)
-            write_all(fd, memoryview(whole.reshape(-1).view(np.uint8)), place)
-
-        def write(box: Box, values: NDArray[Any]) -> None:
-            cube = values.reshape(-1, *values.shape[-2:])
-            first = box[0].start if given.ndim == 3 else 0
-            if single and cube.shape[1:] == (rows, columns):
-                (((i, j), _, _),) = blocks.parts(*box[-2:])
-                put(cube, where_to[first][i][j])
-                return
-            layers = (
-                [slice(None)] if blocks.is_pixel else [slice(b, b + 1) for b in range(len(cube))]
-            )
-            for (i, j), _, to in blocks.parts(*box[-2:]):
-                if not blocks.is_tiled:  # strips lie one behind the other
-                    to = (slice(None), slice(None))
-                for layer in layers:
-                    part = cube[(layer, *to)]
-                    short = columns - part.shape[2]
-                    if short:
-                        part = np.pad(part, ((0, 0), (0, 0), (0, short)))
-                    put(part, where_to[0 if blocks.is_pixel else first + layer.start][i][j])
-                if not blocks.is_tiled:
-                    return
-
-        pieces = mine if single else (blocks.bands, rows, columns)
-        yield Sink(write, pieces[-given.ndim :], single=single, parallel=True)
-        with of_library(where, _TITLE):
-            for found, (place, _, kind) in numbers:
-                write_all(fd, found.astype(kind).tobytes(), place)
-    finally:
-        os.close(fd)
+            if crs is not None:
+                dataset.crs = crs
+            if transform is not None:
+                dataset.transform = transform
+        yield dataset
 
 
 def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> dict[str, Any]:

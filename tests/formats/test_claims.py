@@ -271,7 +271,7 @@ def test_a_tiff_of_4_kb_that_says_it_has_65281_bands(tmp_path, order):
     """GDAL tries each of them."""
     pytest.importorskip("rasterio")
     tiff(tmp_path / "file.tif", 65281, order=order)
-    with pytest.raises(xa.FormatError, match=r"4096 bytes, and .* 65289"):
+    with pytest.raises(xa.FormatError, match=r"4096 bytes, but .* 65289"):
         xa.from_geotiff(tmp_path / "file.tif")
 
 
