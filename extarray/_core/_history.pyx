@@ -573,7 +573,8 @@ cdef int add_segments(
                     self._note_starts()
             outcome = replay(s, &log, extents, starts)
             if outcome == NO_HISTORY:
-                raise CorruptError(f"the growth log is not a valid history of growth at segment {s.n_segments}")
+                raise CorruptError(
+                    f"the growth log is not a valid history of growth at segment {s.n_segments}")
             if outcome == TOO_MANY:
                 raise too_many()
             for j in range(ndim):

@@ -65,7 +65,7 @@ def _chunks(
         )
     if array._comes_late:
         raise ArgumentError(
-            f"chunks of '{array.path}' are only in its file after they are read, so nothing can "
+            f"chunks of '{array.path}' are not in its file until they are read, so nothing can "
             "refer to them; write a complete file with a.copy(path)"
         )
     file, start = _file_and_start(array.path)

@@ -41,7 +41,7 @@ for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4"
         model[4] += (size * np.arange(9)).astype(dtype)
         assert np.array_equal(a[...], model)
         comm.Barrier()
-        with pytest.raises(xa.SelectionError, match="part by part"):
+        with pytest.raises(xa.SelectionError, match="only integers and slices"):
             a.accumulate([0, 1], 1)
         with pytest.raises(xa.ShapeError):
             a.accumulate(0, [1, 2])

@@ -232,7 +232,7 @@ with filled(rng.random((5, 5)), kind="block_cyclic") as g:
             call()
     g.sync()
     g.extend(0, 1)
-    with pytest.raises(xa.ArgumentError, match="anew"):
+    with pytest.raises(xa.ArgumentError, match="make a new section"):
         part.fill(0)
 
 # -- products ------------------------------------------------------------------------------------
