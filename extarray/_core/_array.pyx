@@ -1,7 +1,7 @@
 """The compiled base of `ExtArray`: indexing, whole transfers, views of chunks.
 
-No input or output of its own: a store opens files and commits growth.  What an array is stands in
-`_state`, how a selection is moved in `_transfers`; here is what brackets and values mean.
+This module gives brackets and values their meaning.  `_state` holds the array, `_transfers` moves a
+selection.  Stores open files and commit growth; nothing here does input or output of its own.
 """
 
 import errno
@@ -60,7 +60,7 @@ cdef extern from *:
     #include <string.h>
     #include <numpy/arrayscalars.h>
 
-    /* Doubles are read most: PyArray_Scalar looks anew at each what kind it is. */
+    /* Doubles are read most: PyArray_Scalar would determine the kind of each one anew. */
     static PyObject *xa_double_scalar(double number)
     {
         PyObject *scalar = PyDoubleArrType_Type.tp_alloc(&PyDoubleArrType_Type, 0);
@@ -69,8 +69,8 @@ cdef extern from *:
         return scalar;
     }
 
-    /* One element.  A thread may store what another one loads, as with NumPy's arrays; who looks for
-     * races leaves these functions out. */
+    /* One element.  A thread may store while another loads, as with NumPy's arrays; a race detector
+     * must skip these functions. */
     static inline double xa_load_double(const char *place)
     {
         double number;
@@ -86,7 +86,7 @@ cdef extern from *:
         memcpy(to, from, itemsize);
     }
 
-    /* Take a plain int; returns 0 where it is none, or is beyond 2**63. */
+    /* Take a plain int; returns 0 if it is none, or is not below 2**63. */
     static inline int xa_as_index(PyObject *item, Py_ssize_t *index)
     {
         if (!PyLong_CheckExact(item))
@@ -110,7 +110,7 @@ cdef enum:
 
 
 cpdef int check_destination(out, order) except -1:
-    """Check where a read is to put its result: in an array, or a new one in the order C or F."""
+    """Check where a read puts its result: in an array, or a new one in order C or F."""
     if order not in ("C", "F"):
         raise ArgumentError(f"order {order!r} is not valid for a result; use 'C' or 'F'")
     if out is not None and not isinstance(out, cnp.ndarray):
@@ -118,7 +118,7 @@ cpdef int check_destination(out, order) except -1:
     return 0
 
 
-# As NumPy's arrays from 2.5 on: `match a: case [first, *rest]` takes it for a sequence.
+# Like NumPy's arrays from 2.5 on: `match a: case [first, *rest]` accepts it as a sequence.
 @cython.collection_type("sequence")
 cdef class ArrayCore(Transfers):
     """Indexing, transfers and views of an extendible array; the base of `ExtArray`."""
@@ -127,8 +127,8 @@ cdef class ArrayCore(Transfers):
 
     @cython.final
     cdef char *_locate(self, const frame_t *now, object key) noexcept:
-        """Place of one element in memory, or NULL where `key` is not a tuple of Python ints inside
-        the bounds (the general path then says what is wrong, if anything)."""
+        """Return the memory of one element, or NULL if `key` is not a tuple of Python ints inside
+        the bounds (the general path then raises any error)."""
         cdef const layout_t *layout = &now.layout
         cdef index_t chunk[MAX_NDIM]
         cdef Py_ssize_t i
@@ -166,7 +166,7 @@ cdef class ArrayCore(Transfers):
         cdef char *place = NULL
         cdef double number
         cdef bint is_number = False
-        # Doubles are read most.  They are loaded without a reference to the frame, and boxes take one.
+        # Doubles, which are read most, are loaded without a reference to the frame; boxes take one.
         cdef const frame_t *now = begin_look(self)
         if now.reads_direct and not hint_of(&self.tells):
             place = self._locate(now, key)
@@ -209,15 +209,15 @@ cdef class ArrayCore(Transfers):
                 and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
             place = self._locate(&frame.now, key)
             if place != NULL:
-                # Converting a value may run any code, also code that closes this array: convert
-                # first, then store.
+                # Convert first, then store: converting may run any code, even code that closes this
+                # array.
                 xa_move_item(item, place, frame.now.layout.itemsize)
                 try:
                     PyArray_Pack(frame.kind, item, value)
                 except (TypeError, ValueError):
                     if not is_late(value):
                         raise
-                    self._write(key, value)     # as an array: NumPy takes no other text or date
+                    self._write(key, value)     # as an array, NumPy takes other text and dates too
                     return
                 self._writable()
                 now = begin_look(self)
@@ -314,15 +314,17 @@ cdef class ArrayCore(Transfers):
         """
         self._write(selection, values)
 
-    # Who goes through an array part by part selects on each axis that it had when this began.
+    # Code that goes through an array part by part selects on each axis the array had at the start.
 
     def _read_exact(self, tuple key not None):
-        """Read a selection that has an entry for each axis; refused where there are more by now."""
+        """Read a selection that has an entry for each axis; refuse if the array has more axes by
+        now."""
         self._check_axes(len(key))
         return self._read(key, None, "C", False)
 
     def _write_exact(self, tuple key not None, values):
-        """Write to a selection that has an entry for each axis; refused where there are more."""
+        """Write to a selection that has an entry for each axis; refuse if the array has more by
+        now."""
         self._check_axes(len(key))
         self._write(key, values)
 
@@ -333,7 +335,7 @@ cdef class ArrayCore(Transfers):
         cdef cnp.ndarray target
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
             return self.host.read_index(self, key, out, order, frame)
-        check_opened(self)      # an index may run any code, also code that closes this array
+        check_opened(self)      # an index may run any code, even code that closes this array
         if hint_of(&self.tells):
             self._tell(&s)
         if out is None:
@@ -345,7 +347,7 @@ cdef class ArrayCore(Transfers):
         target = out
         self._check_out(target, result_shape(&s), frame.kind)
         if self._overlaps(target):
-            # A view of a chunk of this very array.
+            # A view of a chunk of this same array.
             target[...] = self._read(key, None, "C", False)
         elif target.dtype == frame.kind:
             self._transfer(frame, &s, target, False)
@@ -354,7 +356,7 @@ cdef class ArrayCore(Transfers):
         return target
 
     def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
-        """Raise where elements of `dtype` cannot be read into an array."""
+        """Raise if elements of `dtype` cannot be read into an array."""
         if shape != (<object> out).shape:
             raise ShapeError(f"out has shape {(<object> out).shape}, but the selection has {shape}")
         if not out.flags.writeable:
@@ -389,9 +391,9 @@ cdef class ArrayCore(Transfers):
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
             self.host.write_index(self, key, value, frame)
             return 0
-        self._writable()        # an index may run any code, also code that closes this array
+        self._writable()        # an index may run any code, even code that closes this array
         if s.is_scalar:
-            # NumPy stores one element otherwise than it copies arrays.
+            # NumPy stores one element differently from how it copies arrays.
             item = np.zeros((), frame.kind)
             if is_array(value):
                 value = self._as_values(value, frame.kind)
@@ -411,7 +413,7 @@ cdef class ArrayCore(Transfers):
         if value.ndim > s.result_ndim:
             check_depth(given, value.shape, s.result_ndim)
         while value.ndim > s.result_ndim and value.shape[0] == 1:
-            value = value[0, ...]       # NumPy, too, lets leading axes of length 1 go
+            value = value[0, ...]       # NumPy too drops leading axes of length 1
         if not fits(value.shape, &s):
             raise ShapeError(
                 f"could not broadcast input array from shape {shape_text(value.shape)} into shape "
@@ -419,14 +421,14 @@ cdef class ArrayCore(Transfers):
         if selection_size(&s) == 0:
             return 0
         if frame.trust is not None and frame.sums is not None and value.dtype != frame.kind:
-            self._trust_box(frame, &s, True)    # before any part of it is cast and written
+            self._trust_box(frame, &s, True)    # before any part is cast and written
         self._write_cast(frame, &s, value)
         if frame.now.is_durable:
             self.host.sync(self)
         return 0
 
     def _as_values(self, value, dtype):
-        """Return what is assigned, as an array that stays what it is while this one is written."""
+        """Return the assigned value as an array that does not change while this one is written."""
         if not is_array(value):
             return to_array(value, dtype)
         if self._shares(value):
@@ -445,7 +447,7 @@ cdef class ArrayCore(Transfers):
         return is_late(value) and self.host.shares(self, value)
 
     cdef int _write_cast(self, Frame frame, selection_t *s, cnp.ndarray value) except -1:
-        """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
+        """Write an array of any dtype that broadcasts to the selection, in bounded memory."""
         cdef selection_t part
         cdef int dim, own
         cdef cnp.ndarray source
@@ -470,7 +472,7 @@ cdef class ArrayCore(Transfers):
                 self._write_cast(frame, &part, value)
         return 0
 
-    # `append` writes before it publishes the bounds, so these two take any allocated elements.
+    # `append` writes before it publishes the bounds, so these two accept any allocated element.
 
     def _read_box(self, start, stop):
         """Read a box of allocated elements, inside the bounds or not."""
@@ -483,8 +485,8 @@ cdef class ArrayCore(Transfers):
         return block
 
     def _write_box(self, start, stop, cnp.ndarray values not None):
-        """Write to a box of allocated elements, inside the bounds or not, an array that broadcasts
-        to it."""
+        """Write an array that broadcasts to a box of allocated elements, inside the bounds or not.
+        """
         cdef selection_t s
         cdef Frame frame = with_growth(self._writable())
         whole_box(start, stop, frame.now.layout.ndim, &s)
@@ -494,7 +496,7 @@ cdef class ArrayCore(Transfers):
             self._write_cast(frame, &s, values)
 
     cpdef bint _overlaps(self, cnp.ndarray values):
-        """Tell whether the memory of an array is (or may be) that of a chunk of this array."""
+        """Tell whether an array's memory is (or may be) part of a chunk of this array."""
         cdef const char *first
         cdef const char *last
         cdef Region region = frame_of(self).region
@@ -530,12 +532,12 @@ cdef class ArrayCore(Transfers):
 
         Notes
         -----
-        A view stays valid when the array grows, and keeps its memory alive after `close`.  With
-        the engine "pread" the file is mapped for the view, which is coherent on one host.  What is
-        cut off keeps its elements and its space as long as a view from before is out.  A reader's
-        views cannot keep a writer in another process from giving the space back, and may show zeros
-        then instead of the fill value; on tmpfs, let go of them before it shrinks: to look at what
-        has no memory any more takes memory again, and where there is none left the system ends the
+        A view stays valid when the array grows, and keeps its memory alive after `close`.  With the
+        engine "pread" the file is mapped for the view, which is coherent on one host.  Elements
+        that are cut off keep their values and their space while an older view is alive.  A reader's
+        views cannot keep a writer in another process from freeing that space, and may then show
+        zeros instead of the fill value.  On tmpfs, drop such views before the writer shrinks the
+        array: accessing freed space takes memory again, and if none is left the system ends the
         process (SIGBUS).
 
         Examples
@@ -568,7 +570,7 @@ cdef class ArrayCore(Transfers):
         as_chunk_index(index, nd, frame.now.extents, chunk)
         self._opened()      # converting may have run any code
         for j in range(nd):
-            # What of the chunk lies inside the bounds.
+            # The part of the chunk inside the bounds.
             extent = layout.chunk[j]
             start = chunk[j] * extent - layout.offset[j]
             first = min(extent, max(0, -start))
@@ -580,7 +582,7 @@ cdef class ArrayCore(Transfers):
         address = address_of(frame.now.axial, chunk)
         place = place_of(layout, address)
         if layout.place != NULL:
-            # What is written outside the bounds would show when they grow.
+            # Elements written outside the bounds would appear when the bounds grow.
             writable &= whole
             nd = 1
             at = 0
@@ -602,7 +604,7 @@ cdef class ArrayCore(Transfers):
             lends = self.host.lends(self)
             writable &= lends
             if writable and frame.sieve is not None:
-                frame.sieve.stop()      # what is stored through the view must not be written over
+                frame.sieve.stop()      # it must not overwrite stores through the view
         if frame.sums is not None and lends:
             self.writes.shown.add(address)
             note_written(self, np.array([address]))
@@ -621,7 +623,7 @@ cdef class ArrayCore(Transfers):
         return view
 
     cdef Region _mapped(self, Frame frame, index_t need):
-        """Map the file for views of chunks, where the engine does not."""
+        """Map the file for views of chunks if the engine does not."""
         cdef Region region = self.mapped_for_views()
         if region is None or not region.holds(need):
             try:
@@ -638,11 +640,11 @@ cdef class ArrayCore(Transfers):
         return region
 
     def _peek(self, box, bint writable=False):
-        """View of a box of elements that lies in one chunk, or None.
+        """Return a view of a box of elements that lies in one chunk, or None.
 
-        `box` is a tuple of slices with start, stop and no step, inside the bounds.  None also where
-        loads (or, with `writable`, stores) may not go straight to memory: another engine, an order
-        without strides, holes; and where a view could show what is cut off.
+        `box` is a tuple of slices with start, stop and no step, inside the bounds.  None also if
+        loads (or, with `writable`, stores) may not go straight to memory (another engine, an order
+        without strides, holes), and if a view could show elements that are cut off.
         """
         cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
@@ -680,15 +682,15 @@ cdef class ArrayCore(Transfers):
         return view
 
     cdef int _fill_hole(self, Region region, index_t start, index_t size) except -1:
-        """Give a chunk of a sparse file, which a region maps, its disk space."""
+        """Give a chunk of a sparse file, mapped by a region, its disk space."""
         cdef int failure
         with nogil:
             failure = reserve_pages(region.fd, start, size)
         if failure == 0:
             failure = region.populate_alone(start, start + size)
         elif failure == errno.EOPNOTSUPP:
-            # The system gives space for stores, too.  Nothing may be written here: who writes what was
-            # read takes back what others write in between.
+            # Stores get space from the system, too.  Do not write here: writing back what was read
+            # would undo what others wrote in between.
             failure = region.populate_whole(start, start + size)
             if failure == errno.EOPNOTSUPP:
                 raise self._failed(
@@ -707,10 +709,10 @@ cdef class ArrayCore(Transfers):
 # -- helpers -------------------------------------------------------------------------------------
 
 cdef Frame with_growth(Frame frame):
-    """Return a frame that has the chunks of a growth that is not committed, too."""
+    """Return a frame that also has the chunks of a growth that is not committed."""
     cdef Frame grown
     if not FREE_THREADS:
-        return frame        # its vectors are those that grow
+        return frame        # its vectors are the ones that grow
     grown = frame.copied()
     grown.take_vectors()
     grown.epoch = frame.epoch
@@ -734,7 +736,7 @@ cdef cnp.ndarray new_array(
 
 
 cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last) noexcept:
-    """The memory of an array that has elements: bytes first ... last - 1."""
+    """Set the bounds of a non-empty array's memory: bytes first ... last - 1."""
     cdef int i
     first[0] = values.data
     last[0] = values.data + cnp.PyArray_ITEMSIZE(values)
@@ -746,7 +748,7 @@ cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last)
 
 
 def is_of_a_chunk(cnp.ndarray values not None):
-    """Tell whether the memory of an array is (or may be) that of a chunk, of whatever array."""
+    """Tell whether an array's memory is (or may be) part of a chunk of any array."""
     cdef const char *first
     cdef const char *last
     if values.size == 0:
@@ -756,24 +758,24 @@ def is_of_a_chunk(cnp.ndarray values not None):
 
 
 cdef str shape_text(tuple shape):
-    # As NumPy prints shapes in its messages.
+    # NumPy prints shapes like this in its messages.
     return "(" + ",".join([str(n) for n in shape]) + ("," if len(shape) == 1 else "") + ")"
 
 
 cdef bint is_array(object value) except -1:
-    """Tell whether a value is an array: NumPy's, or one that is read part by part."""
+    """Tell whether a value is an array: NumPy's, or one read part by part."""
     return isinstance(value, cnp.ndarray) or is_late(value)
 
 
 cdef bint is_late(object value) except -1:
-    """Tell whether a value is an array of ours, which is read part by part."""
+    """Tell whether a value is an array of this package, which is read part by part."""
     return not isinstance(value, cnp.ndarray) and hasattr(type(value), "_peek")
 
 
 def check_depth(value not None, tuple shape not None, int ndim):
-    """Raise where lists, which as an array have a shape, are nested deeper than what they are assigned to.
+    """Raise if lists, which form an array of this shape, are nested deeper than their target.
 
-    NumPy lets leading axes of length 1 go, but those of arrays alone.
+    NumPy drops leading axes of length 1, but only those of arrays.
     """
     if is_array(value) or is_in_memory(value):
         return
@@ -785,12 +787,12 @@ def check_depth(value not None, tuple shape not None, int ndim):
 
 
 cdef bint is_in_memory(object value) except -1:
-    """Tell whether a value that is no array shows its elements as one."""
+    """Tell whether a value that is no array exposes its elements like one."""
     return hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, array))
 
 
 cdef object to_array(object value, object dtype):
-    """An array of a value that is none, cast as NumPy's assignment casts."""
+    """Convert a value that is no array, and cast it as NumPy's assignment casts."""
     if isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
         item = np.zeros((), dtype)
         item[()] = value

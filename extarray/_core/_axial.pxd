@@ -1,4 +1,4 @@
-# The axial vectors of an array, as Python has them.
+# The Python interface of an array's axial vectors.
 
 from ._history cimport History
 

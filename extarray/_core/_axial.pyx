@@ -1,4 +1,4 @@
-"""`Axial`: the axial vectors of a grid of chunks, as Python has them."""
+"""`Axial`: the Python interface of the axial vectors of a grid of chunks."""
 
 import numpy as np
 
@@ -326,7 +326,7 @@ cdef class Axial(History):
                 reach = reaches[j]
                 low[j] = max(chunk[j] - reach, -state.sides[START][j].extent)
                 high[j] = min(chunk[j] + reach, state.sides[END][j].extent - 1)
-                n *= high[j] - low[j] + 1       # no more than there are chunks
+                n *= high[j] - low[j] + 1       # at most the number of chunks
             out = np.empty(n - 1, np.int64)
             if n > 1:
                 found = out
@@ -414,7 +414,7 @@ cdef index_t as_address(const axial_t *s, address) except -1:
 
 
 def _radii(radius, grid):
-    """Return a radius for each axis, as far as the grid goes."""
+    """Return a radius for each axis, limited to the grid."""
     ndim = len(grid)
     radii = list(radius) if np.ndim(radius) else [radius] * ndim
     if len(radii) != ndim:

@@ -1,8 +1,8 @@
 /* Copying one box of elements between two strided blocks of memory.
  *
- * This is the inner loop of everything: one side is (part of) a chunk, the other the user's
- * array.  Strides are in bytes and may be negative, or 0 in the source.  Loads and stores go
- * through memcpy, so neither side need be aligned.
+ * This is the innermost loop: one side is (part of) a chunk, the other the user's array.  Strides
+ * are in bytes and may be negative, or 0 in the source.  Loads and stores go through memcpy, so
+ * neither side need be aligned.
  */
 #ifndef EXTARRAY_BLOCK_H
 #define EXTARRAY_BLOCK_H
@@ -18,14 +18,14 @@
 
 enum {
     XA_MAX_NDIM = 32,
-    XA_STREAMED = 192,      /* bytes of a row, at least, that is stored past the caches */
-    XA_SHORT_ROW = 2048,    /* bytes up to which a row is copied here, and not by memcpy */
-    XA_LINES = 48           /* lines of the caches that are asked for before they are needed */
+    XA_STREAMED = 192,      /* bytes of a row from which stores bypass the caches */
+    XA_SHORT_ROW = 2048,    /* bytes up to which a row is copied here, not by memcpy */
+    XA_LINES = 48           /* cache lines that are prefetched */
 };
 
-/* Stores past the caches, for results too large to be found there again: a plain store would first
- * read the line that it is about to overwrite.  `d` is aligned to a line of 64 bytes, `n` a multiple
- * of it.  `ahead` tells where the source goes on some rows later, to ask for it early. */
+/* Stores that bypass the caches, for results too large to stay there: a plain store would first
+ * read the line it is about to overwrite.  `d` is aligned to a 64-byte line, `n` a multiple of 64.
+ * `ahead` is the offset of the source some rows later, to prefetch it. */
 #if defined(__x86_64__)
 static inline void xa_stream_lines_sse2(char *d, const char *s, xa_index n, xa_index ahead)
 {
@@ -57,11 +57,11 @@ static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index 
     else xa_stream_lines_sse2(d, s, n, ahead);
 }
 
-/* Streaming stores are ordered with later ones only by a fence. */
+/* Only a fence orders streaming stores with later ones. */
 static inline void xa_stream_end(void) { _mm_sfence(); }
 
-/* Whether rows that come from a row of chunks are best put together line by line.  Measured: on Intel's
- * processors that saves a third of the time; AMD's lose as much, and go chunk by chunk. */
+/* Whether to assemble rows from a row of chunks line by line.  Measured: on Intel's processors that
+ * saves a third of the time; AMD's lose as much, and go chunk by chunk. */
 static inline int xa_reads_by_rows(void) { return __builtin_cpu_is("intel"); }
 #else
 static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
@@ -73,7 +73,7 @@ static inline void xa_stream_end(void) {}
 static inline int xa_reads_by_rows(void) { return 0; }
 #endif
 
-/* Ask for the first lines of what is moved next. */
+/* Prefetch the first lines to be moved next. */
 static inline void xa_ask_lines(const char *first)
 {
 #if defined(__x86_64__)
@@ -83,11 +83,11 @@ static inline void xa_ask_lines(const char *first)
 #endif
 }
 
-/* A row that comes in pieces, one from each chunk of a row of chunks.  Lines at the joints are put
- * together first, so that every line inside the row is stored once and whole. */
+/* A row that comes in pieces, one from each chunk of a row of chunks.  Lines at the joints are
+ * assembled first, so every line inside the row is stored once and whole. */
 typedef struct {
-    char *at;               /* where the next byte of the row belongs */
-    int held;               /* bytes of its line that wait in `line`, from `from` on */
+    char *at;               /* where the next byte of the row goes */
+    int held;               /* bytes of its line that wait in `line`, starting at `from` */
     int from;
     char line[64];
 } xa_row_writer;
@@ -137,9 +137,9 @@ static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ah
     memcpy(d, s, (size_t) n);
 }
 
-/* Rows of `n` bytes, WIDTH at least, by registers of WIDTH bytes: the last one ends where the row ends.
- * For short rows a call of memcpy takes as long as the copying.  Aligned, as a loop of so few bytes takes
- * longer where it lies across two lines of the cache. */
+/* Rows of `n` bytes, at least WIDTH, in registers of WIDTH bytes: the last register ends where the
+ * row ends.  For short rows a call of memcpy takes as long as the copying.  Aligned, because so
+ * short a loop is slower if it straddles two cache lines. */
 #define XA_DEFINE_COPY_LINES(WIDTH, TARGET)                                                       \
 typedef char xa_register_##WIDTH __attribute__((vector_size(WIDTH), aligned(1), may_alias));      \
 __attribute__((aligned(64))) TARGET                                                               \
@@ -176,17 +176,17 @@ static inline void xa_copy_lines(char *d, xa_index d_next, const char *s, xa_ind
     xa_copy_lines_16(d, d_next, s, s_next, n, rows);
 }
 
-/* Rows whose elements lie apart are asked for some rows early: the processor's own prefetching follows
- * the lines of one row, and is lost at its end. */
+/* Rows with scattered elements are prefetched some rows early: the processor's own prefetching
+ * follows the lines of one row, and stops at its end. */
 typedef struct {
     xa_index first;         /* bytes from the first element of a row to its lowest one */
-    xa_index span, step;    /* bytes of a row, and from one to ask for to the next */
+    xa_index span, step;    /* bytes of a row, and between its prefetches */
     xa_index next;          /* bytes from row to row */
     xa_index ahead;         /* rows */
     xa_index after;         /* bytes from a block of rows to the one after it, or 0 */
 } xa_asking;
 
-/* For blocks of `rows` rows of `n` elements, one at least. */
+/* For blocks of `rows` rows of `n` elements, at least one. */
 static inline xa_asking xa_asking_for(xa_index stride, xa_index next, xa_index n, xa_index rows,
                                       xa_index after)
 {
@@ -213,15 +213,15 @@ static inline void xa_ask_rows(const xa_asking *a, const char *row, xa_index row
     for (xa_index i = 0; i < n; i++) xa_ask_row(a, row + i * a->next);
 }
 
-/* Ask for the row that is `ahead` rows behind one with `rows` rows to go in its block, itself counted:
- * one at a time, as the processor keeps no more than some dozens of lines on their way. */
+/* Prefetch the row `ahead` rows after one that has `rows` rows left in its block, itself included:
+ * one row at a time, as the processor has only some dozens of lines in flight. */
 static inline void xa_ask_ahead(const xa_asking *a, const char *row, xa_index rows, xa_index n_rows)
 {
     if (rows > a->ahead) xa_ask_row(a, row + a->ahead * a->next);
     else if (a->after) xa_ask_row(a, row + (a->ahead - n_rows) * a->next + a->after);
 }
 
-/* Loops for one size of element: rows of `n` elements, `rows` of them. */
+/* Loops for one element size: `rows` rows of `n` elements. */
 #define XA_DEFINE_LOOPS(NAME, T)                                                                  \
 static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,     \
                            xa_index s_next, xa_index n, xa_index rows, const xa_asking *a,        \
@@ -291,7 +291,7 @@ static void xa_rows_any(char *d, xa_index ds, xa_index d_next, const char *s, xa
     }
 }
 
-/* `ask`: the first row of the side, source or target, that is asked for as `a` tells. */
+/* `ask`: the first row of the side (source or target) to prefetch as `a` says. */
 static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
                            xa_index s_next, xa_index n, xa_index rows, xa_index size,
                            const xa_asking *a, const char *ask)
@@ -319,14 +319,14 @@ static inline void xa_scatter(char *chunk, const xa_index *place, xa_index step,
 static inline xa_index xa_abs(xa_index x) { return x < 0 ? -x : x; }
 
 /* Copy a box of `count` elements (ndim >= 0 axes) of `size` bytes each.  With `stream`, long rows
- * go past the caches, and the caller calls xa_stream_end() before others may see them. */
+ * bypass the caches, and the caller must call xa_stream_end() before others may see them. */
 static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, const xa_index *s_stride,
                           const xa_index *count, int ndim, xa_index size, int stream)
 {
     xa_index n[XA_MAX_NDIM], ds[XA_MAX_NDIM], ss[XA_MAX_NDIM], at[XA_MAX_NDIM];
     int k = 0, i, j;
 
-    /* Axes by falling stride of the target, so that it is written in the order of its memory. */
+    /* Sort axes by falling stride of the target, to write it in memory order. */
     for (j = 0; j < ndim; j++) {
         if (count[j] == 0) return;
         if (count[j] == 1) continue;
@@ -338,14 +338,14 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
         n[i] = count[j]; ds[i] = d_stride[j]; ss[i] = s_stride[j];
         k++;
     }
-    /* Axes that run on in both blocks are one. */
+    /* Merge axes that are contiguous in both blocks. */
     for (i = k - 1; i > 0; i--)
         if (ds[i - 1] == n[i] * ds[i] && ss[i - 1] == n[i] * ss[i]) {
             n[i - 1] *= n[i]; ds[i - 1] = ds[i]; ss[i - 1] = ss[i];
             for (j = i; j < k - 1; j++) { n[j] = n[j + 1]; ds[j] = ds[j + 1]; ss[j] = ss[j + 1]; }
             k--;
         }
-    /* Short rows of both are elements themselves: numbers of two parts, the colours of a pixel. */
+    /* Short contiguous rows count as elements: complex parts, the colours of a pixel. */
     if (k > 1 && ds[k - 1] == size && ss[k - 1] == size && n[k - 1] * size <= XA_LINE)
         size *= n[--k];
     if (k == 0) { memcpy(d, s, (size_t) size); return; }
@@ -374,7 +374,7 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
         return;
     }
     const xa_index rows = last ? n[last - 1] : 1;
-    /* What is asked for is the side whose elements lie apart: the target, or else the source. */
+    /* Prefetch the side with scattered elements: the target, or else the source. */
     const int asks_target = ds[last] != size && (ss[last] == size || ss[last] == 0);
     const xa_index *as = asks_target ? ds : ss;
     const xa_asking asking = xa_asking_for(as[last], last ? as[last - 1] : 0, n[last], rows,
@@ -401,8 +401,8 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
 }
 
 /* Rows of a large box, each in `n_pieces` pieces: piece p of a row is in a chunk, at chunk[p] plus
- * the row's offset, and has length[p] elements, `step` bytes apart.  In the user's memory the row is
- * contiguous.  Going row by row, not chunk by chunk, that side is read or written in long runs. */
+ * the row's offset, and has length[p] elements, `step` bytes apart.  The row is contiguous in the
+ * user's memory.  Going row by row, not chunk by chunk, accesses that side in long runs. */
 static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *chunk,
                          const xa_index *length, int n_pieces, const xa_index *chunk_stride,
                          xa_index step, const xa_index *count, int ndim, xa_index size, int write)
