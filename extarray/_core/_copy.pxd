@@ -1,4 +1,4 @@
-# A transfer: the outer product of pieces of axes, between chunks and the user's memory.
+# A transfer: the outer product of axis pieces, between chunks and the user's memory.
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -12,12 +12,12 @@ from ._types cimport MAX_NDIM, index_t
 
 # The part of a selection along one axis that lies in one chunk.
 cdef struct piece_t:
-    index_t chunk           # chunk index on the axis, as axial_t counts
+    index_t chunk           # chunk index on the axis, counted as in axial_t
     index_t first           # first element, counted in the chunk
     index_t count           # elements
     index_t position        # first element, counted in the selection
     int32_t segment         # the segment that introduced the chunk index
-    int32_t run_end         # the piece after the last one of the same segment
+    int32_t run_end         # the piece after the last one of this segment
 
 
 # How the chunks of an array are laid out and reached.
@@ -25,29 +25,30 @@ cdef struct layout_t:
     int ndim
     index_t itemsize
     index_t chunk[MAX_NDIM]             # elements
-    # Index 0 is element `offset` of the grid, whose first chunk is `low`, as axial_t counts.
+    # Index 0 is element `offset` of the grid, whose first chunk is `low`, counted as in axial_t.
     index_t offset[MAX_NDIM]
     index_t low[MAX_NDIM]
-    index_t stride[MAX_NDIM]            # bytes from element to element in a chunk ("C", "F")
+    index_t stride[MAX_NDIM]            # bytes between elements of a chunk ("C", "F")
     int fast_to_slow[MAX_NDIM]          # axes by rising stride
     index_t chunk_bytes
     const index_t *place                # "Z", "H": C-order position in a chunk -> stored position
     char *base                          # the mapped file or memory; NULL: by pread and pwrite
-    char *pages                         # the same, for what is scattered: see Region ...
+    char *pages                         # the same for scattered access: see Region ...
     char *blocks                        # ... and for whole chunks here and there
     int fd                              # -1: anonymous memory
     index_t start                       # where in the file the chunks begin
-    sieve_t *sieve                      # NULL: there are other writers, or stores to a mapping
+    sieve_t *sieve                      # NULL: other writers exist, or stores to a mapping
     touched_t *touched                  # NULL: stores may go through the mapping at once
     bint sparse
-    bint hollow                         # a load from a hole may find no space, too
+    bint hollow                         # even a load from a hole may find no space
 
 
-# Where chunks are.  No other line of the core makes a place of an address, or knows that chunks whose
-# addresses follow each other do so in the file.
+# Where chunks are.  No other code of the core turns an address into a place, or knows that chunks
+# with consecutive addresses are neighbours in the file.
 
 cdef inline index_t place_of(const layout_t *L, index_t address) noexcept nogil:
-    """Return where a chunk begins, in bytes from the first one; of n chunks, place_of(n) is the end."""
+    """Return where a chunk begins, in bytes from the first chunk; for n chunks, place_of(n) is the
+    end."""
     return address * L.chunk_bytes
 
 
@@ -57,7 +58,7 @@ cdef inline index_t place_in_file(const layout_t *L, index_t address) noexcept n
 
 
 cdef inline index_t chunks_before(const layout_t *L, index_t place) noexcept nogil:
-    """Return the number of chunks that end at or before a place, as `place_of` counts."""
+    """Return the number of chunks that end at or before a place, counted as in `place_of`."""
     return place // L.chunk_bytes
 
 
@@ -65,44 +66,44 @@ cdef struct job_t:
     layout_t layout
     const axial_t *axial
     bint write
-    bint sieves                         # it has the leave of the layout's sieve
-    bint is_new                         # what is written has no pages in the system's cache yet
+    bint sieves                         # it may use the layout's sieve
+    bint is_new                         # the chunks written have no pages in the system's cache yet
     bint stream
-    ahead_t *ahead                      # NULL: elements are moved; else the file is asked for them
-    index_t piece                       # what of new chunks is written at once: a power of two
+    ahead_t *ahead                      # NULL: elements are moved; else only asked for
+    index_t piece                       # bytes of new chunks written at once: a power of two
     char *user
-    index_t user_stride[MAX_NDIM]       # bytes from selected element to selected element
+    index_t user_stride[MAX_NDIM]       # bytes between selected elements
     index_t step[MAX_NDIM]              # elements, > 0
     piece_t *pieces[MAX_NDIM]
     int n_pieces[MAX_NDIM]
 
 
-# What a thread keeps from chunk to chunk.
+# State that a thread keeps from chunk to chunk.
 cdef struct worker_t:
     char *stage
     size_t stage_bytes
     bint is_direct              # chunks are written through the file for the first time
-    # Chunks in `stage` that are still to be written so, neighbours in the file, the first one's
-    # address, and where in the file the stage begins, which may be inside that chunk.
+    # Chunks in `stage` that wait to be written so (neighbours in the file), the address of the
+    # first, and the file offset where the stage begins, which may be inside that chunk.
     index_t n_fresh
     index_t first_fresh
     index_t stage_offset
 
 
 cdef enum:
-    THROUGH_FILE = -1       # a chunk has to be moved by pread and pwrite
-    # What the engine "pread" writes at once.  Larger writes make larger folios in the page cache; a
-    # mapping gains by them, but every small write into one costs several times more.
+    THROUGH_FILE = -1       # a chunk must be moved by pread and pwrite
+    # Bytes that the engine "pread" writes at once.  Larger writes make larger folios in the page
+    # cache: good for a mapping, but every small write into one costs several times more.
     PIECE = 1 << 18
-    # The part of a chunk that is staged at once, about the second-level cache; and the largest pages.
+    # Bytes of a chunk staged at once: about the second-level cache, and the largest pages.
     STAGE = 1 << 21
-    # Reading all from the first to the last byte is cheaper than many calls, within these bounds.
+    # Within these bounds, one read from the first to the last byte is cheaper than many calls.
     GAP_FACTOR = 8
     GAP_BYTES = 1 << 16
-    # Reading what lies between two runs is cheaper than a call more, up to this.
+    # Up to this, reading the bytes between two runs is cheaper than another call.
     READ_BYTES = 1 << 12
-    # Moving less than this between two elements, in and out, is cheaper than a call more.  No page
-    # is written that has none of the elements: a hole stays one.
+    # Moving fewer bytes than this between two elements, in and out, is cheaper than another call.
+    # No page without any of the elements is written: a hole stays one.
     SIEVE_BYTES = 1 << 12
 
 

@@ -1,18 +1,18 @@
 """Copying a selection between the chunks and the user's memory, without the GIL.
 
-A selection is split along each axis into pieces, one a chunk that it meets; the transfer is the
+A selection is split along each axis into pieces, one per chunk that it meets; the transfer is the
 outer product of the pieces.  Neighbouring pieces whose chunk indices were introduced by the same
-segment form runs, and a product of runs is a box of chunks inside which addresses are affine:
-one owner and one set of coefficients serve the whole box.
+segment form runs.  A product of runs is a box of chunks in which addresses are affine: one owner
+and one set of coefficients serve the whole box.
 
-Two engines move the bytes of a chunk.  Through the mapping, a transfer is a copy of a strided
-block.  Through `pread` and `pwrite`, a part of a chunk is moved as the runs of bytes that it is
-made of.  Writes touch the bytes of the elements written and no others, so writers of disjoint
-elements never harm each other, inside one chunk too.  But where a writer is alone, a part whose
-elements lie close together is read with what lies between them, and written back as one.
+Two engines move the bytes of a chunk.  Through the mapping, a transfer copies a strided block.
+Through `pread` and `pwrite`, a part of a chunk is moved as its runs of bytes.  Writes touch only
+the bytes of the elements written, so writers of disjoint elements never harm each other, even
+inside one chunk.  But if a writer is alone, a part whose elements lie close together is read with
+the bytes between them, and written back as one.
 
-The functions that a transfer calls for each part of a chunk stand here together, for the compiler to
-inline them.
+All functions that a transfer calls for each part of a chunk are in this file, so that the compiler
+can inline them.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
@@ -49,22 +49,22 @@ cdef extern from "_block.h":
     bint xa_reads_by_rows() noexcept nogil
 
 cdef enum:
-    # Below this new chunks are not worth a system call of their own.
+    # Smaller new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
-    # Of a chunk that is new in part: below this to clear large pages takes less than many calls.
+    # For a smaller part of a new chunk, clearing large pages takes less time than many calls.
     LEAST_NEW = 1 << 15
-    # In a transfer of no more than this, page faults cost more than to join new chunks, however
-    # small; in a larger one the kernel reads ahead, and there are few of them.
+    # In a transfer up to this size, page faults cost more than joining new chunks, however small;
+    # in a larger one the kernel reads ahead, and faults are few.
     FEW_BYTES = 1 << 22
-    # Several times what the kernel reads ahead.
+    # Several times the kernel's read-ahead.
     FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
-    # A shorter run is copied before what is asked for meanwhile has come.
+    # A shorter run is copied before prefetched bytes have come.
     LEAST_ASKED = 1 << 12
-    # So many runs that are written together are worth reading what lies between them.
+    # From this many runs written together on, reading the bytes between them pays.
     MANY_RUNS = 4
-    # What the system is asked to read or write at once: some refuse 2 GiB.
+    # Most bytes asked of the system in one read or write: some refuse 2 GiB.
     MOST_AT_ONCE = 1 << 30
 
 
@@ -80,7 +80,7 @@ cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept no
 
 
 cdef void count_pieces(const selection_t *s, const index_t *chunk, index_t *n) noexcept:
-    """Return upper bounds for the number of pieces along each axis."""
+    """Set upper bounds for the number of pieces along each axis."""
     cdef int j
     for j in range(s.ndim):
         n[j] = most_pieces(s.step[j], s.count[j], chunk[j])
@@ -90,11 +90,11 @@ cdef int32_t split_axis(
     const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
     piece_t *p
 ) noexcept nogil:
-    """Split an arithmetic progression, step > 0, into pieces; returns their number."""
+    """Split an arithmetic progression, step > 0, into pieces; return their number."""
     cdef index_t chunk = L.chunk[axis], low = L.low[axis], done = 0, c
     cdef int32_t m = 0
     start += L.offset[axis]
-    c = floor_div(start, chunk)     # negative where an append writes before the bounds
+    c = floor_div(start, chunk)     # negative if an append writes before the bounds
     while done < count:
         p[m].chunk = c + low
         p[m].first = start - c * chunk
@@ -113,7 +113,7 @@ cdef int prepare(
     job_t *job, const axial_t *axial, const layout_t *layout, const selection_t *s,
     piece_t *room, char *user, const index_t *user_stride
 ) except -1 nogil:
-    """Fill a job; `room` holds the pieces that `count_pieces` tells."""
+    """Fill a job; `room` has space for the pieces that `count_pieces` counts."""
     cdef int j, ndim = s.ndim
     cdef int32_t m, i
     cdef index_t start, step, count
@@ -130,7 +130,7 @@ cdef int prepare(
     for j in range(ndim):
         start = s.start[j]
         count = s.count[j]
-        step = s.step[j] if count > 1 else 1        # a lone index may come with any step
+        step = s.step[j] if count > 1 else 1        # a lone index may have any step
         job.user_stride[j] = user_stride[j]
         if step < 0:
             # Forwards through the chunks, backwards through the user's memory.
@@ -138,7 +138,7 @@ cdef int prepare(
             step = -step
             job.user += (count - 1) * user_stride[j]
             job.user_stride[j] = -user_stride[j]
-        # Inside a chunk a larger step has no next element; its bytes might overflow.
+        # A larger step has no next element inside a chunk; its bytes might overflow.
         job.step[j] = step if step < layout.chunk[j] else 1
         job.pieces[j] = p = room
         m = split_axis(axial, layout, j, start, step, count, p)
@@ -157,7 +157,7 @@ cdef int prepare(
 cdef int move_bytes(
     const layout_t *L, char *memory, index_t n, index_t offset, bint write
 ) noexcept nogil:
-    """Read bytes of the chunks into memory, or (`write`) write them from there: 0, or an errno."""
+    """Read bytes of the chunks into memory, or (`write`) write them: 0, or an errno."""
     cdef ssize_t moved
     offset += L.start
     while n > 0:
@@ -170,7 +170,7 @@ cdef int move_bytes(
                 continue
             return errno
         if moved == 0:
-            return EIO          # the file is shorter than its metadata says; or no reason is given
+            return EIO          # the file is shorter than its metadata says, or no reason is given
         memory += moved
         offset += moved
         n -= moved
@@ -187,10 +187,10 @@ cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
 
 # -- a part of one chunk -------------------------------------------------------------------------
 # `at` is the byte offset of the part's first element in the chunk, `user` its place in the user's
-# memory, `count` its extents, `stride` the bytes in the chunk from one to the next.
+# memory, `count` its extents, `stride` the bytes between its elements in the chunk.
 
 cdef index_t span_of(const index_t *count, const index_t *stride, int ndim, index_t itemsize) noexcept nogil:
-    """Return the number of bytes from the first to behind the last element."""
+    """Return the number of bytes from the first element to the end of the last."""
     cdef index_t span = itemsize
     cdef int j
     for j in range(ndim):
@@ -219,8 +219,8 @@ cdef int slowest_axis(const job_t *job, const index_t *count) noexcept nogil:
 cdef bint is_joined(
     const layout_t *L, const index_t *stride, const index_t *count, index_t gap, index_t factor
 ) noexcept nogil:
-    """Tell whether no gap between elements of a part has more bytes than `gap`, or than `factor` times
-    what lies on one side of it."""
+    """Tell whether every gap between elements of a part has at most `gap` bytes and at most
+    `factor` times the bytes on one side of it."""
     cdef index_t inner = L.itemsize
     cdef int i, j
     for i in range(L.ndim):
@@ -237,8 +237,8 @@ cdef int file_part(
 ) noexcept nogil:
     """Move a part of a chunk from or to the file; `offset` is that of its first element.
 
-    It is moved with what lies between its elements, where that is little; but it is written run by
-    run if there are other writers.
+    Small gaps between elements are moved too; but if there are other writers, it is written run by
+    run.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
@@ -283,8 +283,8 @@ cdef int file_part(
 
 
 cdef bint saves_calls(const job_t *job) noexcept nogil:
-    """Tell whether a write takes far fewer calls if it may write back what lies between its elements,
-    as the parts show that are largest along each axis."""
+    """Tell whether a write takes far fewer calls if it may write back the gaps between its
+    elements, judging by the largest parts along each axis."""
     cdef const layout_t *L = &job.layout
     cdef index_t inner = L.itemsize, n_runs = 1, n_calls = 1, stride, most
     cdef bint is_dense = True, joined = True
@@ -311,8 +311,8 @@ cdef bint saves_calls(const job_t *job) noexcept nogil:
 
 
 cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
-    """Tell whether the user's memory holds the elements of a part in the order of the chunk, without
-    gaps.  (The caller knows that the part has no gaps in the chunk.)"""
+    """Tell whether the user's memory holds a part's elements in chunk order, without gaps.  (The
+    caller knows that the part has no gaps in the chunk.)"""
     cdef const layout_t *L = &job.layout
     cdef index_t expected = L.itemsize
     cdef int i, j
@@ -329,7 +329,7 @@ cdef void permute(
     const job_t *job, char *chunk, char *user, const index_t *first, const index_t *count, uint8_t *marks
 ) noexcept nogil:
     """Move a part between a chunk in order "Z" or "H" and the user's memory, through the table of
-    places.  With `marks` the places are marked and nothing moves."""
+    places.  With `marks`, mark the places and move nothing."""
     cdef const layout_t *L = &job.layout
     cdef index_t at[MAX_NDIM]
     cdef index_t row = 0, stride = 1, step_bytes, i
@@ -388,7 +388,7 @@ cdef int permuted_part(
         if failure == 0:
             permute(job, stage, user, first, count, NULL)
         return failure
-    # Only the places of the elements given may be written, if there are other writers.
+    # If there are other writers, only the places of the given elements may be written.
     marks = <uint8_t *> calloc(n, 1)
     if marks == NULL:
         return ENOMEM
@@ -407,8 +407,8 @@ cdef int move_marked(
     const layout_t *L, char *memory, const uint8_t *marks, index_t n, index_t offset, index_t gap,
     bint write, bint gaps_only
 ) noexcept nogil:
-    """Read or write the runs of marked elements, of `n` that begin at an offset of the file; runs at
-    most `gap` elements apart are one.  With `gaps_only` those are left out that have no gap."""
+    """Read or write the runs of marked elements, of `n` that begin at a file offset; runs at most
+    `gap` elements apart are joined.  With `gaps_only`, skip runs without a gap."""
     cdef index_t size = L.itemsize, first = 0, stop, following, most = max(PIECE // size, <index_t> 1)
     cdef int failure = 0
     cdef bint has_gap
@@ -435,14 +435,14 @@ cdef int move_marked(
 cdef inline index_t place_of_mark(
     const uint8_t *marks, int wanted, index_t first, index_t stop
 ) noexcept nogil:
-    """Find the first mark of a kind from a place on; `stop` where there is none before."""
+    """Find the next mark of a kind at or after a place; `stop` if there is none before it."""
     cdef const void *found = memchr(marks + first, wanted, stop - first)
     return stop if found == NULL else <const uint8_t *> found - marks
 
 
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
     """Tell whether the chunk at an address may be loaded from (or, with `write`, stored to) at
-    L.base: 0, THROUGH_FILE, or an errno.  Gives a hole its disk space before the first store."""
+    L.base: 0, THROUGH_FILE, or an errno.  Give a hole its disk space before the first store."""
     cdef int failure
     if L.base == NULL:
         return THROUGH_FILE
@@ -463,7 +463,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
 
 
 cdef bint note_touched(const layout_t *L, index_t address, index_t n) noexcept nogil:
-    """Let stores go through the mapping to n chunks that have their disk space, if they can."""
+    """Allow stores through the mapping to n chunks that have their disk space, if possible."""
     cdef index_t i
     if L.sparse and populate_ends(L.base, place_of(L, address), place_of(L, address + n)):
         return False
@@ -481,7 +481,7 @@ cdef void copy_block(
 
 
 cdef void end_stream() noexcept nogil:
-    """Make what was stored past the caches visible to other threads."""
+    """Make stores that bypassed the caches visible to other threads."""
     xa_stream_end()
 
 
@@ -490,9 +490,9 @@ cdef int write_fresh(
 ) noexcept nogil:
     """Write a whole chunk for the first time, by one system call (I12).
 
-    Through the file, the kernel need not clear the pages first, and makes large ones, if all of one
-    is written at once.  So chunks wait in the stage for their neighbours, up to the next boundary of
-    the pieces of a job.
+    Written through the file, pages need no clearing by the kernel, and become large ones if each is
+    written whole.  So chunks wait in the stage for their neighbours, up to the next boundary of the
+    job's pieces.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t offset = place_of(L, address), end = offset + L.chunk_bytes
@@ -523,10 +523,10 @@ cdef int write_fresh(
 
 
 cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil:
-    """Write what waits in the stage and lies before an offset of the file."""
+    """Write the staged bytes that lie before an offset of the file."""
     cdef const layout_t *L = &job.layout
     cdef index_t start = w.stage_offset, size = end - start, i
-    cdef index_t address = w.first_fresh, n = chunks_before(L, end) - address   # what is complete
+    cdef index_t address = w.first_fresh, n = chunks_before(L, end) - address   # complete ones
     cdef index_t rest = place_of(L, address + w.n_fresh) - end
     cdef int failure
     w.first_fresh += n
@@ -561,12 +561,11 @@ cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
 
 
 cdef bint goes_direct(const job_t *job) noexcept nogil:
-    """Tell whether chunks are written through the file for the first time, where they are mapped.
+    """Tell whether mapped chunks are written through the file for the first time.
 
-    Not if any is written in part, unless they are large: the kernel reads ahead of the first store to
-    a page of it, which makes pages of what is still to be written, and the write has to fill them
-    once more.  And not if there may be no space behind the rest of a page, which later stores have
-    to find.
+    Not if any small one is written in part: the kernel reads ahead of the first store to one of its
+    pages, and so makes pages of bytes still to be written, which the write must fill again.  And
+    not if the rest of a page may have no space behind it, which later stores need.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t n_chunks = 1
@@ -591,7 +590,7 @@ cdef bint goes_direct(const job_t *job) noexcept nogil:
 cdef void ask_for_part(
     const job_t *job, index_t address, index_t at, const index_t *stride, const index_t *count
 ) noexcept nogil:
-    """Ask the system for the part of the selection that lies in the chunk at an address."""
+    """Ask the system for the part of the selection in the chunk at an address."""
     cdef const layout_t *L = &job.layout
     cdef index_t offset = place_in_file(L, address)
     if L.place != NULL:
@@ -627,7 +626,7 @@ cdef int transfer_part(
     const job_t *job, worker_t *w, index_t address, index_t at, char *user,
     const index_t *stride, const index_t *first, index_t *count
 ) noexcept nogil:
-    """Move the part of the selection that lies in the chunk at `address`."""
+    """Move the part of the selection in the chunk at `address`."""
     cdef const layout_t *L = &job.layout
     cdef index_t offset = place_of(L, address), span
     cdef char *base = L.base
@@ -646,7 +645,7 @@ cdef int transfer_part(
     if job.is_new and L.place == NULL:
         span = span_of(count, stride, L.ndim, L.itemsize)
         if span >= LEAST_NEW and span == size_of(count, L.ndim, L.itemsize):
-            # The kernel makes pages of what is written alone, and need not clear them.
+            # The kernel makes pages of only the bytes written, and need not clear them.
             return file_part(job, w, offset + at, user, stride, count)
         if LEAST_NEW <= span <= L.chunk_bytes // 2:
             base = L.pages
@@ -675,8 +674,8 @@ cdef int transfer_part(
 # -- rows of chunks ------------------------------------------------------------------------------
 
 cdef bint goes_by_rows(const job_t *job) noexcept nogil:
-    """Tell whether a transfer is so large that it goes row by row through rows of chunks, which the
-    order of the elements on both sides must allow, and a processor that reads faster so."""
+    """Tell whether a transfer goes row by row through rows of chunks: it must be large, the element
+    order on both sides must allow it, and the processor must read faster so."""
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
@@ -697,7 +696,7 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
     cdef char *chunk[ROW_PIECES]
     cdef index_t length[ROW_PIECES]
     cdef index_t at, user, address
-    cdef uint64_t base = 0          # what is added on the way may exceed 63 bits
+    cdef uint64_t base = 0          # intermediate sums may exceed 63 bits
     cdef int32_t outer_owner, owner, previous
     cdef const piece_t *piece
     cdef const index_t *c = NULL
@@ -730,7 +729,7 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
                     previous = owner
                 address = <index_t> (base + <uint64_t> c[last] * <uint64_t> piece.chunk)
                 if job.write and L.touched != NULL and not touched_get(L.touched, address):
-                    # A first write has its own ways; it ends the group, or is one alone.
+                    # A first write has its own path: it ends the group, or is one alone.
                     if n == 0:
                         count[last] = piece.count
                         start[last] = piece.first
@@ -764,8 +763,8 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
 # -- the whole transfer --------------------------------------------------------------------------
 
 cdef bint moves_runs(const job_t *job, const int *low) noexcept nogil:
-    """Tell whether parts of chunks are runs of mapped bytes, as the first one shows, that are worth being
-    asked for: the processor's own prefetching follows a run, and is lost from chunk to chunk."""
+    """Tell whether parts of chunks are runs of mapped bytes, judging by the first, that are worth
+    prefetching: the processor's own prefetching follows a run, and stops at the next chunk."""
     cdef const layout_t *L = &job.layout
     cdef index_t size = L.itemsize, count
     cdef int i, j
@@ -782,8 +781,8 @@ cdef bint moves_runs(const job_t *job, const int *low) noexcept nogil:
 
 
 cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
-    """Do the part of a job that the pieces low ... high - 1 are, or (`low` NULL) all of it.
-    Returns 0 or an errno."""
+    """Run the part of a job with pieces low ... high - 1, or (`low` NULL) all of it.  Return 0 or
+    an errno."""
     cdef const layout_t *L = &job.layout
     cdef const axial_t *A = job.axial
     cdef int ndim = L.ndim, j, failure = 0
@@ -794,7 +793,7 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
     cdef index_t stride[MAX_NDIM]
     cdef index_t count[MAX_NDIM]
     cdef index_t start[MAX_NDIM]
-    cdef uint64_t address[MAX_NDIM + 1]     # what is added on the way may exceed 63 bits
+    cdef uint64_t address[MAX_NDIM + 1]     # intermediate sums may exceed 63 bits
     cdef index_t at[MAX_NDIM + 1]
     cdef index_t user[MAX_NDIM + 1]
     cdef const piece_t *piece
@@ -825,7 +824,7 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
         return failure
     asks = moves_runs(job, low)
     while True:
-        # A box of chunks with one owner: addresses are affine in it.
+        # A box of chunks with one owner, in which addresses are affine.
         owner = 0
         for j in range(ndim):
             owner = max(owner, job.pieces[j][run_low[j]].segment)

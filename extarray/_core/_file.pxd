@@ -7,17 +7,17 @@ from ._system cimport off_t, sieve_t
 from ._types cimport index_t
 
 
-# Does something to a range of a file; returns 0, or an errno.
+# Acts on a range of a file; returns 0, or an errno.
 ctypedef int (*action_t)(int fd, off_t offset, off_t length) noexcept nogil
 
 
 cdef class FileCore:
     cdef int fd                 # -1: closed
-    cdef Py_ssize_t n_users     # calls at work, and blocks that the descriptor is lent to
-    cdef bint is_closed         # or will be when the last user has left
+    cdef Py_ssize_t n_users     # running calls, and blocks that borrow the descriptor
+    cdef bint is_closed         # or will be when the last user leaves
     cdef readonly str name
     cdef readonly index_t start  # where in the file its bytes begin
-    cdef index_t size            # how many they are; -1: all that follow
+    cdef index_t size            # number of its bytes; -1: all that follow
     cdef object __weakref__
 
     cdef int enter(self) except -1
@@ -27,7 +27,7 @@ cdef class FileCore:
     cdef index_t _read(self, char *target, index_t length, index_t offset) except -1
 
 
-# Leave to write back what lies between elements, as long as nobody else writes to the file.
+# Leave to write back the bytes between elements while nobody else writes to the file.
 @cython.final
 cdef class Sieve:
     cdef sieve_t state
@@ -37,11 +37,11 @@ cdef bint begin_sieving(sieve_t *sieve, int fd) noexcept nogil
 cdef void end_sieving(sieve_t *sieve, int fd) noexcept nogil
 
 
-# What of a file was asked for, and is still to be: neighbours become one request.
+# Read-ahead of a file: neighbouring ranges become one request.
 cdef struct ahead_t:
     int fd
     bint brings_blocks          # a load brings the huge page that it meets: see Region
-    index_t start               # of what waits for its neighbours
+    index_t start               # the range that waits for its neighbours
     index_t stop                # `start`: nothing waits
 
 

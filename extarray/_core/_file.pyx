@@ -1,9 +1,9 @@
 """Open files: descriptors that nobody uses after they are closed.
 
-The system gives the number of a closed descriptor to the next file that is opened.  So no part of the
-package keeps a bare number: it keeps a `FileCore`, whose calls count as users of the descriptor for as
-long as they last.  `close` closes it when the last of them has left, and a call that comes later is
-refused.  Numbers leave this module through a with statement alone.
+The system gives the number of a closed descriptor to the next file that is opened.  So no part of
+the package keeps a bare number.  It keeps a `FileCore`, whose running calls count as users of the
+descriptor.  `close` closes it when the last user has left; a later call is refused.  Only a with
+statement hands out the number.
 """
 
 import os
@@ -27,26 +27,26 @@ from extarray.common.errors import ClosedError
 
 cdef enum:
     PAGE = 1 << 12
-    # What lies between two parts is read with them where it is less than this fraction of one.
+    # Bytes between two parts are read too if they are less than this fraction of a part.
     GAP_SHARE = 4
-    # Blocks of which more than two thirds are wanted are left to a load, which brings all of one as
-    # a huge page: that takes less time than many small ones.
+    # Blocks of which more than two thirds are wanted are left to a load, which brings the whole
+    # block as a huge page: that takes less time than many small pages.
     BLOCK = 1 << 21
 
 
 def file_system_of(int fd):
-    """Return the number of the type of a file system (statfs), or 0 where it is not known.
+    """Return the number of a file system's type (statfs), or 0 if unknown.
 
-    `fd` may be of a place alone (``O_PATH``).
+    `fd` may be open for its path only (``O_PATH``).
     """
     return xa_filesystem(fd)
 
 
 cdef class FileCore:
-    """An open file, which is closed when it is told to and its last user has left.
+    """An open file, closed once `close` is called and its last user has left.
 
-    The descriptor is this object's own from now on; -1: it is closed from the start.  Where a `size`
-    is given, what is open is a part of the file, for reading alone: so many bytes from `start` on.
+    This object owns the descriptor from now on; -1: closed from the start.  With a `size`, it
+    covers that many bytes of the file from `start` on, for reading only.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -66,7 +66,7 @@ cdef class FileCore:
     # -- users -------------------------------------------------------------------------------
 
     cdef int enter(self) except -1:
-        """Count a user more, for whom the file stays open (I10); returns the descriptor."""
+        """Add a user, for whom the file stays open (I10); return the descriptor."""
         with cython.critical_section(self):
             if not self.is_closed:
                 self.n_users += 1
@@ -75,7 +75,7 @@ cdef class FileCore:
             f"'{self.name}' was closed during use; open the array again with extarray.open")
 
     cdef int leave(self) except -1:
-        """Count a user less; the last one closes what is to be closed."""
+        """Remove a user; the last one closes the file if asked to."""
         cdef int fd = -1
         with cython.critical_section(self):
             self.n_users -= 1
@@ -87,7 +87,7 @@ cdef class FileCore:
         return 0
 
     def __enter__(self):
-        """Lend the descriptor, which stays open to the end of the block."""
+        """Lend the descriptor, which stays open until the block ends."""
         return self.enter()
 
     def __exit__(self, *error):
@@ -99,10 +99,10 @@ cdef class FileCore:
         return self.is_closed
 
     def close(self, bint alone=False):
-        """Close the file, as soon as no call uses it.  Closing twice is allowed.
+        """Close the file as soon as no call uses it.  Closing twice is allowed.
 
-        `alone`: no other thread lives, as in a forked child, and those that used it never leave.
-        Where the file system fails, the file is closed all the same.
+        `alone`: no other thread lives, as in a forked child, so its users never leave.  If the file
+        system fails, the file is closed all the same.
         """
         cdef int fd = -1
         with cython.critical_section(self):
@@ -116,14 +116,14 @@ cdef class FileCore:
     # -- bytes -------------------------------------------------------------------------------
 
     def read(self, index_t length, index_t offset):
-        """Read bytes: all that there are, up to a length."""
+        """Read up to `length` bytes."""
         cdef index_t done
         data = PyBytes_FromStringAndSize(NULL, length)
         done = self._read(PyBytes_AS_STRING(data), length, offset)
         return data if done == length else data[:done]
 
     def read_into(self, target, index_t offset):
-        """Read bytes to where they belong, up to the length of the target; return their number."""
+        """Read bytes into a target, up to its length; return their number."""
         cdef Py_buffer view
         PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
         try:
@@ -156,10 +156,9 @@ cdef class FileCore:
         return done
 
     def read_runs(self, target, const int64_t[::1] places, index_t length):
-        """Read runs of bytes, all of one length, to a target, one behind the other.
+        """Read runs of bytes, all of one length, into a target, one after another.
 
-        `places` says where they begin.  Returns how many bytes there were before the first that the
-        file does not have.
+        `places` says where they begin.  Returns the number of bytes before the first missing one.
         """
         cdef uint8_t[::1] to = target
         cdef index_t i = 0, done = 0, n = 0
@@ -185,7 +184,7 @@ cdef class FileCore:
         return done
 
     def write(self, data, index_t offset):
-        """Write bytes, all of them."""
+        """Write all bytes."""
         cdef Py_buffer view
         cdef int fd = self.enter(), failure
         cdef index_t done = 0
@@ -209,7 +208,7 @@ cdef class FileCore:
             self.leave()
 
     cdef int _do(self, action_t action, off_t offset, off_t length) except -1:
-        """Do something to a range of the file; returns 0, or an errno."""
+        """Act on a range of the file; return 0, or an errno."""
         cdef int fd = self.enter(), failure
         try:
             while True:
@@ -223,7 +222,7 @@ cdef class FileCore:
         return failure
 
     cdef int _must(self, action_t action, off_t length) except -1:
-        """Do something to the file; a failure is an OSError."""
+        """Act on the file; raise an OSError on failure."""
         cdef int failure = self._do(action, 0, length)
         if failure:
             raise OSError(failure, os.strerror(failure))
@@ -247,17 +246,17 @@ cdef class FileCore:
         return length
 
     def truncate(self, index_t length):
-        """Give the file another length."""
+        """Set the length of the file."""
         self._must(cut_off, length)
 
     def datasync(self):
-        """Bring the bytes to the disk."""
+        """Flush the bytes to the disk."""
         self._must(bring, 0)
 
     # -- disk space: 0, or an errno, EOPNOTSUPP where the file system cannot ------------------
 
     def exceeds_disk(self, index_t length):
-        """Tell whether the whole disk is smaller than so many bytes; not said of less than 1 GiB."""
+        """Tell whether the whole disk is smaller than this; never true below 1 GiB."""
         return bool(self._do(exceeds, 0, length))
 
     def lengthen(self, index_t offset, index_t length):
@@ -265,22 +264,22 @@ cdef class FileCore:
         return self._do(xa_lengthen, offset, length)
 
     def reserve(self, index_t offset, index_t length):
-        """Give the pages of a range their disk space; what is there stays."""
+        """Allocate disk space for the pages of a range; keep their content."""
         return self._do(xa_reserve, offset, length)
 
     def punch(self, index_t offset, index_t length):
-        """Make the pages that lie in a range a hole, which reads as zeros."""
+        """Turn the pages inside a range into a hole, which reads as zeros."""
         return self._do(xa_punch, offset, length)
 
     def zero(self, index_t offset, index_t length):
-        """Make a range zeros, without writing them; its disk space stays."""
+        """Zero a range without writing to it; it keeps its disk space."""
         return self._do(xa_zero, offset, length)
 
     def write_back_ends(self, index_t start, index_t stop, bint wait):
-        """Write the pages around both ends of a range: begin with it, or wait until it is done.
+        """Begin to write the pages at both ends of a range, or wait until they are written.
 
-        The system can part pages that it keeps as one (see `populate_ends`) where they are written.
-        So this comes before a hole is made of the range.
+        The system can split pages that it keeps as one (see `populate_ends`) once they are written.
+        So call this before the range becomes a hole.
         """
         cdef off_t page = xa_page_bytes()
         cdef off_t first = (start + page - 1) & -page, last = stop & -page
@@ -295,7 +294,7 @@ cdef class FileCore:
 
     @property
     def file_system(self):
-        """Number of the type of the file system that the file lies on (statfs); 0: it is not known."""
+        """Number of the file system's type (statfs); 0: unknown."""
         cdef int fd = self.enter()
         try:
             return xa_filesystem(fd)
@@ -304,7 +303,7 @@ cdef class FileCore:
 
     @property
     def generation(self):
-        """Number of the file among those that have had its inode, one after the other; 0: not known."""
+        """Number of the file among those that had its inode in turn; 0: unknown."""
         cdef int fd = self.enter()
         try:
             return xa_generation(fd)
@@ -326,8 +325,8 @@ cdef int exceeds(int fd, off_t offset, off_t length) noexcept nogil:
 
 # -- what lies between elements --------------------------------------------------------------------
 
-#: The byte of ``.xta`` that a writer locks as long as it writes what lies between elements; the next
-#: one is that of writers of elements.  There are no such bytes to be read.
+#: The byte of ``.xta`` that a writer locks while it writes the bytes between elements; writers of
+#: single elements lock the next one.  Both lie beyond all data.
 SIEVE_BYTE = (1 << 62) - 2
 
 cdef int64_t LEAVE_AT = SIEVE_BYTE
@@ -335,12 +334,12 @@ cdef int64_t LEAVE_AT = SIEVE_BYTE
 
 @cython.final
 cdef class Sieve:
-    """Leave to write elements together with what lies between them, which is read before.
+    """Leave to write elements together with the bytes between them, which are read first.
 
-    The writer that has a file alone has it; writers that share never do (I9).  A transfer takes it
-    from `begin_sieving` to `end_sieving`, and does not get it while a process has the file open that
-    writes elements beside this one, nor after `stop`.  Whoever has this object locks each chunk that
-    it writes to, with the leave or without: so what other threads write to the chunk stays.
+    Only the one writer of a file has it; writers that share never do (I9).  A transfer takes it
+    from `begin_sieving` to `end_sieving`.  The leave is refused while another process has the file
+    open to write elements, and after `stop`.  A thread with this object locks each chunk that it
+    writes to, with the leave or without, so that no thread undoes another's writes to the chunk.
 
     As a context manager it locks all chunks.
     """
@@ -349,7 +348,7 @@ cdef class Sieve:
         xa_sieve_init(&self.state)
 
     def stop(self):
-        """Give no leave from now on: others may store to the chunks when this returns."""
+        """Refuse the leave from now on: on return, others may store to the chunks."""
         with nogil:
             xa_stop_sieving(&self.state)
 
@@ -376,18 +375,17 @@ cdef void end_sieving(sieve_t *sieve, int fd) noexcept nogil:
 
 
 # -- what will be read -----------------------------------------------------------------------------
-# A file that is not in the system's cache is read as its pages are met, one after the other, each with
-# what the system guesses to be wanted next.  A transfer need not let it guess: it knows all bytes
-# that it will touch.  They are asked for without waiting for them, so that the disk has many requests
-# at a time, and no others.
+# The system reads a cold file page by page as pages are touched, each with what it guesses to be
+# wanted next.  A transfer knows all bytes that it will touch.  It asks for exactly those, without
+# waiting, so that the disk has many requests at a time.
 
 cdef bint is_cached(int fd, index_t offset) noexcept nogil:
-    """Tell whether a byte of a file is in the system's cache, or may be."""
+    """Tell whether a byte of a file is (or may be) in the system's cache."""
     return xa_is_cached(fd, offset)
 
 
 cdef void ask_for(ahead_t *ahead, index_t start, index_t stop) noexcept nogil:
-    """Ask for bytes start ... stop - 1, and no others (I12), together with waiting neighbours."""
+    """Ask for bytes start ... stop - 1, and no others (I12), merged with waiting neighbours."""
     if ahead.start < ahead.stop:
         if ahead.start <= start <= ahead.stop + PAGE:
             ahead.stop = max(ahead.stop, stop)
@@ -398,7 +396,7 @@ cdef void ask_for(ahead_t *ahead, index_t start, index_t stop) noexcept nogil:
 
 
 cdef void end_asking(ahead_t *ahead) noexcept nogil:
-    """Ask for what still waits."""
+    """Ask for the range that still waits."""
     ask_for(ahead, 0, 0)
 
 

@@ -1,11 +1,11 @@
 /* The loops of a query: lists of elements, in order of the chunks that hold them.
  *
- * An entry of a list is one selected element, packed into a word.  From the lowest bit on it has the
- * place in the chunk, in units of the list; the number of the element among those of the list, in the
- * user's order; and, where the list was sorted by it, the number of the chunk.  Points and masks are
- * turned into such lists; the lists are moved entry by entry.  Loads and stores go through memcpy, so
- * neither side need be aligned.  (Functions are inline because modules that run queries include this
- * file for `xa_list` alone.)
+ * An entry of a list is one selected element, packed into a word.  From the lowest bit up it has
+ * the place in the chunk, in units of the list; the number of the element in the list, in the
+ * user's order; and, if the list was sorted by it, the number of the chunk.  Points and masks
+ * become such lists; lists are moved entry by entry.  Loads and stores go through memcpy, so
+ * neither side need be aligned.  (Functions are inline because modules that run queries include
+ * this file only for `xa_list`.)
  */
 #ifndef EXTARRAY_GATHER_H
 #define EXTARRAY_GATHER_H
@@ -20,13 +20,13 @@
 #include <emmintrin.h>
 #endif
 
-/* How the entries of a list are read: `number & number_mask` after the shift. */
+/* How to read the entries of a list: `number & number_mask` after the shift. */
 typedef struct {
     uint64_t at_mask, number_mask;
     int shift;                      /* of the number */
-    int64_t unit;                   /* of places: bytes, or, where a table says them, elements */
-    int64_t user_step;              /* bytes in the user's memory from one number to the next ... */
-    const int64_t *user;            /* ... or (not NULL) those before each number */
+    int64_t unit;                   /* of places: bytes, or, if a table gives them, elements */
+    int64_t user_step;              /* bytes in the user's memory between numbers ... */
+    const int64_t *user;            /* ... or (not NULL) the bytes before each number */
 } xa_list;
 
 static inline int64_t xa_place_of(const xa_list *l, uint64_t entry)
@@ -42,9 +42,9 @@ static inline int64_t xa_user_of(const xa_list *l, uint64_t entry)
 
 enum {
     XA_BLOCK = 1024,        /* points located at a time: their keys stay in the first-level cache */
-    XA_FEW = 32,            /* so few are sorted by insertion */
-    XA_DIGIT = 11,          /* bits of a key that one pass sorts by */
-    XA_AHEAD = 64           /* so many elements, to twice as many, are asked for before their turn */
+    XA_FEW = 32,            /* up to this many are sorted by insertion */
+    XA_DIGIT = 11,          /* bits of a key per sorting pass */
+    XA_AHEAD = 64           /* elements prefetched before their turn: this many to twice as many */
 };
 
 /* -- memory ------------------------------------------------------------------------------------- */
@@ -58,8 +58,8 @@ static inline void *xa_table(size_t n, size_t size)
 
 /* -- division by an extent ---------------------------------------------------------------------- */
 
-/* Dividing 64-bit integers is slow.  By a power of two it is a shift; and n / d is the upper half of
- * n * magic, where magic is 2**64 / d rounded up, for all n with n * d < 2**64. */
+/* Dividing 64-bit integers is slow.  By a power of two it is a shift; else n / d is the upper half
+ * of n * magic, where magic is 2**64 / d rounded up, for all n with n * d < 2**64. */
 typedef struct { int64_t by; uint64_t magic; int shift; } xa_divisor;
 
 static inline xa_divisor xa_make_divisor(int64_t by, int64_t most)
@@ -95,10 +95,10 @@ static inline int64_t xa_divide(int64_t v, xa_divisor d)
         at[i] += (v - q * d.by) * unit;                                                           \
     }
 
-/* Take one more axis into account: `n` indices, counted from element `offset` of the grid.  Appends
- * the chunk index to the keys, and adds the place in the chunk, times `unit`, to the places.
- * Returns whether one of the indices is not in [-extent, extent): whoever checked them before,
- * others may have changed them since. */
+/* Take one more axis into account: `n` indices, counted from element `offset` of the grid.
+ * Combines the chunk index into the keys, and adds the place in the chunk, times `unit`, to the
+ * places.  Returns whether an index is not in [-extent, extent): another thread may have changed it
+ * since it was checked. */
 static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
                             xa_divisor d, int64_t grid, int64_t unit, int64_t *key, int64_t *at)
 {
@@ -109,9 +109,9 @@ static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t 
     return wrong;
 }
 
-/* Whether all of `n` indices that follow each other are in [-extent, extent), for extents of 2**62 at
- * most: both sums have their highest bit set where one is not.  (No comparison: the processor adds
- * several words at a time, and has no such comparison of words of 64 bits everywhere.) */
+/* Whether `n` consecutive indices are all in [-extent, extent), for extents up to 2**62: one of two
+ * sums has its highest bit set if an index is not.  (No comparison: the processor adds several
+ * words at a time, but not every processor compares 64-bit words so.) */
 static inline int xa_in_bounds(const char *index, int64_t n, int64_t extent)
 {
     uint64_t beyond = 0;
@@ -123,7 +123,7 @@ static inline int xa_in_bounds(const char *index, int64_t n, int64_t extent)
     return (int64_t) beyond >= 0;
 }
 
-/* Entries of `n` elements, numbered from `first` on, with their keys on top. */
+/* Entries of `n` elements, numbered from `first`, with their keys on top. */
 static inline void xa_pack(uint64_t *restrict entry, const int64_t *restrict key,
                            const int64_t *restrict at, int64_t n, int64_t first, int shift,
                            int key_shift)
@@ -136,9 +136,9 @@ static inline void xa_pack(uint64_t *restrict entry, const int64_t *restrict key
 
 #define XA_KEY(i) (keys != NULL ? key[i] : (int64_t) (entry[i] >> shift))
 
-/* Sort entries by keys >= 0, all below 2**bits: those of an array, or (keys NULL) what the entries
- * have above `shift`.  Equal keys keep their order.  The arrays may be replaced by others.  Returns 0,
- * or -1 where there is no memory. */
+/* Sort entries by keys >= 0, all below 2**bits: those of an array, or (keys NULL) the bits of the
+ * entries above `shift`.  The sort is stable.  The arrays may be replaced.  Returns 0, or -1 if
+ * there is no memory. */
 static inline int xa_sort_by(int64_t **keys, uint64_t **entries, int64_t n, int shift, int bits)
 {
     int64_t *key = keys != NULL ? *keys : NULL, *other_key = NULL;
@@ -227,9 +227,9 @@ static inline int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n)
     return total;
 }
 
-/* Entries of the true places of a row of a mask; returns what follows the last.  One more entry than
- * that is written to.  `next` is the entry of the first place, were it true: from place to place it
- * rises by `unit`, from true one to true one by 1 << shift. */
+/* Entries of the true places of a mask row; returns the end of the entries.  Stores one entry
+ * beyond the end.  `next` is the entry of the first place, were it true: it rises by `unit` from
+ * place to place, and by 1 << shift from each true place to the next. */
 static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, uint64_t next,
                                   uint64_t unit, int shift, uint64_t *entry)
 {
@@ -255,7 +255,7 @@ static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, 
             const uint64_t here = mask[i] != 0;
             *entry = next;
             entry += here;
-            next += here << shift;          /* a branch here would be guessed wrongly half the time */
+            next += here << shift;          /* a branch here would be mispredicted half the time */
         }
     }
 #endif
@@ -288,8 +288,8 @@ static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, 
     return entry;
 }
 
-/* Positions of the true places of a row of a mask in which they are rare, counted from `first`;
- * returns how many. */
+/* Positions of the true places of a mask row in which they are rare, counted from `first`; returns
+ * their number. */
 static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n, int64_t first,
                                    int64_t *position)
 {
@@ -323,7 +323,7 @@ static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n,
     return found;
 }
 
-/* Ask for rows of a mask before their turn: those of one chunk lie far apart. */
+/* Prefetch rows of a mask: those of one chunk lie far apart. */
 static inline void xa_ask(const uint8_t *row, int64_t step, int64_t n)
 {
     const int64_t last = step == 1 ? n - 1 : 0;
@@ -356,7 +356,7 @@ static inline void xa_ask(const uint8_t *row, int64_t step, int64_t n)
 
 typedef struct { uint64_t low, high; } xa_pair;
 
-/* Move the `n` elements of some entries, of `size` bytes each, from a chunk to the user's memory, or
+/* Move `n` elements of `size` bytes, named by entries, from a chunk to the user's memory, or
  * (write) back. */
 static inline void xa_move_all(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
                                int64_t n, int64_t size, int write)
@@ -381,9 +381,9 @@ static inline void xa_move_all(char *chunk, char *user, const xa_list *l, const 
 #undef XA_ANY_USER
 }
 
-/* The same; to read elements that are `sparse` in the chunk, as many as come next are asked for in
- * time: the processor by itself looks no further ahead than some ten of them, which then wait one for
- * another. */
+/* The same; when reading elements that are `sparse` in the chunk, prefetch those that come next:
+ * the processor by itself looks only some ten elements ahead, so that they would wait for each
+ * other. */
 static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint64_t *entry, int64_t n,
                            int64_t size, int write, int sparse)
 {
@@ -399,7 +399,7 @@ static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint
     }
 }
 
-/* As xa_move_all, where a table tells the places: they are `pitch` bytes apart. */
+/* As xa_move_all, but a table gives the places, `pitch` bytes apart. */
 static inline void xa_move_placed(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
                                   int64_t n, int64_t size, int write, const int64_t *table,
                                   int64_t pitch)

@@ -2,12 +2,11 @@
 
 A query is the outer product of factors.  A factor selects points on some axes of the array: an
 arithmetic progression on one axis (a slice), a list of points on any number of axes (arrays of
-indices, each point one index an axis), or the true places of a mask.  NumPy's advanced indexing is
-one list and some progressions, orthogonal indexing a list an axis, pointwise indexing one list.
+indices, one index per axis and point), or the true places of a mask.  NumPy's advanced indexing is
+one list and some progressions, orthogonal indexing one list per axis, pointwise indexing one list.
 
-Each factor is sorted into parts, one for each chunk that it meets.  A combination of parts is a visit
-to one chunk; visits are made in the order of addresses, each chunk once, and by any number of
-threads.
+Each factor is sorted into parts, one per chunk that it meets.  A combination of parts is a visit to
+one chunk.  Visits are made in the order of addresses, each chunk once, by any number of threads.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -35,7 +34,7 @@ cdef extern from "_gather.h":
 
 
 cdef int check_listed(int failure, index_t n) except -1:
-    """Raise what making a list of `n` elements has failed for."""
+    """Raise for a failure to make a list of `n` elements."""
     if failure == OUT_OF_BOUNDS:
         raise BoundsError("an array of indices changed during use, to one out of bounds")
     if failure == TOO_MANY:
@@ -81,10 +80,10 @@ cdef class QueryTables:
         return f
 
     cdef int add(self, factor, tuple strides) except -1:
-        """Add a factor, one of those of `extarray.selection`, which are plain data.
+        """Add a factor of `extarray.selection`.
 
-        `strides` are the bytes in the user's memory from element to element, along each dimension of
-        the result.
+        `strides` are the bytes in the user's memory between elements, along each dimension of the
+        result.
         """
         cdef str kind = factor.kind
         if kind == "progression":
@@ -104,13 +103,14 @@ cdef class QueryTables:
     cdef int add_progression(
         self, int axis, index_t start, index_t step, index_t count, index_t user_step
     ) except -1:
-        """Add the indices `start`, `start + step`, ... of an axis; a negative step runs backwards."""
+        """Add the indices `start`, `start + step`, ... of an axis; a negative step runs backwards.
+        """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(1)
         cdef index_t chunk = q.layout.chunk[axis], most, i
         cdef piece_t *pieces
         if count <= 1:
-            step = 1            # a lone index may come with any step
+            step = 1            # a lone index may have any step
         elif step < 0:
             # Forwards through the chunks, backwards through the user's memory.
             start += (count - 1) * step
@@ -136,10 +136,10 @@ cdef class QueryTables:
         return 0
 
     cdef int add_points(self, tuple axes, tuple indices, tuple user_steps) except -1:
-        """Add points: the i-th of each array of indices, in C order, is a point on the axes.
+        """Add points: the i-th entry of each array of indices, in C order, is a point on the axes.
 
-        The arrays are of intp and of one shape, with one element at least.  The indices were checked;
-        one that is out of bounds by now is a `BoundsError`.
+        The arrays are of intp, of one shape and not empty.  The indices were checked; one that has
+        gone out of bounds since is a `BoundsError`.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(len(axes))
@@ -166,9 +166,9 @@ cdef class QueryTables:
     cdef int add_places(
         self, int axis, tuple start, tuple extents, const int64_t[::1] places, index_t user_step
     ) except -1:
-        """Add places in a box, numbered in its C order and by rising number.
+        """Add places in a box, numbered in its C order and in rising order.
 
-        The box lies on axes from `axis` on.  Nobody may change the places meanwhile.
+        The box lies on axes from `axis` on.  The places must not change meanwhile.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(len(extents))
@@ -191,8 +191,8 @@ cdef class QueryTables:
     ) except -1:
         """Add the true places of a mask, in C order.
 
-        The mask, of one axis at least, lies on axes from `axis` on.  It is read twice, and nobody may
-        change it meanwhile: more or fewer true places than `count` are a `SelectionError`.
+        The mask has at least one axis and lies on axes from `axis` on.  It is read twice and must
+        not change meanwhile: a number of true places other than `count` is a `SelectionError`.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(mask.ndim)
