@@ -13,7 +13,7 @@ cdef class History:
     cdef int32_t side_capacity[2][MAX_NDIM]
     cdef index_t table_capacity[2][MAX_NDIM]
     cdef int n_pins
-    cdef bint owned                     # by an array, which alone may grow them
+    cdef bint owned                     # by an array; only that array may grow them
     cdef list retired
     cdef object __weakref__
 
@@ -63,7 +63,7 @@ cdef class History:
     cdef tuple _extents(self, int side)
 
 
-# The vectors as they are now, for a look that runs no Python.  Without the GIL it is a copy.
+# The current vectors, for a look that runs no Python.  Without the GIL, a copy.
 cdef inline const axial_t *look(History self, axial_t *room) except NULL:
     if FREE_THREADS:
         self.pin(room)

@@ -1,11 +1,11 @@
-"""The history of growth of a grid of chunks: its memory, growth, and the growth log replayed.
+"""The growth history of a grid of chunks: its memory, growth, and the replay of the growth log.
 
 Growth adds segments and changes none, so every address stays as it is (I1).
 
-Growth appends to memory that kernels may read at the same time, lengthens tables behind their
-published length, or installs new memory and retires the old until the last kernel has left.  Where
-there is no GIL, retired memory stays as long as the vectors do: frames have copies of the struct that
-lead to it, and all of it together is no more than a few times what is in use.
+Kernels may read the memory while growth appends to it, lengthens tables behind their published
+length, or installs new memory and retires the old until the last kernel has left.  Without the GIL,
+retired memory lives as long as the vectors: frames hold copies of the struct that points to it.  In
+total it is at most a few times the memory in use.
 """
 
 import operator
@@ -33,14 +33,14 @@ from extarray.common.errors import (
     LimitError,
 )
 
-# A table is built below the first bound and dropped above the second; far apart, so that no
-# history makes it come and go.
+# A table is built below the first bound and dropped above the second.  They lie far apart, so that
+# no history builds and drops it again and again.
 cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
 cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
 
 
 cdef class History:
-    """The segments of a grid of chunks, and what the grid has come to."""
+    """The segments of a grid of chunks, and the resulting grid."""
 
     def __cinit__(self, grid):
         cdef index_t extent, last
@@ -66,7 +66,7 @@ cdef class History:
 
     def __dealloc__(self):
         cdef int j, side
-        free(self.state.start_address)  # and what lies behind it, see _make_room
+        free(self.state.start_address)  # and the records in the same block, see _make_room
         free(self.state.starts)
         for j in range(self.state.ndim):
             for side in range(2):
@@ -104,7 +104,7 @@ cdef class History:
         return new
 
     cdef int _retire(self, void *old) except -1:
-        """Free memory, as soon as no kernel reads it."""
+        """Free memory as soon as no kernel reads it."""
         if old != NULL and (FREE_THREADS or self.n_pins):
             self.retired.append(<size_t> old)
         else:
@@ -134,7 +134,7 @@ cdef class History:
         if s.starts != NULL:
             s.starts = <index_t *> self._resized(
                 s.starts, n * ndim * sizeof(index_t), capacity * ndim * sizeof(index_t))
-        # One piece of memory has all.
+        # One block of memory holds both.
         s.start_address = <index_t *> self._allocated(
             capacity * (sizeof(index_t) + s.record_bytes))
         s.records = <char *> (s.start_address + capacity)
@@ -146,7 +146,7 @@ cdef class History:
         return 0
 
     cdef int _note_starts(self) except -1:
-        """Keep from now on what segments find at the starts; those so far have found nothing."""
+        """From now on keep the extents that segments find at the starts; so far all were 0."""
         cdef axial_t *s = &self.state
         cdef size_t row = s.ndim * sizeof(index_t)
         if s.starts == NULL:
@@ -194,7 +194,7 @@ cdef class History:
         return 0
 
     cdef int _lengthen(self, int axis, int side, index_t by) except -1:
-        """Lengthen the last segment, which is one of this side of `axis`."""
+        """Lengthen the last segment, which belongs to this side of `axis`."""
         cdef axial_t *s = &self.state
         cdef side_t *own = &s.sides[side][axis]
         cdef index_t old = own.extent, extent
@@ -210,7 +210,7 @@ cdef class History:
         return 0
 
     cdef int _update_table(self, int axis, int side, index_t first) except -1:
-        """Bring the table of a side up to date for places from `first` on."""
+        """Update the table of a side for places from `first` on."""
         cdef axial_t *s = &self.state
         cdef side_t *own = &s.sides[side][axis]
         cdef index_t extent = own.extent, n = own.n_segments, i, start, stop, capacity
@@ -246,7 +246,7 @@ cdef class History:
         return 0
 
     cdef bint grow_axis(self, object axis, object by, object side) except -1:
-        """Grow an axis; returns whether a segment was added."""
+        """Grow an axis; return whether a segment was added."""
         cdef int j = self._axis(axis), which
         if side == "end":
             which = END
@@ -265,7 +265,7 @@ cdef class History:
             return self.extend(j, which, by)
 
     cdef bint extend(self, int axis, int side, index_t by) except -1:
-        """Grow a side of an axis by at least one chunk; returns whether a segment was added."""
+        """Grow a side of an axis by at least one chunk; return whether a segment was added."""
         cdef axial_t *s = &self.state
         cdef const record_t *last = record_of(s, s.n_segments - 1)
         if last.axis == axis and last.side == side:
@@ -281,8 +281,8 @@ cdef class History:
         return True
 
     def _grid_after(self, segment):
-        """Return what a segment made of the grid: the axis and the side that grew (0: the end, 1: the
-        start), and the start and the stop of the grid after it, in chunk indices as they are now.
+        """Return a segment's effect on the grid: the axis and the side that grew (0: the end, 1:
+        the start), and the start and the stop of the grid after it, in today's chunk indices.
 
         Examples
         --------
@@ -316,7 +316,7 @@ cdef class History:
         cdef int j
         for j in range(s.ndim):
             extent = <object> s.sides[side][j].extent
-            Py_INCREF(extent)       # of which the tuple takes possession
+            Py_INCREF(extent)       # the tuple takes this reference
             PyTuple_SET_ITEM(extents, j, extent)
         return extents
 
@@ -365,9 +365,9 @@ def claim(History self not None):
 
 
 def grow_by(History self not None, steps):
-    """Grow by steps (axis, by, side), each as `grow` does, for the array that owns the vectors.
+    """Grow by steps (axis, by, side), each as in `grow`, for the array that owns the vectors.
 
-    On an error those before it have been taken.
+    On an error, the steps before it have been taken.
     """
     for axis, by, side in steps:
         self.grow_axis(axis, by, side)
@@ -389,7 +389,7 @@ def mark_of(History self not None):
 
 
 def roll_back(History self not None, mark):
-    """Undo all growth since `mark_of`; for a growth that failed before its commit."""
+    """Undo all growth since `mark_of`, after a growth that failed before its commit."""
     with cython.critical_section(self):
         take_back(self, mark)
 
@@ -414,8 +414,8 @@ cdef int take_back(History self, mark) except -1:
 
 
 def record_at(History self not None, segment):
-    """Return the record of a segment in the growth log: its axis, its side (0: the end, 1: the
-    start), and the grid before it.
+    """Return a segment's record in the growth log: its axis, its side (0: the end, 1: the start),
+    and the grid before it.
 
     Examples
     --------
@@ -434,10 +434,10 @@ def record_at(History self not None, segment):
 
 
 def with_axis(History self not None, position):
-    """Return the axial vectors with one axis more, along which every chunk has index 0.
+    """Return the axial vectors with one more axis, along which every chunk has index 0.
 
     They have the same segments, and the same address for every chunk.  O(E k log E) for E segments.
-    These vectors stay as they are: who reads by them may go on.
+    These vectors stay unchanged, so readers may go on using them.
 
     Examples
     --------
@@ -462,8 +462,7 @@ def with_axis(History self not None, position):
         sides[i] = record.side
         for j in range(ndim):
             grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
-    # The initial segment is a growth of axis 0, from nothing to what it had come to when the
-    # next one began.
+    # The initial segment is a growth of axis 0 from nothing to its extent when the next one began.
     if at == 0 and ndim:
         grids[0, 1] = grids[1, 1] if n > 1 else grid[1]
     axes[0] = 0
@@ -478,7 +477,7 @@ def replay_log(
     """Return the axial vectors, of a `kind` that derives from `History`, from a growth log.
 
     The log has the axis of each segment, its side (0: the end, 1: the start), the grid before it,
-    and at last the grid after all.  One that is no history of growth is a `CorruptError`.
+    and the final grid.  Raises a `CorruptError` if it is not a history of growth.
 
     Examples
     --------
@@ -512,9 +511,9 @@ def replay_more(
     History self not None, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
     const index_t[:, :] grids not None, grid
 ):
-    """Replay the segments that a growth log, as for `replay_log`, has gained.
+    """Replay segments that a growth log, as for `replay_log`, has gained.
 
-    The first one given follows the last one known.  On an error nothing has changed.
+    The first one given follows the last one known.  On an error nothing changes.
 
     Examples
     --------
@@ -536,7 +535,7 @@ cdef int add_segments(
     cdef index_t last_grid[MAX_NDIM]
     cdef index_t starts[MAX_NDIM]
     cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
-    cdef int32_t owned[2][MAX_NDIM]     # segments that are new to each side
+    cdef int32_t owned[2][MAX_NDIM]     # new segments of each side
     cdef log_t log
     cdef Py_ssize_t i, n = axes.shape[0]
     cdef int ndim = s.ndim, j, side

@@ -1,4 +1,4 @@
-# Lists of the elements that a factor of a query selects, and what they are made from.
+# Lists of the elements that a factor of a query selects, and their sources.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -8,12 +8,12 @@ from ._types cimport MAX_NDIM, index_t
 
 
 cdef enum:
-    MAX_DIMS = 64               # of an array of NumPy's
-    OUT_OF_BOUNDS = -2          # what failures are that are none of memory
+    MAX_DIMS = 64               # of a NumPy array
+    OUT_OF_BOUNDS = -2          # failures other than lack of memory
     TOO_MANY = -3
 
 
-# Points: an index an axis, of each array.
+# Points: one index per axis, from each array.
 cdef struct points_t:
     int ndim
     index_t n
@@ -43,8 +43,8 @@ cdef struct mask_t:
     index_t *before             # (rows, pieces of the last axis): true places before, in C order
 
 
-# Each of these makes the list of a factor, and its parts, and returns 0, -1 (no memory), or what
-# the failure is.
+# Each of these makes the list of a factor and its parts.  Returns 0, -1 (no memory), or another
+# failure.
 cdef int list_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil
 cdef int list_places(query_t *q, factor_t *f, const places_t *box) noexcept nogil
 cdef int list_mask(query_t *q, factor_t *f, const mask_t *m, index_t count) noexcept nogil

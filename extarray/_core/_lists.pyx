@@ -1,8 +1,8 @@
 """Lists of the elements that a factor of a query selects: points, places in a box, a mask.
 
-A list is sorted into parts, one for each chunk that it meets, stably: of elements that are selected
-twice the last one stays last.  Points and places are located in blocks, and sorted by their chunks;
-a mask is gone through chunk by chunk, which needs no sorting.
+A list is sorted into parts, one per chunk that it meets, stably: if an element is selected twice,
+the last selection stays last.  Points and places are located in blocks and sorted by chunk; a mask
+is scanned chunk by chunk, which needs no sorting.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -46,10 +46,9 @@ cdef enum:
     ROWS_AHEAD = 8              # of a mask
 
 
-# -- what Python asks ----------------------------------------------------------------------------
 
 def in_bounds(cnp.ndarray indices not None, index_t extent):
-    """Tell whether all indices, integers of any kind, are possible on an axis."""
+    """Tell whether all indices, integers of any kind, are valid on an axis."""
     cdef index_t n = indices.size
     cdef bint found
     if (
@@ -62,7 +61,7 @@ def in_bounds(cnp.ndarray indices not None, index_t extent):
     return found
 
 
-# Booleans of any array of NumPy's.
+# Booleans of any NumPy array.
 cdef struct strided_t:
     int ndim
     const uint8_t *data
@@ -71,7 +70,8 @@ cdef struct strided_t:
 
 
 def true_places(cnp.ndarray mask not None, index_t most):
-    """Return the numbers of the true places of a mask in C order, or None: they are more than `most`.
+    """Return the numbers of the true places of a mask in C order, or None if there are more than
+    `most`.
 
     Others may change the mask meanwhile: it is read once.
     """
@@ -97,13 +97,13 @@ def true_places(cnp.ndarray mask not None, index_t most):
         found = find_places(&m, &places[0], most)
     if found > most:
         return None
-    # Memory behind what was found has not been touched; a copy gives it back.
+    # Memory beyond the result has not been touched; a copy releases it.
     return result[:found].copy()
 
 
 cdef index_t find_places(const strided_t *m, int64_t *place, index_t most) noexcept nogil:
-    """Numbers of the true places of a mask that is not empty; returns how many, or more than `most`
-    where there are more."""
+    """Find the true places of a non-empty mask; return their number, or more than `most` if there
+    are more."""
     cdef int64_t position[XA_BLOCK]
     cdef index_t at[MAX_DIMS]
     cdef index_t total = 0, first, n, number = 0
@@ -130,7 +130,7 @@ cdef index_t find_places(const strided_t *m, int64_t *place, index_t most) noexc
 cdef inline bint next_row(
     int last, index_t *at, const index_t *count, const index_t *step, const uint8_t **row
 ) noexcept nogil:
-    """Go to the next row along the last axis of a mask, in C order, unless this one is the last."""
+    """Go to the next row along the last axis of a mask, in C order, unless this is the last."""
     cdef int d = last - 1
     while d >= 0:
         at[d] += 1
@@ -146,7 +146,7 @@ cdef inline bint next_row(
 # -- points --------------------------------------------------------------------------------------
 
 cdef void merge_dims(points_t *p, int n_axes) noexcept nogil:
-    """Leave out dimensions of one point, and make one of those that run on in every array."""
+    """Drop dimensions of length 1, and merge those that are contiguous in every array."""
     cdef int d, a, k = 0
     cdef bint runs_on
     for d in range(p.ndim):
@@ -173,7 +173,7 @@ cdef void merge_dims(points_t *p, int n_axes) noexcept nogil:
 
 
 cdef int list_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
-    """Make the list of a factor, and its parts.  Returns 0, or what the failure is."""
+    """Make the list of a factor, and its parts.  Return 0, or the failure."""
     cdef sorter_t s
     cdef int d, last = p.ndim - 1, failure
     cdef bint is_even = True
@@ -192,7 +192,7 @@ cdef int list_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
 
 
 cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, sorter_t *s) noexcept nogil:
-    """Chunks and places of all points.  Returns whether an index is out of bounds."""
+    """Locate the chunks and places of all points.  Return whether an index is out of bounds."""
     cdef divisor_t divisor[MAX_NDIM]
     cdef index_t grid[MAX_NDIM]
     cdef index_t extent[MAX_NDIM]
@@ -248,16 +248,16 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, sorter
 # the factor) and their places, in units of the list.
 cdef struct sorter_t:
     index_t n, done
-    int64_t *key                # of all elements, where their entries have no room for it; else NULL
+    int64_t *key                # of all elements, if their entries have no room for it; else NULL
     int key_shift, key_bits
     int64_t block_key[XA_BLOCK]
     int64_t block_at[XA_BLOCK]
 
 
 cdef int set_list(const query_t *q, factor_t *f, index_t n) noexcept nogil:
-    """Say how `n` entries of a list on the axes of a factor are read, from chunks of any kind.
+    """Set how to read `n` entries of a list on the axes of a factor, from chunks of any kind.
 
-    Returns the number of bits that they take, or -1 where these are more than a word has.
+    Returns the bits that they take, or -1 if these exceed a word.
     """
     cdef index_t most = 0
     cdef int a, bits
@@ -276,7 +276,7 @@ cdef int set_list(const query_t *q, factor_t *f, index_t n) noexcept nogil:
 
 
 cdef int begin_list(const query_t *q, factor_t *f, sorter_t *s, index_t n) noexcept nogil:
-    """Memory for a list.  Returns 0, or what the failure is; `key` is to be freed by the caller."""
+    """Allocate a list.  Return 0, or the failure; the caller frees `key`."""
     cdef index_t cells = 1
     cdef int a
     s.n = n
@@ -319,7 +319,7 @@ cdef void add_block(factor_t *f, sorter_t *s, index_t n) noexcept nogil:
 
 
 cdef int sort_list(const query_t *q, factor_t *f, sorter_t *s) noexcept nogil:
-    """Sort a list whose elements are all there, and make its parts.  Returns 0, or -1: no memory."""
+    """Sort a complete list, and make its parts.  Return 0, or -1: no memory."""
     cdef int failure
     if s.key != NULL:
         failure = xa_sort(&s.key, &f.entries, s.n, s.key_bits)
@@ -333,7 +333,7 @@ cdef inline int64_t key_of(const factor_t *f, const sorter_t *s, index_t i) noex
 
 
 cdef int make_parts(const query_t *q, factor_t *f, const sorter_t *s) noexcept nogil:
-    """Parts of a sorted list, one for each key."""
+    """Make the parts of a sorted list, one per key."""
     cdef index_t i, n = 0, rest, extent
     cdef int64_t key
     cdef part_t *part
@@ -375,7 +375,7 @@ cdef int32_t latest_segment(const query_t *q, const factor_t *f, const index_t *
 # -- places --------------------------------------------------------------------------------------
 
 cdef int list_places(query_t *q, factor_t *f, const places_t *box) noexcept nogil:
-    """Make the list of a factor, and its parts.  Returns 0, or what the failure is."""
+    """Make the list of a factor, and its parts.  Return 0, or the failure."""
     cdef sorter_t s
     cdef int failure = begin_list(q, f, &s, box.n)
     if failure == 0:
@@ -386,7 +386,7 @@ cdef int list_places(query_t *q, factor_t *f, const places_t *box) noexcept nogi
 
 
 cdef void locate_places(const query_t *q, factor_t *f, const places_t *box, sorter_t *s) noexcept nogil:
-    """Chunks and places of all elements: what a row has in common is found once."""
+    """Locate all elements; values common to a row are computed once."""
     cdef int last = box.ndim - 1, a
     cdef index_t size = 1, row = -1, row_key = 0, row_at = 0, n, i, v, chunk
     cdef index_t unit = q.unit[f.axis[last]] // f.list.unit
@@ -418,7 +418,7 @@ cdef void locate_places(const query_t *q, factor_t *f, const places_t *box, sort
 cdef void locate_row(
     const query_t *q, const factor_t *f, const places_t *box, index_t number, index_t *key, index_t *at
 ) noexcept nogil:
-    """Chunk and place of the first element of a row, as far as the axes before the last say them."""
+    """Locate the first element of a row, as far as the axes before the last determine it."""
     cdef index_t v, chunk, cells = 1
     cdef int a, axis
     key[0] = at[0] = 0
@@ -435,7 +435,7 @@ cdef void locate_row(
 # -- masks ---------------------------------------------------------------------------------------
 
 cdef index_t count_rows(const mask_t *m) noexcept nogil:
-    """Count the true places before each piece; returns the number of true places."""
+    """Count the true places before each piece; return the number of true places."""
     cdef int d, last = m.ndim - 1
     cdef index_t at[MAX_NDIM]
     cdef index_t total = 0, i
@@ -455,13 +455,13 @@ cdef index_t count_rows(const mask_t *m) noexcept nogil:
 
 
 cdef int list_mask(query_t *q, factor_t *f, const mask_t *m, index_t count) noexcept nogil:
-    """Make the list of a factor, of so many entries, and its parts, chunk by chunk."""
+    """Make the list of a factor, of `count` entries, and its parts, chunk by chunk."""
     cdef int d, last = m.ndim - 1
     cdef index_t p[MAX_NDIM]
     cdef index_t *chunk = f.chunk
     cdef part_t *part = f.parts
     cdef uint64_t *entry
-    # One entry more: the loop that writes them stores before it counts.
+    # One entry more: the loop stores an entry before it counts it.
     f.entries = entry = <uint64_t *> xa_table(count + 1, sizeof(uint64_t))
     if entry == NULL:
         return -1

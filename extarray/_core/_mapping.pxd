@@ -6,7 +6,7 @@ from libc.stdint cimport uint64_t
 from ._types cimport index_t
 
 
-# Two-level-and-a-root bitmap over chunk addresses; memory appears where bits are set.
+# A bitmap of chunk addresses: a root and two levels, allocated only around set bits.
 cdef enum:
     LEAF_BITS = 15
     NODE_BITS = 12
@@ -17,11 +17,11 @@ cdef struct node_t:
 
 cdef struct touched_t:
     node_t *node[1 << ROOT_BITS]
-    uint64_t missed             # not 0: chunks were to be set that could not be
-    uint64_t spared             # how often `touched_spare` was asked
+    uint64_t missed             # not 0: some chunks could not be set
+    uint64_t spared             # calls of `touched_spare`
 
 
-# Address space of a region, in a ring of all that there are; those of one file are neighbours.
+# Address space of a region, in a ring of all regions; those of one file are neighbours.
 cdef struct window_t:
     const char *base            # NULL: the file is not mapped
     size_t size
@@ -39,7 +39,7 @@ cdef class Touched:
 
 cdef class Counter:
     cdef const uint64_t *place  # NULL: by pread
-    cdef char *page             # what is mapped of a file, or NULL
+    cdef char *page             # the mapped page of a file, or NULL
     cdef size_t length, offset
     cdef int fd
 
@@ -48,20 +48,21 @@ cdef class Counter:
 
 cdef class Region:
     cdef char *base             # NULL: not mapped
-    # Windows of the same size, which show the same bytes.  A fault brings into the cache, beside its
-    # page, what the system guesses to be wanted next; but in `pages` nothing, and in `blocks` the
-    # huge page that it lies in.  `base` where there are none.
+    # Windows of the same size onto the same bytes.  A fault also brings pages into the cache that
+    # the system guesses to be wanted next; but through `pages` no other page, and through `blocks`
+    # the huge page around it.  Equal to `base` if there are no such windows.
     cdef char *pages
     cdef char *blocks
     cdef size_t window          # bytes of address space behind base
-    cdef size_t committed       # anonymous memory: bytes that may be touched
+    cdef size_t committed       # anonymous memory: accessible bytes
     cdef int fd                 # -1: anonymous memory
     cdef index_t start          # where in the file the bytes begin
     cdef size_t head            # bytes of the file that are mapped before base
-    # A look that finds in the system's cache what is read lets twice as many large reads pass without
-    # one as the look before it, up to a limit; after one that does not, the next read looks.
-    cdef int warm               # how many pass after the last look ...
-    cdef int passing            # ... and how many of these are left
+    # A look that finds the bytes to read in the system's cache lets twice as many large reads pass
+    # unchecked as the look before it, up to a limit; after a look that does not, the next read
+    # looks.
+    cdef int warm               # reads that pass after the last look ...
+    cdef int passing            # ... and how many of them are left
     cdef window_t here
     cdef object __weakref__
 
@@ -78,7 +79,7 @@ cdef class Epoch:
 
 
 cdef class Users:
-    cdef list epochs            # the oldest first: those that may have users, and the present one
+    cdef list epochs            # oldest first: epochs that may have users, and the present one
     cdef Epoch last             # the present one
 
 

@@ -1,14 +1,14 @@
 """Mapped files and anonymous memory: growth under a mapping, and the life of views.
 
-A region maps a window of address space far larger than its file.  The file grows under the
-window, so growth neither remaps nor invalidates a view.  When a file outgrows the window, the
-array takes a new, larger region; views keep the old one alive, and both show the same pages.
+A region maps a window of address space far larger than its file.  The file grows under the window,
+so growth neither remaps nor invalidates a view.  When a file outgrows the window, the array takes a
+new, larger region; views keep the old one alive, and both show the same pages.
 
-A memory-resident array lives in an anonymous region: address space reserved without access,
-opened as the array grows.  It grows in place too, and running out of memory is an error at
-growth.
+A memory-resident array lives in an anonymous region: address space reserved without access, made
+accessible as the array grows.  It grows in place too, and lack of memory is an error when it grows.
 
-Regions, and the ring of windows, epochs and leases that tell when pages may go, share their memory.
+Regions share their memory with the ring of windows, the epochs and the leases that tell when pages
+may be freed.
 """
 
 import os
@@ -33,7 +33,7 @@ from extarray.common.errors import ReserveError
 
 cdef extern from *:
     """
-    /* Publish *slot = fresh unless another thread was first; returns what is there. */
+    /* Publish *slot = fresh unless another thread was first; returns the published pointer. */
     static void *xa_publish(void **slot, void *fresh) {
         void *expected = NULL;
         if (__atomic_compare_exchange_n(slot, &expected, fresh, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -47,13 +47,13 @@ cdef extern from *:
     #define xa_count(p) __atomic_fetch_add((p), 1, __ATOMIC_RELAXED)
     #define xa_take_bits(p, bits) __atomic_fetch_and((p), ~(bits), __ATOMIC_ACQ_REL)
     #define xa_lowest_bit(bits) __builtin_ctzll(bits)
-    /* A number of a file, where the lowest byte is the first, and as the processor has it. */
+    /* Convert a number of a file, lowest byte first, to the processor's order. */
     #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     #define xa_little(number) __builtin_bswap64(number)
     #else
     #define xa_little(number) (number)
     #endif
-    /* What was loaded before is older than what is loaded behind it. */
+    /* Earlier loads stay before the loads that follow. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
     void *xa_publish(void **slot, void *fresh) noexcept nogil
@@ -77,23 +77,23 @@ cdef bint BRINGS_BLOCKS = xa_brings_huge_pages()
 
 
 cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil:
-    """Give the pages of a range of a file their disk space: 0, or an errno."""
+    """Allocate disk space for the pages of a range of a file: 0, or an errno."""
     return xa_reserve(fd, offset, length)
 
 
 cdef int populate(char *base, size_t length, bint store) noexcept nogil:
-    """0, or an errno where a load (or, with `store`, a store) would be a SIGBUS.  Where the system
-    cannot say, the load or the store finds out."""
+    """Return 0, or an errno if a load (or, with `store`, a store) would be a SIGBUS.  If the system
+    cannot tell, the access itself finds out."""
     cdef int failure = xa_populate(base, length, store)
     return 0 if failure == EOPNOTSUPP else failure
 
 
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
-    """Map pages for stores at both ends of a part of a mapped file, which has its disk space.
+    """Map pages for stores at both ends of a part of a mapped file that has its disk space.
 
-    The system's cache may keep many pages as one, and a store to one of them takes the space of all.
-    So what lies beside the part may need space, too, and there may be none.  Pages in between are
-    kept with none but each other and the ends.
+    The system's cache may keep many pages as one, and a store to one of them takes space for all.
+    So the pages beside the part may need space, and there may be none.  Inner pages are joined only
+    with each other and the ends.
     """
     cdef size_t page = xa_page_bytes()
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
@@ -104,8 +104,8 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
 
 
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
-    """Do `populate_ends` for a part that may not be in the cache yet: it comes without what lies
-    around it, which would be kept as one with it."""
+    """Do `populate_ends` for a part that may not be cached yet: bring it in without its
+    surroundings, which the cache would join with it."""
     cdef size_t page = xa_page_bytes()
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
     if last - first < HUGE:
@@ -119,7 +119,7 @@ cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
 # Address space of all windows together.
 cdef size_t reserved = 0
 
-# Where the ring of windows begins and ends.  `turning` is held by who changes it or goes round in it.
+# The ends of the ring of windows.  Hold `turning` to change the ring or walk it.
 cdef lock_t turning
 cdef window_t ring
 ring.base = NULL
@@ -128,7 +128,7 @@ ring.next = ring.previous = &ring
 
 
 cdef void enter(window_t *window) noexcept:
-    """Put a window into the ring, before one of the same file if there is any."""
+    """Insert a window into the ring, before one of the same file if there is any."""
     cdef window_t *place
     acquire(&turning)
     place = ring.next
@@ -141,7 +141,7 @@ cdef void enter(window_t *window) noexcept:
 
 
 cdef void leave(window_t *window) noexcept:
-    """Take a window out of the ring, if it is there."""
+    """Remove a window from the ring, if it is there."""
     acquire(&turning)
     if window.next != NULL:
         window.next.previous = window.previous
@@ -158,7 +158,7 @@ cdef bint meets(const window_t *window, const char *first, const char *last) noe
 
 
 cdef bint is_shown(const char *first, const char *last) noexcept:
-    """Tell whether bytes first ... last - 1 are (or may be) of any array."""
+    """Tell whether bytes first ... last - 1 belong (or may belong) to any array."""
     cdef const window_t *window
     cdef bint found = False
     acquire(&turning)
@@ -171,19 +171,19 @@ cdef bint is_shown(const char *first, const char *last) noexcept:
 
 
 cdef size_t generous(size_t usual, size_t length) noexcept:
-    """Return the bytes for a window; it costs nothing, but all of them share one address space."""
+    """Return the bytes for a window: it costs nothing, but all windows share one address space."""
     if bytes_of(&reserved) > FARTHEST // 4:
         usual = 4 * GIB
     return max(usual, 4 * min(length, FARTHEST // 4))
 
 
 cdef char *keep_free(size_t window) noexcept:
-    """Find address space for a window, wherever huge pages begin in it; NULL: there is not so much."""
+    """Find address space for a window, wherever huge pages begin in it; NULL: not enough."""
     return xa_keep_free(window + HUGE)
 
 
 cdef size_t most_free(size_t window, size_t least) noexcept:
-    """Find the largest window that there is address space for, to a factor of two, and at least `least`."""
+    """Find the largest free window, to a factor of two, but at least `least`."""
     cdef char *base = NULL
     while base == NULL and window > least:
         window = max(least, window // 2)
@@ -194,13 +194,13 @@ cdef size_t most_free(size_t window, size_t least) noexcept:
 
 
 def give_back_pages():
-    """Take what is mapped of files out of the resident set of this process.
+    """Remove mapped pages of files from the resident set of this process.
 
-    The pages stay in the system's cache, those that were written until they are on the disk; the
-    next access maps them again.
+    The pages stay in the system's cache, dirty ones until they are on disk; the next access maps
+    them again.
     """
     cdef const window_t *window
-    acquire(&turning)       # so that none of them is unmapped
+    acquire(&turning)       # so that no window is unmapped
     window = ring.next
     while window != &ring:
         if window.base != NULL and window.is_file:
@@ -214,16 +214,17 @@ def give_back_pages():
 
 
 cdef class Touched:
-    """A set of chunks, by their addresses, which any thread may change at any time.
+    """A set of chunk addresses that any thread may change at any time.
 
-    One of them has the chunks that this process knows to have disk space and pages behind them: they
-    enter it before the first store into a chunk of a sparse array, which must not meet a hole, with
-    perhaps no space left behind it; and chunks of a fresh segment when they are written, because a
-    first write is faster through the file than through the mapping.  Nothing is ever taken out of
-    it: where chunks lose their space, the whole set is replaced.
+    One such set holds the chunks that this process knows to have disk space and pages behind them.
+    Chunks of a sparse array enter it before the first store, which must not meet a hole: no space
+    may be left behind it.  Chunks of a fresh segment enter it when written, because a first write
+    is faster through the file than through the mapping.  Chunks are never removed: when some lose
+    their space, the whole set is replaced.
 
-    Where chunks have checksums, two more sets hold those written since the last flush, which takes
-    them out to sum them, and those known to match (`Trust`), which lose the chunks that leave.
+    If chunks have checksums, there are two more sets: those written since the last flush, which
+    removes them to sum them, and those known to match (`Trust`), from which chunks that leave are
+    removed.
     """
 
     def __cinit__(self):
@@ -261,7 +262,7 @@ cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil:
 
 
 cdef void *there(void **slot, size_t n, size_t size) noexcept nogil:
-    """Return what a slot points to, which is made if it is not there; NULL: no memory."""
+    """Return the target of a slot, allocated if missing; NULL: no memory."""
     cdef void *found = xa_load_pointer(slot)
     if found == NULL:
         found = calloc(n, size)
@@ -291,19 +292,19 @@ cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
 cdef bint touched_spare(touched_t *root, index_t address) noexcept nogil:
     """Tell whether to write an element through the file, to a chunk that is not in the set.
 
-    To make the chunk ready for stores takes as long as some dozens of such writes.  So one in 16 does
-    it: chunks to which much is written are soon ready, and those that get few elements never.
+    Preparing a chunk for stores takes as long as some dozens of such writes.  So one write in 16
+    does it: chunks that are written often are soon ready, and those that get few elements never.
     """
     return not touched_get(root, address) and xa_count(&root.spared) % 16 != 15
 
 
 cdef bint touched_missed(const touched_t *root) noexcept nogil:
-    """Tell whether chunks stay unknown that were to be set."""
+    """Tell whether some chunks could not be set."""
     return xa_load_bits(&root.missed) != 0
 
 
 cdef void touched_drop(touched_t *root, index_t address) noexcept nogil:
-    """Take a chunk out of the set."""
+    """Remove a chunk from the set."""
     cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
     cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
     cdef node_t *node = NULL
@@ -318,8 +319,7 @@ cdef void touched_drop(touched_t *root, index_t address) noexcept nogil:
 
 
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil:
-    """Take the chunks from address `first` on out of the set, at most `limit` of them, in order.
-    Returns their number."""
+    """Remove up to `limit` chunks from address `first` on, in order.  Return their number."""
     cdef index_t n = 0, address = first, high
     cdef node_t *node
     cdef uint64_t *leaf
@@ -385,12 +385,13 @@ cdef class Counter:
         return self
 
     cdef uint64_t look(self) noexcept:
-        """Return the number, later than all that was loaded before."""
+        """Return the number, loaded after all earlier loads."""
         cdef uint64_t number = 0
         if self.place != NULL:
             xa_after_loads()
             return xa_little(xa_load_bits(self.place))
-        # A failure is no number that there was: whoever compares looks further, and meets it there.
+        # On failure, return a number that never occurs: the caller compares, looks further, and
+        # meets the failure there.
         return xa_little(number) if xa_read_at(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
 
     @property
@@ -400,10 +401,10 @@ cdef class Counter:
 
 
 cdef class Region:
-    """Bytes of an array: mapped file, plain file, or anonymous memory.
+    """Bytes of an array: a mapped file, a plain file, or anonymous memory.
 
-    Made by `Region.file` and `Region.memory`.  Whoever works on the bytes without the GIL, and
-    every view, holds a reference; the last one unmaps the window and closes the descriptor.
+    Made by `Region.file` and `Region.memory`.  Every view, and every user of the bytes without the
+    GIL, holds a reference; the last one unmaps the window and closes the descriptor.
     """
 
     def __cinit__(self):
@@ -419,8 +420,8 @@ cdef class Region:
     def file(int fd, size_t length, bint writable, bint mapped, size_t start=0):
         """Make the region of a file from byte `start` on; it duplicates the descriptor.
 
-        The window holds `length` bytes at least.  An OSError: the file cannot be mapped; a
-        `ReserveError`: there is no address space.
+        The window holds at least `length` bytes.  Raises an OSError if the file cannot be mapped,
+        and a `ReserveError` if there is no address space.
         """
         cdef Region self = Region.__new__(Region)
         about = os.fstat(fd)
@@ -429,7 +430,7 @@ cdef class Region:
         self.fd = os.dup(fd)
         self.here.is_file = True
         self.start = start
-        # From a place that huge pages can begin at, in the file as in the address space.
+        # Map from a place where huge pages can begin, in the file as in the address space.
         self.head = start & (HUGE - 1)
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
@@ -441,8 +442,8 @@ cdef class Region:
 
     @staticmethod
     def memory(size_t length):
-        """Make an anonymous region, for `length` bytes and growth; without address space it is a
-        `ReserveError`."""
+        """Make an anonymous region for `length` bytes and growth; raise a `ReserveError` if there
+        is no address space."""
         cdef Region self = Region.__new__(Region)
         self._map(generous(max(64 * GIB, 4 * <size_t> xa_physical_bytes()), length),
                   max(length, HUGE), True)
@@ -453,7 +454,8 @@ cdef class Region:
     def _map(self, size_t window, size_t least, bint writable):
         """Map a window, aligned to huge pages.
 
-        Where the address space does not grant it, one that leaves most of what there is to others.
+        If the address space does not grant it, take a smaller one that leaves most of the rest
+        free.
         """
         cdef char *base
         cdef char *aligned
@@ -461,7 +463,7 @@ cdef class Region:
         cdef off_t first = self.start - <off_t> self.head
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
-        # Systems align large mappings of files by themselves, where their huge pages can be shown.
+        # Systems themselves align large file mappings so that huge pages can be shown.
         if self.fd >= 0:
             base = xa_map_file(NULL, window, self.fd, first, writable)
             if base != NULL:
@@ -472,7 +474,7 @@ cdef class Region:
                 xa_unmap(base, window)
         base = keep_free(window)
         if base == NULL:
-            # A file that outgrows its window gets another one; memory has to do with what it has.
+            # A file that outgrows its window gets another; memory must do with the one it has.
             smaller = 4 * min(least, FARTHEST // 4) if self.fd >= 0 else most_free(window, least) // 4
             window = max(least, min(window, smaller & ~(HUGE - 1)))
             base = keep_free(window)
@@ -497,7 +499,7 @@ cdef class Region:
         xa_advise_huge(aligned, window)
 
     def _map_others(self, bint writable):
-        """Map the windows for what is not read on and on, if there is much address space left."""
+        """Map the windows for scattered reads, if much address space is left."""
         cdef char *base = self._map_again(writable)
         if base != NULL:
             self.pages = self.here.pages = base
@@ -509,7 +511,7 @@ cdef class Region:
             xa_advise_scattered(base, self.window)
 
     cdef char *_map_again(self, bint writable) noexcept:
-        """Map one window more; NULL: there is not much address space left."""
+        """Map one more window; NULL: little address space is left."""
         cdef char *base
         if self.window > FARTHEST // 4 - min(bytes_of(&reserved), FARTHEST // 4):
             return NULL
@@ -520,7 +522,7 @@ cdef class Region:
         return base + self.head
 
     cdef void _unmap(self) noexcept:
-        """Give the windows back."""
+        """Unmap the windows."""
         cdef size_t length = self.head + self.window
         if self.blocks != self.base:
             xa_unmap(self.blocks - self.head, length)
@@ -533,16 +535,16 @@ cdef class Region:
             add_bytes(&reserved, -length)
 
     cdef void _take(self, char *base, size_t window) noexcept:
-        """Take a window."""
+        """Adopt a window."""
         self.base = self.pages = self.blocks = base + self.head
         self.here.base = self.here.pages = self.here.blocks = self.base
         self.window = self.here.size = window - self.head
         add_bytes(&reserved, window)
 
     cdef bint shows(self, const char *first, const char *last) noexcept:
-        """Tell whether bytes first ... last - 1 are (or may be) those of the file or memory.
+        """Tell whether bytes first ... last - 1 belong (or may belong) to the file or memory.
 
-        Other regions may show them too: of the other handles of a file, and older ones.
+        Other regions may show them too: those of other handles of the file, and older ones.
         """
         cdef const window_t *window = &self.here
         cdef bint found = False
@@ -562,8 +564,8 @@ cdef class Region:
         return self.base == NULL or length <= self.window
 
     def commit(self, size_t length):
-        """Open the first `length` bytes of anonymous memory; a `ReserveError` where there is none,
-        or the window is exhausted."""
+        """Make the first `length` bytes of anonymous memory accessible; raise a `ReserveError` if
+        there is no memory or the window is exhausted."""
         if length <= self.committed:
             return
         length = (length + HUGE - 1) & ~(HUGE - 1)
@@ -578,10 +580,10 @@ cdef class Region:
                 "array in a file instead")
         self.committed = length
 
-    # These three return 0, or an errno where there is no space.
+    # These three return 0, or an errno if there is no space.
 
     def populate(self, size_t start, size_t length):
-        """Map the pages of a part of a mapped file, so that a load finds them."""
+        """Map the pages of a part of a mapped file, so that loads find them."""
         cdef size_t low = start & ~(<size_t> xa_page_bytes() - 1)
         cdef int failure
         with nogil:
@@ -589,7 +591,7 @@ cdef class Region:
         return failure
 
     def populate_alone(self, size_t start, size_t stop):
-        """Map pages for stores at both ends of a part of a mapped file, which has its disk space; see
+        """Map pages for stores at both ends of a part of a mapped file that has its disk space; see
         `populate_ends`."""
         cdef int failure
         with nogil:
@@ -597,8 +599,9 @@ cdef class Region:
         return failure
 
     def populate_whole(self, size_t start, size_t stop):
-        """Map pages for stores to all of a part of a mapped file: a hole gets its space, and what is
-        there stays, also what others write meanwhile.  EOPNOTSUPP where the system does not do this."""
+        """Map pages for stores to all of a part of a mapped file: a hole gets its space, and
+        existing bytes stay, even those that others write meanwhile.  EOPNOTSUPP if the system
+        cannot."""
         cdef size_t low = start & ~(<size_t> xa_page_bytes() - 1)
         cdef int failure
         with nogil:
@@ -606,7 +609,7 @@ cdef class Region:
         return failure
 
     def discard(self, size_t start, size_t stop):
-        """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them."""
+        """Zero bytes start ... stop - 1 of anonymous memory, and return them to the system."""
         cdef size_t page = xa_page_bytes()
         cdef size_t low = (start + page - 1) & ~(page - 1), high = stop & ~(page - 1)
         if stop > self.committed:
@@ -620,10 +623,10 @@ cdef class Region:
             memset(self.base + high, 0, stop - high)
 
     def abandon(self, size_t start):
-        """Show private memory, all zero, instead of the bytes of the file from `start` on.
+        """Show private zeroed memory instead of the file's bytes from `start` on.
 
-        For views of what the file is about to lose: a load beyond its end would be a SIGBUS.  The
-        page in which `start` lies stays.
+        For views of bytes that the file is about to lose: a load beyond its end would be a SIGBUS.
+        The page that contains `start` stays.
         """
         cdef size_t page = xa_page_bytes()
         cdef size_t low = (start + page - 1) & ~(page - 1)
@@ -635,10 +638,10 @@ cdef class Region:
                 xa_cover(self.blocks + low, self.window - low)
 
     def fill(self, const unsigned char[::1] source not None, size_t start, size_t stop):
-        """Repeat bytes over the bytes start ... stop - 1 of an anonymous region.
+        """Repeat bytes over bytes start ... stop - 1 of an anonymous region.
 
-        They must not be bytes of this region: what another thread stores there meanwhile, in a write
-        that began before these were cut off, would be repeated as well.
+        `source` must not lie in this region: another thread may still store there, in a write that
+        began before the cut, and its values would be repeated.
         """
         cdef size_t piece
         if stop > self.committed:
@@ -652,7 +655,7 @@ cdef class Region:
                 start += piece
 
     def copied(self, size_t start, size_t stop):
-        """Return the bytes start ... stop - 1 of anonymous memory."""
+        """Return bytes start ... stop - 1 of anonymous memory."""
         if not start <= stop <= self.committed:
             raise ValueError("the range was not committed")
         return PyBytes_FromStringAndSize(self.base + start, stop - start)
@@ -664,15 +667,15 @@ cdef class Region:
 
 
 cdef class Epoch:
-    """The time from one cut of an array to the next, and how many of those that began in it are left."""
+    """The time from one cut of an array to the next, and the number of users left that began in it.
+    """
 
 
 cdef class Users:
-    """Those who may still look at what was cut off: transfers at work, and views of chunks.
+    """Users that may still look at cut-off chunks: running transfers, and views of chunks.
 
-    Each of them belongs to the epoch in which it took up the bounds, and keeps it as long as it lives.
-    What a cut leaves outside the bounds is given back when no user of that epoch, or of one before, is
-    left.
+    Each user belongs to the epoch in which it took the bounds, for its whole life.  Chunks that a
+    cut leaves outside the bounds are freed when no user of that epoch or an earlier one is left.
     """
 
     def __cinit__(self):
@@ -680,7 +683,7 @@ cdef class Users:
         self.epochs = [self.last]
 
     def turn(self):
-        """End an epoch, and return its number: who takes up the bounds from now on knows the cut."""
+        """End an epoch, and return its number: later users know the cut."""
         cdef Epoch fresh = Epoch.__new__(Epoch)
         with cython.critical_section(self):
             fresh.number = self.last.number + 1
@@ -689,7 +692,7 @@ cdef class Users:
         return fresh.number - 1
 
     def are_left(self, index_t number):
-        """Tell whether there are users of an epoch that has ended, or of one before."""
+        """Tell whether users of an ended epoch, or of an earlier one, are left."""
         cdef Epoch first
         with cython.critical_section(self):
             first = self.epochs[0]
@@ -706,7 +709,7 @@ cdef class Users:
 
 
 cdef Epoch join(Users users):
-    """Count a user more of the present epoch, in one step with the look at which that is."""
+    """Find the present epoch and count one more user of it, in one step."""
     cdef Epoch last
     with cython.critical_section(users):
         last = users.last
@@ -715,7 +718,7 @@ cdef Epoch join(Users users):
 
 
 cdef class Lease:
-    """The owner of a view's memory: it keeps the region alive, and is a user."""
+    """The owner of a view's memory: keeps the region alive, and counts as a user."""
 
     def __dealloc__(self):
         if self.epoch is not None:
@@ -723,7 +726,7 @@ cdef class Lease:
 
 
 cdef Lease lease(Region region, Epoch epoch):
-    """Make an owner for one view more."""
+    """Make an owner for one more view."""
     cdef Lease self = Lease.__new__(Lease)
     self.region = region
     self.epoch = epoch

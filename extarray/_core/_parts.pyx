@@ -1,10 +1,10 @@
-"""Parts of chunks in the order of the file: what goes through a file view, and its staging buffer.
+"""Parts of chunks in file order: the content of a file view, and its staging buffer.
 
-A box of elements is the outer product of the pieces into which the chunks cut its axes; each
-combination of pieces is a part of one chunk.  `Parts` lays the parts out in a buffer as the bytes of
-the file follow each other there: a part is either one run of bytes, with what lies between its
-elements, or the runs of its elements alone.  It names the runs, for a file type, and moves the
-elements between the buffer and the user's memory, without the GIL.
+A box of elements is the outer product of the pieces into which chunks cut its axes; each
+combination of pieces is a part of one chunk.  `Parts` lays the parts out in a buffer in the order
+of their bytes in the file: a part is either one run of bytes, gaps included, or the runs of its
+elements alone.  It lists the runs, for a file type, and moves the elements between the buffer and
+the user's memory, without the GIL.
 """
 
 import numpy as np
@@ -24,20 +24,21 @@ cdef class Parts:
     Parameters
     ----------
     offsets : (n,) array of int64
-        Bytes of the file before the first element of each part, rising.
+        File offset of the first element of each part, rising.
     pieces : (n, k) array of int32
-        The piece of each axis that a part is made of.
+        For each part, its piece of each axis.
     counts, positions : (k, m) array of int64
-        Of the pieces of each axis: elements, and elements of the box before them.
+        For each piece of an axis: its elements, and the elements of the box before it.
     strides : sequence of k ints
-        Bytes of the file from one element of a part to the next, along each axis.
+        File bytes between elements of a part, along each axis.
     axes : sequence of k ints
         Axes by rising stride of the chunks.
     gaps : bool
         Whether bytes between the elements may be moved, too: for reading.
     """
 
-    # Of each part: where it begins, its bytes in the buffer, and the runs of bytes in the file.
+    # For each part: its file offset, its bytes in the buffer, and its number of byte runs in the
+    # file.
     cdef readonly object offsets, nbytes, n_runs
     cdef const index_t[::1] offset
     cdef const int32_t[:, ::1] piece
@@ -85,8 +86,8 @@ cdef class Parts:
     ) noexcept nogil:
         """Lay a part out in the buffer; return its bytes there.
 
-        Sets the extents, the bytes from element to element, the bytes of a run, the number of runs,
-        and how many axes lie inside a run.
+        Sets the extents, the bytes between elements, the bytes of a run, the number of runs, and
+        how many axes lie inside a run.
         """
         cdef index_t span = self.itemsize, size = self.itemsize
         cdef int i, j
@@ -98,7 +99,7 @@ cdef class Parts:
             count[j] = self.count[j, self.piece[part, j]]
             span += (count[j] - 1) * self.stride[j]
             stride[j] = size
-            # Neighbours along this axis follow each other where all before make one run.
+            # Elements along this axis are contiguous if all faster axes make one run.
             if inner[0] == i and (count[j] == 1 or self.stride[j] == run[0]):
                 run[0] *= count[j]
                 inner[0] = i + 1
@@ -113,9 +114,9 @@ cdef class Parts:
         return size
 
     def runs(self, Py_ssize_t first, Py_ssize_t stop):
-        """Return the runs of bytes in the file that parts first ... stop - 1 are made of.
+        """Return the runs of bytes in the file that make up parts first ... stop - 1.
 
-        They are two lists, lengths and displacements, by rising displacement; neighbours are joined.
+        Two lists, lengths and displacements, by rising displacement; adjacent runs are merged.
         """
         cdef index_t count[MAX_NDIM]
         cdef index_t stride[MAX_NDIM]
@@ -159,8 +160,8 @@ cdef class Parts:
     ):
         """Move parts first ... stop - 1 from the buffer to an array or (`write`) from it.
 
-        They follow each other in the buffer, which is contiguous.  `values` are the elements of the
-        box, with any strides.  What is read may be stored past the caches (`stream`).
+        The parts are contiguous in the buffer.  `values` has the elements of the box, with any
+        strides.  With `stream`, stores of a read may bypass the caches.
         """
         cdef index_t count[MAX_NDIM]
         cdef index_t stride[MAX_NDIM]

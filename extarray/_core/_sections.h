@@ -1,10 +1,11 @@
-/* Sections in which a thread uses what others may replace, without counting a reference.
+/* Sections in which a thread uses shared memory that others may replace, without counting a
+ * reference.
  *
- * A reference that all threads count in one place costs more than to read an element.  So each thread
- * has a number of its own, which is odd while it is in a section; it writes to nothing that others
- * write to.  Who has replaced something waits until all threads have left the section in which they
- * were, if they were in one, before he lets go of what was there.  A section runs no Python and waits
- * for nobody.  Only one module includes this: the numbers must be all in one list.
+ * A reference that all threads count in one place costs more than reading an element.  So each
+ * thread has a number of its own, which is odd while the thread is in a section, and writes to no
+ * memory that others write to.  A thread that has replaced something waits for every other thread
+ * to leave its current section, if any, before it frees the old memory.  A section runs no Python
+ * and never waits.  Only one module includes this file: all numbers must be in one list.
  */
 
 #ifndef EXTARRAY_SECTIONS_H
@@ -17,12 +18,12 @@
 
 #include "_system.h"
 
-#define XA_LINE 128             /* no two threads' numbers are in one line of a cache */
+#define XA_LINE 128             /* no two threads' numbers share a cache line */
 
 typedef struct xa_turn {
     uint64_t number;            /* odd: in a section */
-    int in_use;                 /* by a thread that lives */
-    struct xa_turn *next;       /* never changed once it is in the list, and never freed */
+    int in_use;                 /* by a live thread */
+    struct xa_turn *next;       /* constant once in the list, and never freed */
     char apart[XA_LINE - sizeof(uint64_t) - sizeof(int) - sizeof(void *)];
 } xa_turn;
 
@@ -37,7 +38,7 @@ static void xa_end_turn(void *turn)
     __atomic_store_n(&((xa_turn *) turn)->in_use, 0, __ATOMIC_RELEASE);
 }
 
-/* Of the threads of the parent, a forked child has the one that forked. */
+/* A forked child has only the parent's forking thread. */
 static void xa_forget_turns(void)
 {
     xa_turn *turn;
@@ -54,7 +55,7 @@ static void xa_begin_turns(void)
         abort();
 }
 
-/* A number for this thread: one that an earlier thread has left, or a new one. */
+/* A number for this thread: one that an ended thread left, or a new one. */
 static xa_turn *xa_find_turn(void)
 {
     xa_turn *turn;
@@ -69,7 +70,7 @@ static xa_turn *xa_find_turn(void)
     if (turn == NULL) {
         turn = calloc(1, sizeof(xa_turn));
         if (turn == NULL)
-            abort();            /* 128 bytes: Python itself could do nothing any more */
+            abort();            /* 128 bytes: without them Python itself could not go on */
         turn->in_use = 1;
         turn->next = __atomic_load_n(&xa_turns, __ATOMIC_RELAXED);
         while (!__atomic_compare_exchange_n(
@@ -93,7 +94,7 @@ static inline void xa_leave_section(void)
     __atomic_store_n(&turn->number, turn->number + 1, __ATOMIC_RELEASE);
 }
 
-/* Wait until nobody uses any more what was replaced before this call. */
+/* Wait until nobody uses memory that was replaced before this call. */
 static void xa_wait_for_sections(void)
 {
     xa_turn *turn;

@@ -1,4 +1,4 @@
-# What stands between the brackets, as numbers.
+# The index expression between the brackets, as numbers.
 
 from ._types cimport MAX_NDIM, index_t
 
@@ -7,7 +7,7 @@ cdef enum:
 
 
 # A box of elements: on each axis of the array `count` indices from `start` on, `step` apart
-# (negative steps run backwards), and how the axes become dimensions of the result.
+# (negative steps run backwards), and how the axes map to dimensions of the result.
 cdef struct selection_t:
     int ndim
     index_t start[MAX_NDIM]

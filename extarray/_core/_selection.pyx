@@ -1,7 +1,7 @@
 """NumPy's basic indexing: integers, slices, Ellipsis, newaxis -> a box of elements.
 
-Errors have NumPy's classes and NumPy's words.  What may be another kind of index (masks, arrays,
-lists, names of fields, and whatever NumPy refuses) is left to `extarray.selection`.
+Errors have NumPy's classes and wording.  Any other kind of index (masks, arrays, lists, field
+names, and everything that NumPy refuses) is left to `extarray.selection`.
 """
 
 import operator
@@ -94,8 +94,8 @@ cdef int take_whole(const index_t *shape, int axis, selection_t *s) except -1:
 
 
 cdef bint parse(object key, const index_t *shape, int ndim, selection_t *s) except -1:
-    """Fill `s` from an index expression on an array of the given shape; False where it is not made of
-    integers, slices, Ellipsis and newaxis alone."""
+    """Fill `s` from an index expression on an array of the given shape; return False if it has
+    entries other than integers, slices, Ellipsis and newaxis."""
     cdef Py_ssize_t n, i
     cdef int axis = 0, used = 0, ellipses = 0, kind
     cdef char kinds[MAX_RESULT_NDIM + MAX_NDIM]
@@ -160,7 +160,7 @@ cdef object result_shape(const selection_t *s):
 
 
 cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -1:
-    """Return the selection of the elements start ... stop - 1."""
+    """Set the selection of elements start ... stop - 1."""
     cdef int j
     s.ndim = s.result_ndim = ndim
     s.is_scalar = False
@@ -173,7 +173,7 @@ cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -
 
 
 cdef int box_of(object query, int ndim, selection_t *s) except -1:
-    """Return the selection of a query whose factors are all progressions."""
+    """Set the selection of a query whose factors are all progressions."""
     cdef int dim
     s.ndim = ndim
     s.result_ndim = len(query.shape)
@@ -199,7 +199,7 @@ cdef int widest(const selection_t *s) noexcept:
 
 
 cdef int narrow(const selection_t *s, int dim, index_t low, index_t high, selection_t *part) except -1:
-    """Return the part of a selection from index `low` to `high` of a dimension of its result."""
+    """Set the part of a selection from index `low` to `high` of a dimension of its result."""
     cdef int axis = s.result_axis[dim]
     part[0] = s[0]
     part.start[axis] = s.start[axis] + low * s.step[axis]
