@@ -253,7 +253,7 @@ cdef class FileCore:
         """Flush the bytes to the disk."""
         self._must(bring, 0)
 
-    # -- disk space: 0, or an errno, EOPNOTSUPP where the file system cannot ------------------
+    # -- disk space: 0, or an errno, EOPNOTSUPP if the file system cannot ---------------------
 
     def exceeds_disk(self, index_t length):
         """Tell whether the whole disk is smaller than this; never true below 1 GiB."""
@@ -323,7 +323,7 @@ cdef int exceeds(int fd, off_t offset, off_t length) noexcept nogil:
     return xa_exceeds_disk(fd, length)
 
 
-# -- what lies between elements --------------------------------------------------------------------
+# -- bytes between elements ------------------------------------------------------------------------
 
 #: The byte of ``.xta`` that a writer locks while it writes the bytes between elements; writers of
 #: single elements lock the next one.  Both lie beyond all data.
@@ -374,7 +374,7 @@ cdef void end_sieving(sieve_t *sieve, int fd) noexcept nogil:
     xa_end_sieving(sieve, fd, LEAVE_AT)
 
 
-# -- what will be read -----------------------------------------------------------------------------
+# -- read-ahead ------------------------------------------------------------------------------------
 # The system reads a cold file page by page as pages are touched, each with what it guesses to be
 # wanted next.  A transfer knows all bytes that it will touch.  It asks for exactly those, without
 # waiting, so that the disk has many requests at a time.

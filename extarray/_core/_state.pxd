@@ -17,33 +17,34 @@ from ._vectors cimport axial_t
 cdef struct frame_t:
     layout_t layout
     index_t bounds[MAX_NDIM]
-    # Published together with the bounds: the grid.
+    # The grid, published together with the bounds.
     index_t extents[MAX_NDIM]
     index_t origins[MAX_NDIM]
-    index_t file_bytes          # of all chunks that these bounds know
+    index_t file_bytes          # of all chunks inside these bounds
     bint is_open
     bint is_writable
     bint reads_direct           # elements can be loaded from layout.base
-    bint writes_direct          # and stored there without a look at `touched`
-    bint is_durable             # what is written is to be on the disk when the call returns
-    bint asks                   # chunks are asked for before they are read: there is a supply, or ...
-    bint verifies               # ... they are compared with their checksums
-    # Which elements an outside writer has cut off, where `cuts` counts the times.
-    uint64_t cuts_known         # the number for which the inner box holds
-    bint is_cut                 # there is an inner box: of what is known, the rest was cut off
-    index_t inner_low[MAX_NDIM]     # from where index 0 was at first
+    bint writes_direct          # and stored there without checking `touched`
+    bint is_durable             # writes must be on the disk when the call returns
+    bint asks                   # chunks need a request before they are read: a supply, or ...
+    bint verifies               # ... a comparison with their checksums
+    # Elements that an outside writer has cut off; `cuts` counts the cuts.
+    uint64_t cuts_known         # the count for which the inner box holds
+    bint is_cut                 # there is an inner box: all known elements outside were cut off
+    index_t inner_low[MAX_NDIM]     # counted from the first index 0
     index_t inner_high[MAX_NDIM]
-    PyObject *frame             # that it is of; where there is no GIL alone
-    # The axial vectors.  With the GIL they are those that the array grows.  Without it they are as they
-    # were when the bounds were set, since a look at those that grow may see two states.
+    PyObject *frame             # the frame around this; only without the GIL
+    # The axial vectors.  With the GIL, the ones that the array grows.  Without it, a copy from when
+    # the bounds were set, since reading vectors that grow may mix two states.
     axial_t *axial
-    bint is_double              # elements are the doubles of C, in the byte order of this machine
+    bint is_double              # elements are C doubles in this machine's byte order
     bint is_watched             # there is a counter of cuts
 
 
-# An array as it is at one moment: what indices mean, and where the elements are.  Nobody changes a
-# frame that an array shows.  Who takes one may use all of it, whatever becomes of the array: it keeps
-# alive what its pointers lead to, and is a user of what later cuts leave outside the bounds.
+# An array at one moment: the meaning of indices, and where the elements are.  A frame that an array
+# shows is never changed.  Its holder may use all of it, whatever happens to the array: the frame
+# keeps alive all that its pointers lead to, and counts as a user of elements that later cuts leave
+# outside the bounds.
 @cython.final
 cdef class Frame:
     cdef apart_t apart
@@ -56,14 +57,14 @@ cdef class Frame:
     cdef str element_order
     cdef tuple chunk_shape
     cdef object places          # keeps layout.place alive
-    # What is cut off becomes holes, which hold zeros.  Where that is not the fill value, `cuts` counts
-    # the times, and what was read while it grew is looked at again; else it is None.
+    # Cut-off elements become holes, which read as zeros.  If that is not the fill value, `cuts`
+    # counts the cuts, and a read during which it grew is checked again; else it is None.
     cdef Counter cuts
-    cdef object fill            # one element, where there is a counter
-    cdef object sums            # where chunks have checksums; else None
-    cdef Sieve sieve            # of the one writer, where the engine does not map; else None
-    cdef Trust trust            # where there are some by which chunks can be verified; else None
-    cdef Supply supply          # where chunks come from elsewhere; else None
+    cdef object fill            # one element, if there is a counter
+    cdef object sums            # if chunks have checksums; else None
+    cdef Sieve sieve            # of the one writer, if the engine does not map; else None
+    cdef Trust trust            # if checksums can verify chunks; else None
+    cdef Supply supply          # if chunks come from elsewhere; else None
     cdef object __weakref__
 
     cdef Frame copied(self)
@@ -71,34 +72,34 @@ cdef class Frame:
 
 
 cdef inline bint is_double(cnp.dtype kind) noexcept:
-    """Tell whether elements are the doubles of C, in the byte order of this machine."""
+    """Tell whether elements are C doubles in this machine's byte order."""
     return kind.type_num == cnp.NPY_DOUBLE and kind.byteorder in (c"=", c"|")
 
 
-# What is written to an array whose chunks have checksums.
+# Writes to an array whose chunks have checksums.
 @cython.final
 cdef class Writes:
     cdef Touched written
-    cdef set shown              # addresses of the chunks that views for writing are out of
+    cdef set shown              # addresses of chunks with live writable views
     cdef index_t n_begun        # writes that have begun ...
     cdef index_t n_going        # ... and not ended
 
 
 cdef class ArrayState:
     cdef apart_t apart
-    cdef Frame frame                # `frame_of` takes it
-    cdef frame_t *now               # of the frame; used where there is no GIL alone
-    cdef lock_t changing            # held by who makes a frame of the present one, and shows it
-    cdef ArrayState original    # which this one shows as it was; None: this is no such array
+    cdef Frame frame                # read it through `frame_of`
+    cdef frame_t *now               # of the frame; used only without the GIL
+    cdef lock_t changing            # held while a frame is made from the present one and shown
+    cdef ArrayState original    # the array that this one shows as it was; None: not such a view
     cdef Users users
-    cdef Region view_region         # for views of chunks, where the engine does not map
+    cdef Region view_region         # for views of chunks, if the engine does not map
     cdef index_t changes            # grows with every change of elements or bounds
-    cdef int lent                   # a view for writing is out: elements may change unseen
-    cdef Writes writes              # where chunks have checksums; else None
-    cdef object log                 # told of what is read; None: nobody asks
-    cdef int tells                  # there is a log: a hint, looked at before each read
-    # What has the array: it is asked what messages call it, where its elements are in doubt, and
-    # how indices beyond boxes are read and written (`Host` in the .pyi).  None: nobody has it.
+    cdef int lent                   # a writable view is out: elements may change unseen
+    cdef Writes writes              # if chunks have checksums; else None
+    cdef object log                 # receives what is read; None: there is none
+    cdef int tells                  # there is a log: a hint, checked before each read
+    # The owner of the array, which knows its name for messages, whether its elements are in doubt,
+    # and how to read and write indices other than boxes (`Host` in the .pyi).  None: no owner.
     cdef object host
 
     cdef int show(self, Frame frame) except -1
@@ -113,18 +114,18 @@ cdef const frame_t *enter_section(ArrayState self) noexcept
 cdef void leave_section() noexcept
 
 
-# The array as it is now: a reference, taken and counted in one step.
+# The array as it is now: one reference, taken and counted in one step.
 cdef inline Frame frame_of(ArrayState self):
     return take_frame(self) if FREE_THREADS else self.frame
 
 
-# The same, where the array is not closed.
+# The same, unless the array is closed.
 cdef inline Frame opened(ArrayState self):
     cdef Frame frame = frame_of(self)
     return frame if frame.now.is_open else self._opened()
 
 
-# The array as it is now, to look at without a reference until `end_look`, and to run no Python.
+# The array as it is now, for a look without a reference until `end_look`.  Run no Python meanwhile.
 cdef inline const frame_t *begin_look(ArrayState self) noexcept:
     return enter_section(self) if FREE_THREADS else &self.frame.now
 
@@ -135,7 +136,7 @@ cdef inline void end_look() noexcept:
 
 
 cdef inline int check_opened(ArrayState self) except -1:
-    """Raise a ClosedError where the array is closed; without a reference to what it is."""
+    """Raise a ClosedError if the array is closed; take no reference to its frame."""
     cdef bint is_open = begin_look(self).is_open
     end_look()
     if not is_open:

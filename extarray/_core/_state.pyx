@@ -1,10 +1,10 @@
 """The state of an array: how its chunks are laid out and reached, its bounds, and its grid.
 
-Whatever of it a transfer uses is in one object, a `Frame`.  It is taken in one step, before the GIL is
-given up, and nothing else of the array is looked at until the transfer has ended.
+All state that a transfer uses is in one object, a `Frame`.  The transfer takes it in one step,
+before it releases the GIL, and looks at nothing else of the array until it has ended.
 
-Where there is no GIL, a thread takes the frame in a *section* (``_sections.h``), and who replaces it
-waits until the sections that had begun have ended before he lets go of it.
+Without the GIL, a thread takes the frame in a *section* (``_sections.h``).  A thread that replaces
+the frame waits for the sections that had begun before it releases the old frame.
 """
 
 cimport cython
@@ -38,17 +38,17 @@ cdef tuple as_tuple(const index_t *values, int n):
     cdef int j
     for j in range(n):
         value = <object> values[j]
-        Py_INCREF(value)        # of which the tuple takes possession
+        Py_INCREF(value)        # the tuple takes this reference
         PyTuple_SET_ITEM(result, j, value)
     return result
 
 
 @cython.final
-@cython.freelist(2)      # a growth makes one, and the one before goes
+@cython.freelist(2)      # a growth makes one, and drops the one before
 cdef class Frame:
-    """An array as it is at one moment: what indices mean, and where the elements are.
+    """An array at one moment: the meaning of indices, and where the elements are.
 
-    A call takes one frame, and with it all that it uses stays alive until the call has ended (I10).
+    A call takes one frame, which keeps everything that the call uses alive until it ends (I10).
     """
 
     def __dealloc__(self):
@@ -60,7 +60,7 @@ cdef class Frame:
     cdef Frame copied(self):
         """Copy all but the epoch, for an array that is about to change."""
         cdef Frame copy = Frame.__new__(Frame)
-        # Making an object may run any code, also code that changes the array: it comes first.
+        # Make the object first: that may run any code, even code that changes the array.
         copy.now = self.now
         if FREE_THREADS:
             copy.now.frame = <PyObject *> copy
@@ -84,7 +84,7 @@ cdef class Frame:
         return copy
 
     cdef int take_vectors(self) except -1:
-        """Take the axial vectors as they are now, with what is not committed."""
+        """Take the axial vectors as they are now, uncommitted growth included."""
         if FREE_THREADS:
             if self.now.axial == NULL:
                 self.now.axial = room_for_axial()
@@ -110,7 +110,7 @@ cdef class Frame:
 
     @property
     def offset(self):
-        """Elements that the grid has before the bounds."""
+        """Elements of the grid before the bounds."""
         return as_tuple(self.now.layout.offset, self.now.layout.ndim)
 
     @property
@@ -126,14 +126,14 @@ cdef axial_t *room_for_axial() except NULL:
     return room
 
 
-# What an array shows that is still to be made: it is closed.
+# The frame of an array still to be made: it is closed.
 cdef Frame nothing = Frame.__new__(Frame)
 nothing.now.layout.fd = -1
 nothing.now.frame = <PyObject *> nothing
 
 
 cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
-    """Set what follows from bounds, the offsets in the layout, and the axial vectors."""
+    """Set all that follows from bounds, the offsets in the layout, and the axial vectors."""
     cdef layout_t *layout = &frame.now.layout
     cdef const axial_t *axial
     cdef int j
@@ -144,17 +144,17 @@ cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
         frame.now.extents[j] = extent_of(axial, j)
         layout.low[j] = -axial.sides[START][j].extent
         frame.now.origins[j] = -layout.low[j] * layout.chunk[j] - layout.offset[j]
-    frame.now.is_cut = False        # these are later than the inner box
+    frame.now.is_cut = False        # these bounds are later than the inner box
     frame.now.file_bytes = place_of(layout, product(axial))
     return 0
 
 
-# -- the frame of an array, where threads may replace it ---------------------------------------------
-# A section runs no Python, and allocates nothing: who replaces the frame waits for its end.
+# -- the frame of an array, which threads may replace -----------------------------------------------
+# A section runs no Python and allocates nothing: a thread that replaces the frame awaits its end.
 
 
 cdef Frame take_frame(ArrayState self):
-    """Take the array as it is now, where there is no GIL."""
+    """Take the array as it is now, without the GIL."""
     cdef Frame frame
     xa_enter_section()
     frame = <Frame> (<const frame_t *> shown_at(<void **> &self.now)).frame
@@ -174,7 +174,7 @@ cdef void leave_section() noexcept:
 
 @cython.final
 cdef class Writes:
-    """The writes to an array whose chunks have checksums, by whatever object of it."""
+    """The writes to an array whose chunks have checksums, through any object of it."""
 
     def __cinit__(self):
         self.written = Touched()
@@ -188,11 +188,11 @@ cdef class ArrayState:
         self.frame = nothing
         self.now = &nothing.now
 
-    # Who makes a frame of the present one holds `changing` until it is shown: no other change gets lost
-    # in between.
+    # Hold `changing` from making a frame of the present one until it is shown, so that no other
+    # change in between gets lost.
 
     cdef int show(self, Frame frame) except -1:
-        """Be what a new frame says, from now on: one step for other threads."""
+        """Show a new frame from now on: one step for other threads."""
         cdef Frame before = self.frame
         if self.users is not None:
             frame.epoch = join(self.users)
@@ -200,13 +200,13 @@ cdef class ArrayState:
         if FREE_THREADS:
             show_at(<void **> &self.now, &frame.now)
             xa_wait_for_sections()
-        del before      # which may run any code
+        del before      # may run any code
         return 0
 
     def _serve(self, host not None):
-        """Take what is asked from now on for all that the core cannot tell by itself.
+        """Set the owner, which answers all questions that the core cannot.
 
-        It is given the array with each question, and need not know which arrays it has.
+        It receives the array with each question, and need not keep track of its arrays.
         """
         self.host = host
 
@@ -214,11 +214,11 @@ cdef class ArrayState:
         self, Axial axial not None, dtype, tuple chunks not None, str order, tuple slow_to_fast not None,
         places, shape, offset
     ):
-        """Set the layout and the bounds; again where the array has gained an axis.
+        """Set the layout and the bounds; again when the array has gained an axis.
 
-        Strides follow from `slow_to_fast`, the axes of a chunk by falling stride; `order` is a name.
-        `places` is None for orders with strides, and as long as there is no chunk.  Transfers of other
-        threads go on with what was set before.
+        Strides follow from `slow_to_fast`, the axes of a chunk by falling stride; `order` is a
+        name.  `places` is None for orders with strides, and while there is no chunk.  Other threads'
+        transfers continue with the old settings.
         """
         cdef layout_t layout
         cdef index_t bounds[MAX_NDIM]
@@ -246,7 +246,7 @@ cdef class ArrayState:
             layout.offset[j] = offset[j]
         acquire(&self.changing)
         try:
-            past = self.frame         # goes when the lock is free again
+            past = self.frame         # released after the lock
             frame = past.copied()
             if fresh is not None and stride != frame.now.layout.chunk_bytes:
                 frame.touched = fresh       # a larger chunk has parts without space
@@ -273,12 +273,12 @@ cdef class ArrayState:
         add_to(&self.changes, 1)
 
     def _set_places(self, const index_t[::1] table not None):
-        """Set where elements stand in a chunk, for the orders without strides."""
+        """Set the places of elements in a chunk, for orders without strides."""
         cdef object places = table
         cdef Frame frame, past
         acquire(&self.changing)
         try:
-            past = self.frame         # goes when the lock is free again
+            past = self.frame         # released after the lock
             frame = past.copied()
             frame.places = places
             frame.now.layout.place = &table[0]
@@ -289,19 +289,19 @@ cdef class ArrayState:
 
     @property
     def _has_places(self):
-        """True if a table says where elements stand in a chunk."""
+        """True if a table gives the places of elements in a chunk."""
         return frame_of(self).now.layout.place != NULL
 
     def _attach(
         self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
         Users users=None, Trust trust=None, bint verifies=False, Sieve sieve=None, Supply supply=None
     ):
-        """Take the region that holds the chunks (None: closed), and what keeps their checksums.
+        """Attach the region that holds the chunks (None: closed), and the owners of checksums.
 
-        `users` are those of the chunks, which a store asks for before it gives any back.  Chunks that
-        `trust` does not know are verified before they are written to in part; if it `verifies`, also
-        before they are read.  `sieve` is that of the one writer, if there is one.  `supply` has the
-        chunks that come from elsewhere, of an array that is open for reading.
+        `users` are those of the chunks; a store checks them before it frees any.  Chunks unknown to
+        `trust` are verified before they are written in part; with `verifies`, also before they are
+        read.  `sieve` belongs to the one writer, if there is one.  `supply` has the chunks that
+        come from elsewhere, for an array that is open for reading.
         """
         cdef bint is_open = region is not None
         cdef Touched touched = Touched() if is_open and writable and region.fd >= 0 else None
@@ -317,10 +317,10 @@ cdef class ArrayState:
                 trust = Trust(0)        # which knows all: so one look tells whether to ask at all
         acquire(&self.changing)
         try:
-            # What is replaced goes when it is let go of, below.
+            # Replaced objects are released below, after the lock.
             _users = self.users
             _view = self.view_region
-            past = self.frame         # goes when the lock is free again
+            past = self.frame         # released after the lock
             frame = past.copied()
             frame.now.is_open = is_open
             frame.now.is_writable = is_open and writable
@@ -362,13 +362,13 @@ cdef class ArrayState:
 
     @property
     def _original(self):
-        """The array that this one shows as it was; None where this is no such array."""
+        """The array that this one shows as it was, or None."""
         return self.original
 
     def _set_bounds(self, shape, offset):
-        """Publish bounds: what lies inside them is there to be read.
+        """Publish bounds: all elements inside them can be read.
 
-        `offset` is what the grid has before them along each axis, in elements.
+        `offset` is the number of grid elements before them along each axis.
         """
         cdef index_t bounds[MAX_NDIM]
         cdef index_t before[MAX_NDIM]
@@ -379,7 +379,7 @@ cdef class ArrayState:
             before[j] = offset[j]
         acquire(&self.changing)
         try:
-            past = self.frame         # goes when the lock is free again
+            past = self.frame         # released after the lock
             frame = past.copied()
             for j in range(frame.now.layout.ndim):
                 frame.now.layout.offset[j] = before[j]
@@ -390,11 +390,11 @@ cdef class ArrayState:
         add_to(&self.changes, 1)
 
     def _watch(self, Counter cuts, uint64_t known, fill):
-        """Take the counter of cuts (or None), and the number that the present bounds go with."""
+        """Set the counter of cuts (or None), and the count that belongs to the present bounds."""
         cdef Frame frame, past
         acquire(&self.changing)
         try:
-            past = self.frame         # goes when the lock is free again
+            past = self.frame         # released after the lock
             frame = past.copied()
             frame.cuts = cuts
             frame.fill = fill
@@ -406,8 +406,8 @@ cdef class ArrayState:
             release(&self.changing)
 
     def _know_cuts(self, uint64_t known, inner):
-        """Note up to which number the cuts are known, and what they left: (low, high), counted from
-        where index 0 was at first, or None where that is all."""
+        """Note the count up to which cuts are known, and the box that they left: (low, high),
+        counted from the first index 0, or None if nothing is cut off."""
         cdef index_t low[MAX_NDIM]
         cdef index_t high[MAX_NDIM]
         cdef bint is_cut = False
@@ -419,7 +419,7 @@ cdef class ArrayState:
                 high[j] = inner[1][j]
         acquire(&self.changing)
         try:
-            past = self.frame         # goes when the lock is free again
+            past = self.frame         # released after the lock
             frame = past.copied()
             if inner is not None:
                 for j in range(frame.now.layout.ndim):
@@ -434,14 +434,14 @@ cdef class ArrayState:
             release(&self.changing)
 
     def _forget_touched(self):
-        """Forget which chunks have space: a growth was undone, and took some away."""
+        """Forget which chunks have space: an undone growth took some away."""
         cdef Touched fresh
         cdef Frame frame, past
         if frame_of(self).touched is not None:
             fresh = Touched()
             acquire(&self.changing)
             try:
-                past = self.frame         # goes when the lock is free again
+                past = self.frame         # released after the lock
                 frame = past.copied()
                 frame.touched = fresh
                 frame.now.layout.touched = fresh.root
@@ -449,7 +449,7 @@ cdef class ArrayState:
             finally:
                 release(&self.changing)
 
-    # -- what the array is -------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------
 
     @property
     def axial(self):
@@ -530,7 +530,7 @@ cdef class ArrayState:
 
     @property
     def _grid_bytes(self):
-        """Bytes of all chunks that the axial vectors know, also those that are not committed."""
+        """Bytes of all chunks in the axial vectors, also those that are not committed."""
         cdef Frame frame = frame_of(self)
         cdef axial_t room
         return <object> product(look(frame.vectors, &room)) * <object> frame.now.layout.chunk_bytes
@@ -567,7 +567,7 @@ cdef class ArrayState:
 
     @property
     def _frame(self):
-        """The array as it is now, for who needs more than one thing of it."""
+        """The array as it is now, for callers that need several of its properties."""
         return frame_of(self)
 
     @property
@@ -591,7 +591,7 @@ cdef class ArrayState:
 
     @property
     def _is_mapped(self):
-        """True if transfers are loads and stores, and no system calls."""
+        """True if transfers are loads and stores, not system calls."""
         return frame_of(self).now.layout.base != NULL
 
     @property
@@ -601,21 +601,21 @@ cdef class ArrayState:
 
     @property
     def _changes(self):
-        """A number that differs where elements or bounds may; None where nobody can say."""
+        """A number that differs if elements or bounds may differ; None if unknown."""
         return None if hint_of(&self.lent) else count_of(&self.changes)
 
     # -- checks ------------------------------------------------------------------------------
 
     def _name(self):
-        """Return what messages call the array."""
+        """Return the array's name for messages."""
         return "the array" if self.host is None else self.host.name(self)
 
     def _read_only(self, what):
-        """Return the error for what would change an array that is open for reading."""
+        """Return the error for a change to an array that is open for reading."""
         return self.host.read_only(self, what)
 
     cdef Region mapped_for_views(self):
-        """Take the region of views, where the engine does not map."""
+        """Return the region of views, if the engine does not map."""
         cdef Region region
         acquire(&self.changing)
         region = self.view_region
@@ -623,31 +623,31 @@ cdef class ArrayState:
         return region
 
     cdef object listening(self):
-        """Take the log."""
+        """Return the log."""
         acquire(&self.changing)
         log = self.log
         release(&self.changing)
         return log
 
     cdef Frame _opened(self):
-        """Take the array as it is now; it is a ClosedError where it is closed."""
+        """Return the frame; raise a ClosedError if the array is closed."""
         cdef Frame frame = frame_of(self)
         if frame.region is None:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
         return frame
 
     cdef Frame _writable(self):
-        """Take the array as it is now, to write to it."""
+        """Return the frame for writing to it."""
         cdef Frame frame = self._opened()
         if not frame.now.is_writable:
             raise self._read_only("write to")
         if self.original is not None:
-            self.original._writable()   # or it is closed, and has another writer by now
-        add_to(&self.changes, 1)        # whoever asks is about to write
+            self.original._writable()   # it may be closed, and have another writer by now
+        add_to(&self.changes, 1)        # the caller is about to write
         return frame
 
     def _check_axes(self, int ndim):
-        """Refuse what was made ready for another number of axes, which only ever grows."""
+        """Refuse objects made for another number of axes, which only ever grows."""
         if ndim != frame_of(self).now.layout.ndim:
             raise ShapeError(
                 f"{self._name()} has gained an axis while a selection or a view was in use: it now "
@@ -658,10 +658,10 @@ cdef class ArrayState:
 
 
 def hold(ArrayState self not None, ArrayState array not None):
-    """Make an array show another one as it is now, whatever becomes of that.
+    """Make an array show another one as it is now, whatever happens to the other.
 
-    Reading and writing go on with the bounds, the layout and the chunks of this moment.  What is
-    written counts as written to the other one, and nothing is once that is closed.
+    Reads and writes go on with the present bounds, layout and chunks.  Writes count as writes to
+    the other array, and fail once that is closed.
     """
     self.original = array
     self.host = array.host
@@ -680,7 +680,7 @@ def hold(ArrayState self not None, ArrayState array not None):
 
 
 def verify_reads(ArrayState self not None):
-    """From now on verify the chunks that are read, of an array that `hold` was called for."""
+    """Verify all chunks read from now on, for an array that `hold` was called for."""
     cdef Frame before = self.frame
     cdef Frame frame
     if before.trust is None or before.now.verifies:
@@ -697,12 +697,12 @@ def verify_reads(ArrayState self not None):
 
 
 def renew_lock(ArrayState self not None):
-    """Take a fresh lock, in a forked child: a thread of the parent may have held it."""
+    """Take a fresh lock in a forked child: a thread of the parent may have held it."""
     make_lock(&self.changing)
 
 
 def abandon(ArrayState self not None, start):
-    """Leave what lies behind `start` bytes of the file to views alone, without the file."""
+    """Detach views from the bytes beyond `start` in the file."""
     for region in (frame_of(self).region, self.mapped_for_views()):
         if region is not None:
             region.abandon(start)

@@ -6,12 +6,13 @@ from ._mapping cimport Lease, Touched, touched_get
 from ._types cimport index_t
 
 
-# Which chunks are known to be what was written: those that fitted their checksums, or were overwritten
-# as wholes.  A chunk enters before it is first written to, so that one which is not in it fits.
+# Chunks known to hold the bytes that were written: they matched their checksums, or were
+# overwritten as a whole.  A chunk enters before the first write to it, so that one outside the set
+# still matches.
 @cython.final
 cdef class Trust:
     cdef Touched known
-    cdef index_t n_stored       # chunks from this address on are of this session, and known
+    cdef index_t n_stored       # chunks from this address on are known: this session made them
 
     cdef inline bint lacks(self, index_t address) noexcept:
         return address < self.n_stored and not touched_get(self.known.root, address)
@@ -21,14 +22,14 @@ cdef class Trust:
 cdef class Supply:
     cdef object provider
     cdef Trust trust            # forgets the chunks that leave; may be None
-    cdef readonly index_t most   # chunks that may be present while no more than these are in use
-    cdef readonly index_t share  # chunks that one part of a call asks for at most
-    cdef dict used              # address: how many use the chunk
-    cdef dict idle              # addresses of the other chunks that are present, the oldest use first
-    cdef set moving             # addresses of chunks that some thread has come or leave just now
-    cdef object returned        # addresses that nobody has taken out of `used` yet
+    cdef readonly index_t most   # chunks that may be present, unless more are in use
+    cdef readonly index_t share  # most chunks that one part of a call asks for
+    cdef dict used              # address: number of users of the chunk
+    cdef dict idle              # addresses of the other present chunks, oldest use first
+    cdef set moving             # addresses of chunks that a thread is bringing or evicting
+    cdef object returned        # addresses whose uses have ended, still counted in `used`
     cdef object lock
-    cdef object moved           # notified when chunks are not `moving` any more
+    cdef object moved           # notified when chunks stop `moving`
 
     cdef int _take_back(self) except -1
     cdef list _leaving(self, index_t n_coming)

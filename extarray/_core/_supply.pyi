@@ -3,7 +3,7 @@ from typing import Protocol, Self, final, type_check_only
 import numpy as np
 from numpy.typing import NDArray
 
-# What brings chunks, as the core sees it.
+# The source of chunks, as the core sees it.
 @type_check_only
 class Provider(Protocol):
     def provide(self, addresses: NDArray[np.int64]) -> None: ...

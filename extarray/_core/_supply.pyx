@@ -1,9 +1,9 @@
 """Presence and trust: which chunks of an array are here, and which are known to be right.
 
-A chunk is *present* if its bytes lie where its address says.  In most arrays all chunks are, and
-nobody asks.  Where chunks come from elsewhere (a server, compressed blobs), the array has a `Supply`:
-each call names the chunks that it needs before it reads anything, and a provider brings those that
-are missing (I16).  Whether chunks are *right* is another question, which `Trust` answers.
+A chunk is *present* if its bytes lie where its address says.  Most arrays have all chunks present,
+and nothing checks.  If chunks come from elsewhere (a server, compressed blobs), the array has a
+`Supply`: each call names the chunks that it needs before it reads anything, and a provider brings
+the missing ones (I16).  Whether chunks are *right* is a separate question, for `Trust`.
 """
 
 import threading
@@ -19,7 +19,7 @@ from ._types cimport add_to
 
 @cython.final
 cdef class Trust:
-    """The chunks that need not be compared with their checksums any more, by whatever object."""
+    """The chunks that need no more comparison with their checksums, by any object."""
 
     def __cinit__(self, index_t n_stored):
         self.known = Touched()
@@ -28,7 +28,7 @@ cdef class Trust:
 
 @cython.final
 cdef class Supply:
-    """The chunks of an array that a provider brings when they are needed, and takes away again.
+    """The chunks of an array that a provider brings on demand, and evicts again.
 
     Parameters
     ----------
@@ -36,16 +36,17 @@ cdef class Supply:
         See `extarray.storage.store.Provider`.
     chunk_bytes : int
     bound : int or None
-        Bytes of chunks that may be present; None: all of them.  Chunks in use stay, even beyond it.
-    trust : Trust or None
-        Chunks that leave have to be verified anew when they come back.
+            Most bytes of chunks that may be present; None: no limit.  Chunks in use stay, even
+        beyond it.
+        trust : Trust or None
+            Chunks that leave must be verified again when they come back.
 
     Notes
     -----
-    Each chunk is asked for once while it is present, whatever number of threads need it.  Chunks
-    leave in the order of their last use, only to make room for others, and never while a `Use` of
-    them lives.  The provider is called without the lock, and never for one chunk by two threads at
-    a time: who needs a chunk that another thread has come or leave waits for that thread.
+    Each chunk is requested once while it is present, however many threads need it.  Chunks leave in
+    the order of their last use, only to make room for others, and never while a `Use` of them
+    lives.  The provider is called without the lock, and never for one chunk by two threads at a
+    time: a thread that needs a chunk in transit waits for the thread that moves it.
     """
 
     def __cinit__(self, provider, index_t chunk_bytes, bound=None, Trust trust=None):
@@ -54,7 +55,7 @@ cdef class Supply:
         self.trust = trust
         most = (<index_t> 1 << 62) if bound is None else max(1, <index_t> bound // chunk_bytes)
         self.most = most
-        self.share = max(1, most // 4)      # so that several threads, and what is fetched ahead, fit
+        self.share = max(1, most // 4)      # room for several threads, and for chunks fetched ahead
         self.used = {}
         self.idle = {}
         self.moving = set()
@@ -63,13 +64,13 @@ cdef class Supply:
         self.moved = threading.Condition(self.lock)
 
     def use(self, addresses):
-        """Bring chunks here, and keep them for as long as the `Use` that this returns lives.
+        """Bring in chunks, and keep them as long as the returned `Use` lives.
 
-        The addresses are in rising order, each once.  Whatever the provider raises is passed on, and
-        no chunk is in use then.
+        The addresses are in rising order, each once.  Errors of the provider are passed on; then no
+        chunk is in use.
         """
         cdef list wanted = addresses.tolist(), kept = [], missing, later, leaving
-        cdef Use result = use_of(self, kept)        # gives back what it has, whatever happens
+        cdef Use result = use_of(self, kept)        # gives back its chunks, whatever happens
         while wanted:
             missing = []
             later = []
@@ -100,7 +101,7 @@ cdef class Supply:
         return result
 
     def _exchange(self, list leaving, list missing, list kept):
-        """Let the provider take some chunks away and bring others, which are in use then."""
+        """Let the provider evict some chunks and bring others, which are then in use."""
         cdef list brought = []
         try:
             if leaving:
@@ -117,7 +118,7 @@ cdef class Supply:
                 self.moved.notify_all()
 
     cdef list _leaving(self, index_t n_coming):
-        """Take out the chunks, of those that nobody uses, that make room for others."""
+        """Remove unused chunks to make room for others."""
         cdef list leaving = []
         cdef index_t excess = len(self.used) + len(self.idle) + len(self.moving) + n_coming - self.most
         while excess > 0 and self.idle:
@@ -144,9 +145,9 @@ cdef class Supply:
         return 0
 
     def ahead(self, addresses):
-        """Tell the provider which chunks are needed next; it returns at once.
+        """Tell the provider which chunks are needed next; return at once.
 
-        Chunks that are present or on their way are left out, and all that lie beyond the bound.
+        Chunks that are present or on their way are left out, and so are all beyond the bound.
         """
         cdef list missing
         with self.lock:
@@ -161,7 +162,7 @@ cdef class Supply:
 
     @property
     def present(self):
-        """Addresses of the chunks that are present, in rising order."""
+        """Addresses of the present chunks, in rising order."""
         with self.lock:
             self._take_back()
             return np.array(sorted([*self.used, *self.idle]), np.int64)
@@ -170,16 +171,16 @@ cdef class Supply:
 @cython.final
 @cython.no_gc_clear
 cdef class Use:
-    """The use of chunks that have to stay present; it ends with the life of this object."""
+    """The use of chunks that must stay present; it ends with the life of this object."""
 
     def __dealloc__(self):
-        # Not under the lock: this thread may hold it, and be about to collect garbage.
+        # Not under the lock: this thread may hold it while garbage is collected.
         if self.addresses:
             self.supply.returned.append(self.addresses)
 
 
 cdef Use use_of(Supply supply, list addresses):
-    """Begin a use of chunks that are counted in it."""
+    """Begin a use of chunks that already count as used."""
     cdef Use self = Use.__new__(Use)
     self.supply = supply
     self.addresses = addresses

@@ -1,9 +1,9 @@
-/* Every call of the operating system that compiled code makes: files, mappings, locks, threads.
+/* Every operating system call that compiled code makes: files, mappings, locks, threads.
  *
- * Other C and Cython code includes this and names no header, call or flag of POSIX, so that another
- * system needs another version of this file alone.  `extarray.common.system` is its like in Python.
- * Functions return 0 or an errno unless they say otherwise; EOPNOTSUPP means that the system, or the
- * file system, has no such thing.
+ * Other C and Cython code includes this and names no header, call or flag of POSIX, so porting to
+ * another system takes another version of this file alone.  `extarray.common.system` is the Python
+ * counterpart.  Functions return 0 or an errno unless they say otherwise; EOPNOTSUPP means that the
+ * system or the file system has no such call.
  */
 
 #ifndef XA_SYSTEM_H
@@ -67,17 +67,18 @@ static inline long xa_filesystem(int fd) {
 static inline long xa_filesystem(int fd) { (void) fd; return 0; }
 #endif
 
-/* Whether the whole disk is known to be smaller than so many bytes.  Some file systems would be
- * filled before they say so, and stay full.  It takes a call of the system, which below 1 GiB is
- * not made: so small a disk is soon filled, and soon empty. */
+/* Whether the whole disk is known to be smaller than this.  Some file systems would be filled
+ * before they report it, and stay full.  The system call is skipped below 1 GiB: so small a disk is
+ * soon filled, and soon empty. */
 static inline int xa_exceeds_disk(int fd, off_t length) {
     struct statvfs about;
     return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
         && about.f_frsize != 0 && (uint64_t) length / about.f_frsize > about.f_blocks;
 }
 
-/* Whether a byte of a file is in the system's cache; where the system cannot say, it may be.  To try a
- * read that may not wait can bring a small page, which keeps a huge one out: so that comes last. */
+/* Whether a byte of a file is in the system's cache; if the system cannot tell, it may be.  The
+ * fallback, a read that may not wait, comes last: it can bring a small page, which keeps a huge one
+ * out. */
 static inline int xa_is_cached(int fd, off_t offset) {
 #if defined(__linux__)
 #ifndef __NR_cachestat
@@ -115,11 +116,11 @@ static inline int xa_fallocate(int fd, int mode, off_t offset, off_t length) {
         if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
     return 0;
 }
-/* Not posix_fallocate: where the file system cannot, glibc writes into the range, which may
- * undo what another process stores there meanwhile.
+/* Not posix_fallocate: if the file system cannot, glibc writes into the range, which may undo what
+ * another process stores there meanwhile.
  *
- * A store through a mapping needs space for all of its page, which may have several blocks of
- * the file system: whole pages get space, and only whole pages lose it. */
+ * A store through a mapping needs space for its whole page, which may have several file system
+ * blocks: whole pages get space, and only whole pages lose it. */
 static inline int xa_reserve(int fd, off_t offset, off_t length) {
     off_t page = sysconf(_SC_PAGESIZE), low = offset & -page;
     if (xa_exceeds_disk(fd, length)) return ENOSPC;
@@ -131,13 +132,13 @@ static inline int xa_punch(int fd, off_t offset, off_t length) {
     if (low >= high) return 0;
     return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
 }
-/* Write what the cache has of a range, and with `wait` until it is written. */
+/* Start writing dirty cache pages of a range; with `wait`, wait until they are written. */
 static inline void xa_write_back(int fd, off_t offset, off_t length, int wait) {
     unsigned flags = SYNC_FILE_RANGE_WRITE;
     if (wait) flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
     (void) sync_file_range(fd, offset, length, flags);
 }
-/* All of the range, which keeps its space. */
+/* Zeroes the whole range, which keeps its space. */
 static inline int xa_zero(int fd, off_t offset, off_t length) {
     return xa_fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, length);
 }
@@ -160,9 +161,9 @@ static inline int xa_zero(int fd, off_t offset, off_t length) {
 }
 #endif
 
-/* The generation of a file among those that have had its number; 0 where nobody tells it. */
+/* The generation of a file among those with its inode number; 0 if unknown. */
 static inline long xa_generation(int fd) {
-    long found = 0; /* of which some file systems set an int */
+    long found = 0; /* some file systems set only an int */
 #if defined(__linux__)
     if (ioctl(fd, _IOR('v', 1, long), &found)) return 0; /* FS_IOC_GETVERSION */
 #else
@@ -171,7 +172,7 @@ static inline long xa_generation(int fd) {
     return found;
 }
 
-/* Have the bytes of a file on its disk, and what it takes to read them. */
+/* Flush a file's bytes to disk, with the metadata needed to read them. */
 static inline int xa_datasync(int fd) {
     int failed;
     do {
@@ -184,7 +185,7 @@ static inline int xa_datasync(int fd) {
     return failed ? errno : 0;
 }
 
-/* Lengthen a file by bytes that have their disk space; EOPNOTSUPP where the system has no such call. */
+/* Lengthen a file by allocated bytes; EOPNOTSUPP if the system has no such call. */
 static inline int xa_lengthen(int fd, off_t offset, off_t length) {
 #if defined(__APPLE__)
     (void) fd; (void) offset; (void) length;
@@ -196,8 +197,8 @@ static inline int xa_lengthen(int fd, off_t offset, off_t length) {
 #endif
 }
 
-/* Leave to write back what lies between elements (see `Sieve`): a lock for some of the chunks each, and
- * how many transfers of this process use the leave. */
+/* Leave to write back the bytes between elements (see `Sieve`): locks that share the chunks among
+ * them, and the number of this process's transfers that use the leave. */
 #define XA_CHUNK_LOCKS 64
 typedef struct {
     pthread_mutex_t chunk[XA_CHUNK_LOCKS];
@@ -222,8 +223,9 @@ static inline void xa_unlock_chunk(xa_sieve *s, int64_t address) {
     pthread_mutex_unlock(&s->chunk[(uint64_t) address % XA_CHUNK_LOCKS]);
 }
 
-/* A writer has the leave while it locks one byte of the file, and nobody shares the lock on the next:
- * who writes elements beside it locks that one first, and then waits until the first is free. */
+/* A writer has the leave while it locks one byte of the file and nobody shares the lock on the
+ * next: a concurrent writer of elements first locks that next byte, then waits until the first is
+ * free. */
 #if defined(F_OFD_SETLK)
 static inline int xa_lock_byte(int fd, int command, int kind, int64_t byte) {
     struct flock range;
@@ -272,7 +274,7 @@ static inline int xa_begin_sieving(xa_sieve *s, int fd, int64_t byte) {
     return given;
 }
 
-/* Give no leave any more, and wait for what is between a read and its write. */
+/* Refuse the leave from now on, and wait for writes whose reads are done. */
 static inline void xa_stop_sieving(xa_sieve *s) {
     __atomic_store_n(&s->is_over, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; i < XA_CHUNK_LOCKS; i++) {
@@ -283,7 +285,7 @@ static inline void xa_stop_sieving(xa_sieve *s) {
 
 /* -- address space ------------------------------------------------------------------------------ */
 
-/* Bytes of memory of the machine; 0: not known. */
+/* Bytes of memory of the machine; 0: unknown. */
 static inline uint64_t xa_physical_bytes(void) {
 #if defined(_SC_PHYS_PAGES)
     long pages = sysconf(_SC_PHYS_PAGES);
@@ -293,17 +295,17 @@ static inline uint64_t xa_physical_bytes(void) {
 #endif
 }
 
-/* Reserve address space without access, which costs no memory; NULL: there is not so much. */
+/* Reserve address space without access, which costs no memory; NULL: not enough. */
 static inline char *xa_keep_free(size_t length) {
     void *base = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return base == MAP_FAILED ? NULL : (char *) base;
 }
 
-/* Give address space back, also a part of what was reserved or mapped. */
+/* Release address space, also a part of a reservation or mapping. */
 static inline void xa_unmap(char *base, size_t length) { (void) munmap(base, length); }
 
-/* Show a file in reserved address space `at`, or (NULL) wherever the system likes; NULL: errno says why.
- * The range may reach beyond the end of the file, which may grow into it. */
+/* Map a file into reserved address space `at`, or (NULL) wherever the system likes; NULL: see
+ * errno.  The range may reach beyond the end of the file, which may grow into it. */
 static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offset, int writable) {
     int protection = PROT_READ | (writable ? PROT_WRITE : 0);
     int flags = MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0);
@@ -311,20 +313,20 @@ static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offse
     return base == MAP_FAILED ? NULL : (char *) base;
 }
 
-/* Give reserved address space memory, all zero. */
+/* Back reserved address space with zeroed memory. */
 static inline int xa_open_memory(char *base, size_t length) {
     return mprotect(base, length, PROT_READ | PROT_WRITE) ? errno : 0;
 }
 
-/* Show private memory, all zero, where a file was mapped. */
+/* Show private zeroed memory instead of a mapped file. */
 static inline void xa_cover(char *base, size_t length) {
-    /* This fails only where the system has no room for one more mapping.  Then the pages of the file
+    /* This fails only if the system has no room for one more mapping.  Then the pages of the file
      * stay, and a load from them ends as if another program had cut the file. */
     (void) mmap(base, length, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
-/* Zero whole pages of private memory, and let the system have them. */
+/* Zero whole pages of private memory, and return them to the system. */
 static inline void xa_discard(char *base, size_t length) {
 #if defined(__linux__)
     if (madvise(base, length, MADV_DONTNEED) == 0) return;
@@ -332,7 +334,8 @@ static inline void xa_discard(char *base, size_t length) {
     memset(base, 0, length);
 }
 
-/* Map pages of a file.  An errno tells that a load (or, with `store`, a store) would be a SIGBUS. */
+/* Map pages of a file.  An errno means that a load (or, with `store`, a store) would be a
+ * SIGBUS. */
 static inline int xa_populate(char *base, size_t length, int store) {
 #if defined(__linux__)
 #ifndef MADV_POPULATE_READ
@@ -350,12 +353,12 @@ static inline int xa_populate(char *base, size_t length, int store) {
 #endif
 }
 
-/* The rest is advice: where the system takes none, everything works, slower. */
+/* The rest is advice: if the system takes none, everything works, but slower. */
 
-/* Have these pages of a mapped file in the system's cache, and none around them. */
+/* Bring these pages of a mapped file into the system's cache, and none around them. */
 static inline void xa_bring(char *base, size_t length) { (void) madvise(base, length, MADV_WILLNEED); }
 
-/* Take pages of a mapped file out of the resident set; they stay in the system's cache. */
+/* Remove pages of a mapped file from the resident set; they stay in the system's cache. */
 static inline void xa_give_back(char *base, size_t length) {
 #if defined(__linux__)
     (void) madvise(base, length, MADV_DONTNEED);
@@ -364,7 +367,7 @@ static inline void xa_give_back(char *base, size_t length) {
 #endif
 }
 
-/* Have a fault bring its page alone, without its neighbours. */
+/* Make a fault bring only its own page. */
 static inline void xa_advise_scattered(char *base, size_t length) {
     (void) madvise(base, length, MADV_RANDOM);
 }
@@ -377,7 +380,7 @@ static inline void xa_advise_huge(char *base, size_t length) {
 #endif
 }
 
-/* Whether a fault on a scattered mapping can bring one huge page and no others: Linux does since 5.18. */
+/* Whether a fault on a scattered mapping can bring just one huge page: Linux can since 5.18. */
 static inline int xa_brings_huge_pages(void) {
 #if defined(__linux__)
     struct utsname about;
@@ -391,8 +394,8 @@ static inline int xa_brings_huge_pages(void) {
 #endif
 }
 
-/* Memory that `free` gives back, in huge pages if it is large: a large table otherwise costs more in
- * faults than all that is done with it.  NULL: there is none. */
+/* Allocate memory for `free`, in huge pages if large: faults on a large table otherwise cost more
+ * than all work on it.  NULL: no memory. */
 static inline void *xa_allocate(size_t bytes) {
 #ifdef MADV_HUGEPAGE
     enum { XA_HUGE_PAGE = 1 << 21 };
@@ -421,7 +424,7 @@ typedef pthread_once_t xa_once_t;
 #define XA_ONCE_INIT PTHREAD_ONCE_INIT
 static inline void xa_once(xa_once_t *once, void (*function)(void)) { (void) pthread_once(once, function); }
 
-/* Have a function called in each forked child. */
+/* Register a function to call in each forked child. */
 static inline int xa_in_forked_children(void (*function)(void)) {
     return pthread_atfork(NULL, NULL, function);
 }
@@ -431,7 +434,7 @@ static inline void xa_yield(void) { (void) sched_yield(); }
 
 /* -- the processor ------------------------------------------------------------------------------ */
 
-/* Features of the processor, as the system tells them (AT_HWCAP); 0: it does not. */
+/* Features of the processor, as the system reports them (AT_HWCAP); 0: unknown. */
 static inline unsigned long xa_processor_features(void) {
 #if defined(__linux__)
     return getauxval(AT_HWCAP);

@@ -1,4 +1,4 @@
-# Calls of the operating system; `_system.h` says what each does.
+# Operating system calls; `_system.h` documents each.
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -27,7 +27,7 @@ cdef extern from "_system.h":
     int xa_zero(int fd, off_t offset, off_t length) noexcept nogil
     int xa_lengthen(int fd, off_t offset, off_t length) noexcept nogil
 
-    # Leave to write back what lies between elements.
+    # Leave to write back the bytes between elements.
     ctypedef struct sieve_t "xa_sieve":
         pass
     int XA_CHUNK_LOCKS

@@ -15,22 +15,22 @@ from ._visits cimport run_visits
 from extarray.common.config import config
 
 cdef extern from "_shared.h":
-    # Of threads that run without the GIL.
+    # For threads that run without the GIL.
     index_t take_next "xa_take_next"(index_t *p) noexcept nogil
     void note "xa_note"(int *p, int n) noexcept nogil
 
-cdef index_t THREAD_BYTES = 1 << 23         # for each thread at least
-cdef index_t SHARES = 4                     # for each thread: whoever is ready takes the next one
+cdef index_t THREAD_BYTES = 1 << 23         # for each thread, at least
+cdef index_t SHARES = 4                     # for each thread: an idle thread takes the next one
 
 
 cdef class Work:
-    """The shares of a large transfer: whoever of its threads is ready takes the next one."""
+    """The shares of a large transfer: an idle thread takes the next one."""
 
     cdef index_t n_shares
     cdef index_t n_taken
     cdef index_t n_over
     cdef int failure
-    cdef PyThread_type_lock ended       # held until all shares have been run
+    cdef PyThread_type_lock ended       # held until all shares have run
 
     def __cinit__(self):
         self.ended = PyThread_allocate_lock()
@@ -61,7 +61,7 @@ cdef class Work:
                     PyThread_release_lock(self.ended)
 
     cdef void wait(self) noexcept:
-        """Wait until all shares have been run, once none is left to be taken."""
+        """Wait until all shares have run, once none is left to take."""
         with nogil:
             if self.n_shares:
                 PyThread_acquire_lock(self.ended, WAIT_LOCK)
@@ -69,7 +69,7 @@ cdef class Work:
 
 
 cdef class BoxWork(Work):
-    """The pieces low ... high - 1 of a box; along each axis they are in so many parts."""
+    """The pieces low ... high - 1 of a box; `parts` is the number of parts along each axis."""
 
     cdef const job_t *job
     cdef const int *low
@@ -109,7 +109,7 @@ cdef index_t worth_threads(index_t size) except -1:
 
 
 cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t n_threads) except -1:
-    """Move the pieces low ... high - 1 of a box, on so many threads, or fewer."""
+    """Move the pieces low ... high - 1 of a box, on up to `n_threads` threads."""
     cdef BoxWork work = BoxWork()
     cdef index_t wanted = SHARES * n_threads
     cdef int j
@@ -123,7 +123,7 @@ cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t n
 
 
 cdef int run_tables(QueryTables tables, index_t first, index_t stop, index_t n_threads) except -1:
-    """Make some of the visits that were looked up, on so many threads, or fewer."""
+    """Make some of the visits that were looked up, on up to `n_threads` threads."""
     cdef VisitWork work = VisitWork()
     work.tables, work.first, work.stop = tables, first, stop
     work.n_shares = min(SHARES * n_threads, stop - first)
@@ -131,10 +131,10 @@ cdef int run_tables(QueryTables tables, index_t first, index_t stop, index_t n_t
 
 
 cdef int run_work(Work work, index_t n_threads) except -1:
-    """Run all shares, on this thread and others.  Returns 0 or an errno."""
+    """Run all shares, on this thread and others.  Return 0 or an errno."""
     interrupt = None
-    # Nobody leaves before all shares are done: they use the caller's frame.  Where there are no more
-    # threads, or no memory for one, this one runs what they would have.
+    # No thread leaves before all shares are done: they use the caller's frame.  If no more threads,
+    # or no memory for one, can be had, this thread runs their shares.
     try:
         for _ in range(1, min(n_threads, work.n_shares)):
             _thread.start_new_thread(work.run, ())

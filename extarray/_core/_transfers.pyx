@@ -1,7 +1,7 @@
 """Transfers between the chunks of an array and NumPy arrays: planned under the GIL, run without.
 
-Here is also what a transfer must tell and learn: which chunks were written, for their checksums,
-and what was cut off while they were read.
+Transfers also note which chunks were written, for their checksums, and learn which elements were
+cut off while they were read.
 """
 
 import os
@@ -42,40 +42,41 @@ cdef enum:
     WINDOW = 1 << 18            # visits to chunks that are looked up at a time
     MOST_PIECES = 1 << 18       # of a box that is moved at a time
 
-    # What of a chunk a selection has: a part, all inside the bounds, or all.
+    # How much of a chunk a selection covers: a part, all inside the bounds, or all.
     PART = 0
     INSIDE = 1
     WHOLE = 2
 
-# A way through the chunks of a selection.
+# A walk through the chunks of a selection.
 cdef struct walk_t:
     int ndim
-    index_t low[MAX_NDIM]       # the first element that counts, as the grid counts them ...
+    index_t low[MAX_NDIM]       # the first selected element, in grid indices ...
     index_t last[MAX_NDIM]      # ... and the last
     index_t step[MAX_NDIM]
     index_t n[MAX_NDIM]
     index_t done[MAX_NDIM]
-    index_t chunk[MAX_NDIM]     # where it is, as axial_t counts
+    index_t chunk[MAX_NDIM]     # the current one, counted as in axial_t
 
-cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
+cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gains
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
-# Points with more than this of the file between them are scattered: reading ahead of each brings what
-# nobody asked for, and reading all in one is no faster.
+# Points that lie further apart in the file are scattered: reading ahead of each brings unwanted
+# bytes, and one large read is no faster.
 cdef index_t SCATTERED_BYTES = 1 << 16
 cdef index_t AHEAD_BYTES = 1 << 26          # of chunks on the disk that are asked for at a time
 cdef index_t MANY_ITEMS = 8                 # of a visit, on average: fewer are written one by one
-cdef index_t PAGE_BYTES = 1 << 12           # what is brought of a visit, at least
-cdef index_t ASK_BYTES = 1 << 10            # below this, to look at the cache costs more than it gives
+cdef index_t PAGE_BYTES = 1 << 12           # least bytes brought in for a visit
+cdef index_t ASK_BYTES = 1 << 10            # below this, a cache check costs more than it gains
 cdef int MOST_PASSING = 31                  # reads between two looks
-cdef index_t FAR_BYTES = 1 << 19            # below this, one look has to do
-cdef index_t PART_BYTES = 1 << 28           # between parts as large, signals are looked for
-cdef index_t CHECK_BYTES = 1 << 20          # above this, a look at the length of the file costs nothing
+cdef index_t FAR_BYTES = 1 << 19            # below this, one look must do
+cdef index_t PART_BYTES = 1 << 28           # signals are checked between parts of this size
+cdef index_t CHECK_BYTES = 1 << 20          # above this, checking the file's length costs nothing
 
 
 cdef class Transfers(ArrayState):
     """Boxes and queries of an array, moved from and to NumPy arrays of its dtype.
 
-    Every method takes the frame that the selection was made for, and uses nothing else of the array.
+    Every method takes the frame that the selection was made for, and uses no other state of the
+    array.
     """
 
     cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
@@ -87,9 +88,9 @@ cdef class Transfers(ArrayState):
         return self._read_watched(frame, s, values)
 
     cdef int _transfer_asked(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
-        """Read a selection whose chunks are asked for before: present ones, and right ones.
+        """Read a selection whose chunks must first be present, and right.
 
-        What needs more chunks than may be present is read in parts.
+        A selection of more chunks than may be present is read in parts.
         """
         cdef index_t n_chunks[MAX_NDIM]
         cdef index_t total = 1
@@ -103,7 +104,7 @@ cdef class Transfers(ArrayState):
                 total *= n_chunks[j]
                 if total > frame.supply.share:
                     return self._move_halves(frame, s, values, False, n_chunks, True)
-        _used = self._provide_box(frame, s)     # until the end
+        _used = self._provide_box(frame, s)     # kept until the end
         if frame.cuts is None:
             return self._move_box(frame, s, values, False)
         return self._read_watched(frame, s, values)
@@ -154,9 +155,9 @@ cdef class Transfers(ArrayState):
         self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces,
         bint asked
     ) except -1:
-        """Move a selection of too many pieces, first one half along the axis that has most.
+        """Move a selection of too many pieces, halved along the axis that has most.
 
-        `asked`: the chunks of each half are asked for.
+        `asked`: ask for the chunks of each half.
         """
         cdef selection_t part
         cdef int i, dim = -1, missing = s.result_ndim - values.ndim
@@ -180,9 +181,9 @@ cdef class Transfers(ArrayState):
         return 0
 
     cdef int _look_for_signals(self, bint write) except -1:
-        """Let a signal (Ctrl-C) end a transfer between two of its parts; and closing, one that writes.
+        """Check for signals (Ctrl-C) between two parts of a transfer; let closing end a write.
 
-        What is read stays as it is, but a file that is closed may have another writer by now.
+        A read stays valid, but a closed file may have another writer by now.
         """
         PyErr_CheckSignals()
         if write:
@@ -190,13 +191,13 @@ cdef class Transfers(ArrayState):
         return 0
 
     cdef int _run_large(self, Frame frame, job_t *job, index_t size) except -1:
-        """Run a job without the GIL, on as many threads as are worth it."""
+        """Run a job without the GIL, on as many threads as pay."""
         cdef axial_t state
         cdef int failure
         cdef index_t shares = worth_threads(size), limit
         cdef int zeros[MAX_NDIM]
         if job.write:
-            # An eighth of the memory for what all threads stage of new chunks.
+            # All threads together may stage an eighth of the memory in new chunks.
             limit = config.max_memory // (8 * config.threads)
             while job.piece < STAGE and 2 * job.piece <= limit:
                 job.piece *= 2
@@ -225,7 +226,7 @@ cdef class Transfers(ArrayState):
             frame.vectors.unpin()
 
     cdef int _run_cold(self, job_t *job, const int *zeros, index_t size) except -1:
-        """Run a job whose elements are on the disk: each part is asked for while the one before it is
+        """Run a job whose elements are on the disk: ask for each part while the one before it is
         moved."""
         cdef ahead_t ahead
         cdef asked_t asked
@@ -241,7 +242,7 @@ cdef class Transfers(ArrayState):
     cdef int _ask(
         self, job_t *job, ahead_t *ahead, const int *low, const int *high, asked_t *asked
     ) except -1:
-        """Ask for the pieces low ... high - 1 of a job, and move what was asked for before."""
+        """Ask for the pieces low ... high - 1 of a job, and move those asked for before."""
         cdef int middle[MAX_NDIM]
         cdef index_t size = job.layout.chunk_bytes
         cdef int j, axis = -1, failure
@@ -272,8 +273,8 @@ cdef class Transfers(ArrayState):
         return failure
 
     cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1:
-        """Run the pieces low ... high - 1 of a job, first one half of them where they are many: between
-        two parts a signal (Ctrl-C) may end it.  One chunk is one part, however large it is."""
+        """Run the pieces low ... high - 1 of a job, halved if they are many: a signal (Ctrl-C) may
+        end it between two parts.  One chunk is one part, however large."""
         cdef int middle[MAX_NDIM]
         cdef index_t size = job.layout.itemsize, shares
         cdef const piece_t *last
@@ -320,10 +321,10 @@ cdef class Transfers(ArrayState):
     # -- queries -----------------------------------------------------------------------------
 
     def _move(self, query, cnp.ndarray values not None, bint write):
-        """Move what a query selects from or (write) to an array of its shape and dtype.
+        """Move the elements of a query from or (write) to an array of its shape and dtype.
 
-        `query` is one of `extarray.selection.query`; behind its dimensions `values` may have those
-        of one element, which are contiguous.
+        `query` is one of `extarray.selection.query`.  Behind the dimensions of the query,
+        `values` may have those of one element, which are contiguous.
         """
         cdef selection_t s
         cdef index_t origin[MAX_NDIM]
@@ -359,8 +360,8 @@ cdef class Transfers(ArrayState):
             self.host.sync(self)
 
     cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1:
-        """Note from which origin the indices of a query count; raise where the array has not got what
-        it selects from."""
+        """Note the origin from which the indices of a query count; raise if the array lacks some of
+        the selected elements."""
         cdef tuple given = query.origin
         cdef tuple extents = query.extents
         cdef index_t shift
@@ -379,7 +380,7 @@ cdef class Transfers(ArrayState):
     cdef int _move_points(
         self, Frame frame, query, const index_t *origin, cnp.ndarray values, bint write
     ) except -1:
-        """Move what a query selects, whatever happens meanwhile."""
+        """Move the elements of a query, whatever happens meanwhile."""
         cdef QueryTables tables
         cdef query_t *q
         cdef index_t size, total, first = 0, stop, window = WINDOW
@@ -423,7 +424,7 @@ cdef class Transfers(ArrayState):
                     if len(found) > frame.supply.share and stop - first > 1:
                         window = (stop - first) // 2
                         continue
-                    _used = frame.supply.use(found)     # until the next part
+                    _used = frame.supply.use(found)     # kept until the next part
                 if frame.now.verifies:
                     self._verify_visits(frame, q)
             if not write and visits_look_cold(frame.region, q, size, total):
@@ -438,7 +439,7 @@ cdef class Transfers(ArrayState):
         return self._check_transferred(frame, failure, write)
 
     cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1:
-        """Write what a query selects, where chunks have checksums."""
+        """Write the elements of a query, if chunks have checksums."""
         cdef query_t *q = &tables.query
         cdef index_t first
         cdef int failure = 0
@@ -465,7 +466,8 @@ cdef class Transfers(ArrayState):
         return self._check_transferred(frame, failure, True)
 
     cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1:
-        """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a job."""
+        """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a
+        job."""
         cdef query_t *q = &tables.query
         cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
         cdef index_t n = q.n_visits, parts = ceil_div(n, most), i, first, stop
@@ -489,7 +491,7 @@ cdef class Transfers(ArrayState):
         return failure
 
     cdef int _run_cold_visits(self, QueryTables tables, index_t size, index_t total) except -1:
-        """Do `_run_visited` for what is on the disk: each part is asked for while the one before it is
+        """Do `_run_visited` for elements on the disk: ask for each part while the one before it is
         moved."""
         cdef query_t *q = &tables.query
         cdef ahead_t ahead
@@ -518,10 +520,10 @@ cdef class Transfers(ArrayState):
                 break
         return failure
 
-    # -- what is cut off meanwhile -----------------------------------------------------------
+    # -- cuts during a read ------------------------------------------------------------------
 
     cdef Frame _latest_cuts(self, Frame frame):
-        """Take a frame that knows all cuts that were counted before this call."""
+        """Return a frame that knows all cuts counted before this call."""
         cdef Frame known = self._opened()
         if known.cuts is None or known.cuts.look() != known.now.cuts_known:
             self.host.look_at_cuts(self)
@@ -531,19 +533,20 @@ cdef class Transfers(ArrayState):
         return known
 
     cdef int _read_watched(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
-        """Read a selection; what has been cut off meanwhile, or before, gets the fill value."""
+        """Read a selection; elements cut off before or meanwhile get the fill value."""
         cdef Frame known
         cdef selection_t part
         cdef index_t lows[MAX_NDIM]
         cdef index_t highs[MAX_NDIM]
         cdef int dim
         while True:
-            # What is cut off now counts as cut off, even if it grows again while it is read.
+            # An element cut off now stays cut off, even if it grows again while it is read.
             known = self._latest_cuts(frame)
             self._move_box(frame, s, values, False)
             if known.cuts.look() == known.now.cuts_known:
                 break
-            # Of what was cut off it may have zeros.  Smaller parts are sooner read than split.
+            # It may have read zeros for cut-off elements.  Repeat in halves: a shorter read is less
+            # likely to meet another cut.
             dim = widest(s)
             if dim < 0:
                 continue
@@ -560,7 +563,7 @@ cdef class Transfers(ArrayState):
     cdef int _read_points_watched(
         self, Frame frame, query, const index_t *origin, cnp.ndarray values
     ) except -1:
-        """Read what a query selects; what has been cut off meanwhile, or before, gets the fill value."""
+        """Read the elements of a query; those cut off before or meanwhile get the fill value."""
         cdef Frame known
         cdef index_t lows[MAX_NDIM]
         cdef index_t highs[MAX_NDIM]
@@ -584,12 +587,12 @@ cdef class Transfers(ArrayState):
             query.fill_outside(inner, values, known.fill)
         return 0
 
-    # -- what was written, where chunks have checksums ---------------------------------------
+    # -- notes of written chunks, if they have checksums -------------------------------------
 
     cdef int _begin_write(self, Frame frame) except -1:
-        """Let the files say that checksums are in doubt, before the first write that makes it so."""
-        # It counts before it looks at the flag; who clears the flag looks at the numbers after that.  So
-        # one of the two sees what the other one has done.
+        """Mark checksums as doubtful in the files, before the first write that makes them so."""
+        # Count first, then look at the flag; the thread that clears the flag looks at the counts
+        # afterwards.  So one of the two sees the other's step.
         add_to(&self.writes.n_begun, 1)
         add_to(&self.writes.n_going, 1)
         fence()
@@ -610,8 +613,8 @@ cdef class Transfers(ArrayState):
             self._trust_box(frame, s, False)
         self._begin_write(frame)
         try:
-            # Before, that nobody takes the checksums for right; and after, as they may have been
-            # made meanwhile.
+            # Note before the write, so that nobody trusts the checksums, and after it, as they may
+            # have been made meanwhile.
             self._note_box(frame, s)
             try:
                 return self._transfer(frame, s, values, True)
@@ -637,12 +640,12 @@ cdef class Transfers(ArrayState):
         for i in range(q.n_visits):
             touched_set(self.writes.written.root, q.address[i])
 
-    # -- what is asked for before it is used: that it is present, and that it is right -------
+    # -- chunks made ready before use: present, and right ------------------------------------
 
     cdef Use _provide_box(self, Frame frame, const selection_t *s):
-        """Bring the chunks of a selection here, and verify them if the array does.
+        """Make the chunks of a selection present, and verify them if reads do.
 
-        They stay present as long as the `Use` lives that this returns (None: all are, always).
+        They stay present as long as the returned `Use` lives (None: all chunks always are).
         """
         cdef Use used = None
         if frame.supply is not None:
@@ -652,9 +655,9 @@ cdef class Transfers(ArrayState):
         return used
 
     def _provide_chunks(self, addresses, bint write):
-        """Bring chunks here that code outside this class will read, or write parts of.
+        """Prepare chunks that code outside these transfers will read, or write in part.
 
-        They stay present as long as the object lives that this returns.
+        They stay present as long as the returned object lives.
         """
         cdef Frame frame = self._writable() if write else self._opened()
         used = None if frame.supply is None else frame.supply.use(np.unique(addresses))
@@ -669,7 +672,7 @@ cdef class Transfers(ArrayState):
         return frame_of(self).supply is not None
 
     def _ahead(self, tuple box not None):
-        """Tell where chunks come from that a box of elements, inside the bounds, is read soon."""
+        """Tell the source of chunks that a box of elements, inside the bounds, is read soon."""
         cdef selection_t s
         cdef Frame frame = frame_of(self)
         if frame.supply is None or len(box) != frame.now.layout.ndim:
@@ -699,11 +702,11 @@ cdef class Transfers(ArrayState):
         return self._verify(frame, addresses[:i])
 
     cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1:
-        """Make ready to write to a selection: verify the chunks that it has a part of (I11).
+        """Prepare a write to a selection: verify the chunks that it covers in part (I11).
 
-        Those that are overwritten, unless it is of these parts only, are known then: the others
-        have nothing that stays.  Where that is true of what lies inside the bounds alone, what lies
-        outside gets the fill value, if the chunk does not fit.
+        Chunks that it overwrites whole keep nothing, so they become known, unless `parts_only`.  If
+        only the part inside the bounds is overwritten, and the chunk does not match, the part
+        outside gets the fill value.
         """
         cdef walk_t w
         cdef index_t n = self._count_unverified(frame, s)
@@ -740,10 +743,10 @@ cdef class Transfers(ArrayState):
         return 0
 
     cdef index_t _count_unverified(self, Frame frame, const selection_t *s) except -1:
-        """Number of the chunks of a selection that are not known."""
+        """Return the number of chunks of a selection that are not known."""
         cdef walk_t w
         cdef index_t n = 0
-        # Without memory to know chunks, none can be told from one that this session has written.
+        # Without memory for the set, unknown chunks may be ones that this session has written.
         if selection_size(s) == 0 or touched_missed(frame.trust.known.root):
             return 0
         begin_walk(&w, &frame.now.layout, s)
@@ -772,7 +775,7 @@ cdef class Transfers(ArrayState):
         return self._verify(frame, addresses[:n])
 
     cdef int _verify(self, Frame frame, addresses) except -1:
-        """Compare chunks with their checksums; those that fit are known then."""
+        """Compare chunks with their checksums; those that match become known."""
         cdef index_t address
         cdef const index_t[::1] found = addresses
         if found.shape[0] == 0:
@@ -781,7 +784,7 @@ cdef class Transfers(ArrayState):
         if wrong is None:
             return 0            # nobody can tell
         for address in wrong:
-            # Or another thread has verified and written it since.
+            # Unless another thread has verified and written it since.
             if frame.trust.lacks(address):
                 raise self.host.damaged(self, frame, address)
         for address in found:
@@ -789,14 +792,14 @@ cdef class Transfers(ArrayState):
         return 0
 
     def _verify_all(self):
-        """Verify all chunks, of an array that is written to."""
+        """Verify all chunks of an array open for writing."""
         cdef Frame frame = self._writable()
         if frame.trust is not None and frame.sums is not None:
             self._verify(frame, np.array(
                 unverified(frame, range(chunks_before(&frame.now.layout, frame.now.file_bytes))), np.int64))
 
     def _begin_noted(self, const index_t[::1] addresses not None):
-        """Begin to write to chunks by others than the transfers here; they are known then."""
+        """Begin a write to chunks by code outside these transfers; the chunks become known."""
         cdef Frame frame = self._writable()
         cdef index_t address
         self._begin_write(frame)
@@ -806,27 +809,27 @@ cdef class Transfers(ArrayState):
             touched_set(self.writes.written.root, address)
 
     def _end_noted(self, const index_t[::1] addresses not None):
-        """End to write to chunks."""
+        """End a write to chunks."""
         cdef index_t address
         for address in addresses:
             touched_set(self.writes.written.root, address)
         add_to(&self.writes.n_going, -1)
 
     def _unverified(self, addresses):
-        """Return those of chunks that are not known."""
+        """Return the chunks that are not known."""
         return unverified(self._opened(), addresses)
 
     def _know(self, const index_t[::1] addresses not None):
-        """Know chunks from now on."""
+        """Mark chunks as known."""
         cdef Frame frame = self._opened()
         cdef index_t address
         for address in addresses:
             touched_set(frame.trust.known.root, address)
 
-    # -- what is read ------------------------------------------------------------------------
+    # -- the log of reads --------------------------------------------------------------------
 
     def _listen(self, log):
-        """Tell a log of what is read from now on (None: nobody); return the one that was told before."""
+        """Log reads from now on (None: stop); return the previous log."""
         acquire(&self.changing)
         before = self.log
         self.log = log
@@ -835,7 +838,7 @@ cdef class Transfers(ArrayState):
         return before
 
     cdef int _tell(self, const selection_t *s) except -1:
-        """Tell the log what is read: the extents from the first to the last element."""
+        """Log a read: the extents from the first to the last element."""
         cdef int j
         cdef list extents = []
         for j in range(s.ndim):
@@ -849,7 +852,7 @@ cdef class Transfers(ArrayState):
 
 
 cdef list unverified(Frame frame, addresses):
-    """Return those of chunks that a frame does not know."""
+    """Return the chunks that a frame does not know."""
     cdef index_t address
     return [address for address in addresses if frame.trust.lacks(address)]
 
@@ -885,14 +888,14 @@ cdef cnp.ndarray visited(const query_t *q):
 
 
 cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:
-    """Begin to go through the chunks that a selection has elements of; it has some."""
+    """Begin a walk through the chunks of a non-empty selection."""
     cdef index_t low, last
     cdef int j
     w.ndim = s.ndim
     for j in range(s.ndim):
         low = s.start[j] + layout.offset[j]
         last = low + (s.count[j] - 1) * s.step[j]
-        # Negative in what is being added at a start.
+        # Negative in elements being added at a start.
         w.low[j] = min(low, last)
         w.last[j] = max(low, last)
         w.step[j] = max(1, abs(s.step[j]))
@@ -906,7 +909,7 @@ cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) no
 
 
 cdef bint next_chunk(walk_t *w, const layout_t *layout) noexcept:
-    """Go to the next chunk, unless this one is the last."""
+    """Go to the next chunk, unless this is the last."""
     cdef int j = w.ndim - 1
     while j >= 0:
         w.done[j] += 1
@@ -921,7 +924,7 @@ cdef bint next_chunk(walk_t *w, const layout_t *layout) noexcept:
 
 
 cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noexcept:
-    """Return what its selection has of the chunk that a walk is at."""
+    """Return how much of a walk's current chunk its selection covers."""
     cdef const layout_t *layout = &now.layout
     cdef index_t first, stop
     cdef bint is_dense
@@ -945,7 +948,7 @@ cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noe
 
 
 cdef bint is_outside(const selection_t *s, const frame_t *now) noexcept:
-    """Tell whether a selection begins outside the bounds, as what is appended does."""
+    """Tell whether a selection begins outside the bounds, as appended elements do."""
     cdef int j
     for j in range(s.ndim):
         if s.start[j] < 0 or s.start[j] >= now.bounds[j]:
@@ -969,9 +972,9 @@ cdef bint looks_cold(Region region, const job_t *job, index_t size) noexcept:
 
 
 cdef bint visits_look_cold(Region region, const query_t *q, index_t size, index_t total) noexcept:
-    """Do `looks_cold` for a query, of `total` visits that move `size` bytes.
+    """Do `looks_cold` for a query of `total` visits that move `size` bytes.
 
-    If most of the chunks is moved, the system reads ahead of a mapping as well as can be.
+    If most of each chunk is moved, the system's read-ahead on a mapping cannot be bettered.
     """
     cdef index_t k
     if q.layout.fd < 0 or size < ASK_BYTES or (
@@ -992,10 +995,11 @@ cdef bint visits_look_cold(Region region, const query_t *q, index_t size, index_
 
 
 cdef bint is_cold(const job_t *job, index_t size) noexcept:
-    """Tell whether a job of `size` bytes reads what is not in the system's cache, as its first, its
-    middle and its last piece show.
+    """Tell whether a job of `size` bytes reads uncached bytes, judging by its first, its middle and
+    its last piece.
 
-    Large ones that read chunks whole do not count: for them the system reads ahead as well as can be.
+    False for large jobs that read whole chunks: the system's read-ahead serves those as well as can
+    be.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t chunk[MAX_NDIM]
@@ -1023,15 +1027,15 @@ cdef bint is_cold(const job_t *job, index_t size) noexcept:
 
 
 cdef bint is_truncated(Frame frame) noexcept:
-    """Tell whether another program has cut off the file."""
+    """Tell whether another program has truncated the file."""
     cdef int64_t length = 0
     return (frame.now.layout.fd >= 0 and xa_length(frame.now.layout.fd, &length) == 0
             and length - frame.now.layout.start < frame.now.file_bytes)
 
 
 cdef bint what_is_left(Frame frame, Frame known, index_t *lows, index_t *highs) noexcept:
-    """Set what of each axis of a frame is not cut off, as another frame knows it, counted from where
-    index 0 was at first.  Returns whether anything is missing."""
+    """Set the extents of each axis that are not cut off, as another frame knows them, counted from
+    the first index 0.  Return whether anything is missing."""
     cdef index_t low, high
     cdef bint is_less = False
     cdef int j
@@ -1052,7 +1056,8 @@ cdef int fill_cut(
     Frame frame, object fill, const selection_t *s, cnp.ndarray values, const index_t *lows,
     const index_t *highs
 ) except -1:
-    """Give what of a selection lies outside of a box, as `what_is_left` counts, the fill value."""
+    """Fill the part of a selection outside a box, counted as in `what_is_left`, with the fill
+    value."""
     cdef index_t low, high, first, stop, step
     cdef int j, dim
     for j in range(s.ndim):
@@ -1083,7 +1088,7 @@ cdef int fill_cut(
 
 
 cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
-    """Return where to cut a selection in two: between two chunks, where it can be."""
+    """Return where to halve a selection: between two chunks, if possible."""
     cdef const layout_t *layout = &frame.now.layout
     cdef index_t middle = s.result_shape[dim] // 2, beyond
     cdef int axis = s.result_axis[dim]
@@ -1095,18 +1100,18 @@ cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
 
 
 cdef index_t block_limit() except -1:
-    # Half for the block, half for what NumPy's cast may need beside it.
+    # Half for the block, half for memory that NumPy's cast may need beside it.
     return max(1, <index_t> config.max_memory // 2)
 
 
-# -- notes of what was written, for the store that keeps checksums ---------------------------------
+# -- notes of written chunks, for the store that keeps checksums -----------------------------------
 
 
 def quiet_number(Transfers self not None):
     """Return a number that stays the same as long as nothing is written.
 
-    None while something is written, or may be through a view, and for ever where what was written
-    could not be noted, or is not.
+    None during a write, or while a writable view is out; and forever if a write could not be noted,
+    or is not noted at all.
     """
     cdef Writes writes = self.writes
     fence()         # see `_begin_write`
@@ -1117,7 +1122,7 @@ def quiet_number(Transfers self not None):
 
 
 def take_written(Transfers self not None, index_t first, index_t limit):
-    """Take the addresses, from `first` on, of chunks that were written since they were taken last.
+    """Take the addresses, from `first` on, of chunks written since the last call.
 
     At most `limit` of them, in order.
     """
@@ -1134,9 +1139,9 @@ def note_written(Transfers self not None, const index_t[::1] addresses not None)
 
 
 def note_shown(Transfers self not None, bint last):
-    """Count chunks as written that views for writing are out of.
+    """Count the chunks with writable views as written.
 
-    After the `last` time, nobody is told of what is written through them.
+    After the `last` call, writes through these views go unnoticed.
     """
     shown = self.writes.shown.copy()        # other threads add to it
     if shown:

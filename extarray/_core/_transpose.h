@@ -1,8 +1,8 @@
 /* Transposing: d[b][a] = s[a][b], where d is contiguous along a and s along b.
  *
- * Both sides are met in whole cache lines: in each step so many rows of d are written as one line of
- * s has elements, a vector of each at a time.  Vectors are transposed in registers by interleaving:
- * of n = 16 / size vectors, the i-th and the one n / 2 behind it give two new ones, log2(n) times.
+ * Both sides are accessed in whole cache lines: each step writes as many rows of d as one line of s
+ * has elements, one vector of each at a time.  Vectors are transposed in registers by interleaving:
+ * of n = 16 / size vectors, the i-th and the one n / 2 after it give two new ones, log2(n) times.
  */
 #ifndef EXTARRAY_TRANSPOSE_H
 #define EXTARRAY_TRANSPOSE_H
@@ -16,8 +16,8 @@ typedef struct { uint64_t low, high; } xa_16;
 enum {
     XA_LINE = 64,
     XA_VECTOR = 16,
-    /* Rows of s that are gone through at a time: more pages than these, and their addresses are no
-     * longer at hand when the next line of each is read. */
+    /* Rows of s processed at a time: with more, the addresses of their pages fall out of the TLB
+     * before the next line of each is read. */
     XA_STRIP = 512,
 };
 
@@ -81,8 +81,8 @@ static inline void xa_square_16(char *d, xa_index ds, const char *s, xa_index ss
     memcpy(d, s, 16);
 }
 
-/* One element of any size.  A call of memcpy for each would cost more than the bytes: what two
- * vectors or two words have is moved as such, which may overlap. */
+/* One element of any size.  A call of memcpy for each would cost more than the bytes: an element
+ * that two vectors or two words cover is moved as those two, which may overlap. */
 #define XA_COPY_ENDS(T)                                                                           \
     {                                                                                             \
         T v, w;                                                                                   \
@@ -109,7 +109,7 @@ static inline void xa_copy_element(char *d, const char *s, xa_index size)
     else if (size) *d = *s;
 }
 
-/* Call one of the functions NAME_1 to NAME_16 by the `size` of an element, or do what serves all. */
+/* Call one of NAME_1 to NAME_16 by the `size` of an element, or run the general ANY. */
 #define XA_BY_SIZE(NAME, ARGUMENTS, ANY)                                                          \
     switch (size) {                                                                               \
     case 1: NAME##_1 ARGUMENTS; break;                                                            \
@@ -120,7 +120,7 @@ static inline void xa_copy_element(char *d, const char *s, xa_index size)
     default: ANY;                                                                                 \
     }
 
-/* Elements of a rectangle, one by one: its rows and columns that fill no square. */
+/* Copy a rectangle one element at a time: the rows and columns that fill no square. */
 static inline void xa_transpose_edge(char *d, xa_index ds, const char *s, xa_index ss, xa_index na,
                                      xa_index nb, xa_index size)
 {
@@ -129,9 +129,9 @@ static inline void xa_transpose_edge(char *d, xa_index ds, const char *s, xa_ind
             xa_copy_element(d + b * ds + a * size, s + a * ss + b * size, size);
 }
 
-/* A tile of squares, at most a line wide on both sides.  It is put together beside them: where rows
- * are a power of two apart, the lines of a tile push one another out of the cache, so that each had
- * better be met only once. */
+/* A tile of squares, at most a line wide on both sides.  It is assembled in a buffer: if rows are a
+ * power of two apart, the lines of a tile evict each other from the cache, so each is best accessed
+ * only once. */
 #define XA_DEFINE_TRANSPOSE(SIZE)                                                                 \
 static inline void xa_transpose_tile_##SIZE(char *d, xa_index ds, const char *s, xa_index ss,     \
                                             xa_index na, xa_index nb)                             \
@@ -167,7 +167,7 @@ XA_DEFINE_TRANSPOSE(4)
 XA_DEFINE_TRANSPOSE(8)
 XA_DEFINE_TRANSPOSE(16)
 
-/* Transpose a rectangle of elements of `size` bytes; `ds` and `ss` lead from row to row. */
+/* Transpose a rectangle of elements of `size` bytes; `ds` and `ss` are the row strides. */
 static void xa_transpose(char *d, xa_index ds, const char *s, xa_index ss, xa_index na, xa_index nb,
                          xa_index size)
 {

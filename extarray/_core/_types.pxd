@@ -1,5 +1,5 @@
-# Integers of the core, the arithmetic on them that must not go wrong, and what threads change beside
-# each other: plain with the GIL, locks and atomics without it.
+# Integers of the core, the arithmetic on them that must not overflow, and variables that threads
+# share: plain with the GIL, locks and atomics without it.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -23,7 +23,7 @@ cdef extern from *:
     bint xa_add_overflows(index_t a, index_t b, index_t *r) noexcept nogil
 
 cdef extern from "_shared.h":
-    const bint FREE_THREADS "XA_FREE_THREADS"   # there is no GIL: known to the compiler
+    const bint FREE_THREADS "XA_FREE_THREADS"   # there is no GIL; a compile-time constant
     ctypedef struct lock_t "xa_lock_t":
         pass
     ctypedef struct apart_t "xa_apart_t":

@@ -5,9 +5,9 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 from ._types cimport MAX_NDIM, index_t
 
 
-# An axis grows at its end and at its start.  Chunk indices are counted from the start of the initial
-# grid, so that growth changes none: those at the start are negative.  On either side of that place
-# chunks are counted outwards: i on the end side, ~i (that is -1 - i) on the start side.
+# An axis grows at its end and at its start.  Chunk indices count from the start of the initial
+# grid, so that growth changes none: those at the start are negative.  On each side, places count
+# outwards from there: i on the end side, ~i (that is -1 - i) on the start side.
 cdef enum:
     END = 0
     START = 1
@@ -16,18 +16,19 @@ cdef enum:
 # One side of an axis.
 cdef struct side_t:
     index_t extent              # chunks
-    int32_t *segments           # those that own indices of the side, ascending
+    int32_t *segments           # segments that own indices of the side, ascending
     int32_t n_segments
     int32_t *table              # place on the side -> segment that introduced it
     index_t table_length        # extent, or 0: no table
 
 
-# A segment of the history.  Inside it the address of a chunk is linear: constant + sum_j C[j] *
-# index[j].  Behind it lie its coefficients C, one an axis; negative along an axis grown at its start.
+# A segment of the history.  Inside it a chunk's address is linear: constant + sum_j C[j] *
+# index[j].  Its coefficients C, one per axis, follow it in memory; they are negative along an axis
+# grown at its start.
 cdef struct record_t:
     index_t constant
-    index_t first               # N*: what it found on its own side
-    int32_t axis                # the one that it grew, and
+    index_t first               # N*: the extent that it found on its own side
+    int32_t axis                # the axis that it grew, and
     int32_t side                # on which side
 
 
@@ -35,26 +36,26 @@ cdef struct record_t:
 #
 # Everything below a published count is immutable: growth appends, lengthens tables behind their
 # published length, or installs new memory and retires the old.  A kernel therefore copies this
-# struct, pins the History that owns the memory, and may read on while another thread grows.
+# struct and pins the History that owns the memory; then it may read on while another thread grows.
 cdef struct axial_t:
     int ndim
     int32_t n_segments
     index_t *start_address      # (n_segments,)             M*
-    char *records               # (n_segments,)             a record_t, and its coefficients
+    char *records               # (n_segments,)             a record_t, then its coefficients
     size_t record_bytes
-    index_t *starts             # (n_segments, ndim)        what it found at the starts; NULL: nothing
+    index_t *starts             # (n_segments, ndim)        extents found at the starts; NULL: all 0
     side_t sides[2][MAX_NDIM]
 
 
-# What comes of a growth log.
+# The outcome of replaying a growth log.
 ctypedef enum replay_t:
     HISTORY
     NO_HISTORY
     TOO_MANY
 
 
-# A growth log: axis, side, and the grid before it, of each of n segments; and the grid at the end.
-# The steps from one to the next are in bytes.
+# A growth log: for each of n segments its axis, its side, and the grid before it; and the final
+# grid.  The steps between records are in bytes.
 cdef struct log_t:
     Py_ssize_t n
     const char *axes
@@ -66,7 +67,6 @@ cdef struct log_t:
     const index_t *grid
 
 
-# Number of chunks, checked.
 cdef index_t product(const axial_t *s) except -1
 
 cdef tuple grid_of(const axial_t *s)
@@ -92,7 +92,7 @@ cdef void addresses_in_box(
 ) noexcept nogil
 
 
-# Note that a segment introduces indices on a side of an axis; there is room.
+# Note that a segment introduces indices on a side of an axis; there must be room.
 cdef inline void note_owner(axial_t *s, int axis, int side, int32_t segment) noexcept nogil:
     cdef side_t *own = &s.sides[side][axis]
     own.segments[own.n_segments] = segment
@@ -136,13 +136,13 @@ cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogi
     return side.segments[low]
 
 
-# The address of a chunk of a segment; `ndim`, that of the array, may be a constant.
+# The address of a chunk of a segment; `ndim`, the array's, may be a constant.
 cdef inline index_t address_in(
     const axial_t *s, int ndim, int32_t segment, const index_t *index
 ) noexcept nogil:
     cdef const record_t *record = record_of(s, segment)
     cdef const index_t *c = coefficients_of(record)
-    cdef uint64_t address = <uint64_t> record.constant  # what is added may exceed 63 bits on the way
+    cdef uint64_t address = <uint64_t> record.constant  # intermediate sums may exceed 63 bits
     cdef int j
     for j in range(ndim):
         address += <uint64_t> c[j] * <uint64_t> index[j]
@@ -161,7 +161,7 @@ cdef inline index_t address_of(const axial_t *s, const index_t *index) noexcept 
     return address_in(s, s.ndim, owner, index)
 
 
-# The last segment whose start address is at most `address`; `hint` is tried first, unless it is -1.
+# The last segment whose start address is at most `address`; tries `hint` first, unless it is -1.
 cdef inline int32_t segment_at(const axial_t *s, index_t address, int32_t hint) noexcept nogil:
     cdef int32_t low, n, half
     if hint >= 0 and s.start_address[hint] <= address and (
@@ -170,15 +170,15 @@ cdef inline int32_t segment_at(const axial_t *s, index_t address, int32_t hint) 
         return hint
     low = 0
     n = s.n_segments
-    while n > 1:      # no branch depends on the data but the loop: the compiler selects
+    while n > 1:      # branch-free but for the loop: the compiler selects
         half = n // 2
         low = low + half if s.start_address[low + half] <= address else low
         n -= half
     return low
 
 
-# The index of the chunk at an address of a segment; `ndim`, and whether any axis has grown at its
-# start, may be constants.
+# The index of the chunk at an address of a segment.  `ndim` and `starts` (whether any axis has
+# grown at its start) may be constants.
 cdef inline void index_in(
     const axial_t *s, int ndim, bint starts, int32_t segment, index_t address, index_t *index
 ) noexcept nogil:
@@ -200,7 +200,7 @@ cdef inline void index_in(
             quotient = rest // <uint64_t> c[j]
             rest -= quotient * <uint64_t> c[j]
             index[j] = quotient - low[j] if starts else quotient
-    if ndim > 1:        # of the last other axis the coefficient is 1
+    if ndim > 1:        # the last other axis has coefficient 1
         index[last] = rest - low[last] if starts else rest
 
 

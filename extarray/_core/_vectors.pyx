@@ -1,19 +1,19 @@
 """Axial vectors as plain memory: the mapping F* from chunk indices to addresses, and its inverse.
 
-A growth of axis l from N* chunks adjoins one segment at the end of the address space.  Inside it
-axis l varies slowest and the other axes keep row-major order.  The segments that grew an axis,
-ordered by start index, are the axial vector of that axis ([otoo2006]_, [drxmp2009]_ section 3).
+A growth of axis l from N* chunks adds one segment at the end of the address space.  Inside it axis
+l varies slowest and the other axes keep row-major order.  The segments that grew an axis, ordered
+by start index, are the axial vector of that axis ([otoo2006]_, [drxmp2009]_ section 3).
 
-More than the papers: an axis grows at its start, too.  The rows of chunks that are added there lie
-in the segment in the order in which they are added, away from the array, so that an uninterrupted
-growth lengthens the segment at either side; a chunk belongs to the latest of the segments that
-introduced one of its indices, whatever the sides.
+Beyond the papers, an axis also grows at its start.  Rows of chunks added there lie in the segment
+in the order in which they are added, away from the array, so that an uninterrupted growth lengthens
+the segment at either side.  A chunk belongs to the latest of the segments that introduced one of
+its indices, whatever the sides.
 
-Faster than the papers: a table for each side of an axis gives, for every chunk index, the segment
-that introduced it.  Segments are numbered in the order of growth, which is the order of their start
-addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, k
-multiply-adds by one record.  Sides that one segment owns need no table, and sides whose table would
-be absurdly large against the number of their records are searched.
+To be faster than the papers, a table for each side of an axis gives the segment that introduced
+each chunk index.  Segments are numbered in the order of growth, which is the order of their start
+addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, and k
+multiply-adds with one record.  Sides that one segment owns need no table, and sides whose table
+would be absurdly large for their number of records are searched.
 """
 
 import operator
@@ -37,7 +37,7 @@ cdef enum:
 
 
 cdef index_t product(const axial_t *s) except -1:
-    """Return the number of chunks, checked."""
+    """Return the number of chunks; raise on overflow."""
     cdef index_t result = 1
     cdef int j
     for j in range(s.ndim):
@@ -59,10 +59,10 @@ cdef inline bint describe_for(
     axial_t *s, int ndim, bint at_starts, int32_t n, int axis, int side, const index_t *grid,
     const index_t *starts
 ) noexcept nogil:
-    """Describe a segment on a side of `axis`, which found a grid with so much of it at the starts.
+    """Describe a segment on a side of `axis`, which found this grid, `starts` of it at the starts.
 
-    There is room for it.  Made once for each `ndim` and `at_starts` that are constants; without
-    `at_starts` there is nothing at the starts, nor in this segment.  Returns whether the grid has
+    There must be room for it.  Compiled once for each constant `ndim` and `at_starts`.  Without
+    `at_starts` no axis, nor this segment, has grown at its start.  Returns whether the grid has
     fewer than 2**63 chunks.
     """
     cdef int j
@@ -84,7 +84,7 @@ cdef inline bint describe_for(
     record.first = 0
     if ndim:
         overflow |= xa_mul_overflows(run, grid[axis], &total)
-        # The row of chunks that is added first stands at the start address.
+        # The row of chunks added first stands at the start address.
         if not at_starts:
             record.first = grid[axis]
             coefficient[axis] = run     # and the constant is 0
@@ -106,7 +106,7 @@ cdef inline bint describe_for(
 cdef bint describe(
     axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
 ) noexcept nogil:
-    """Describe a segment as `describe_for` does, for any number of axes."""
+    """Describe a segment as in `describe_for`, for any number of axes."""
     return describe_for(s, ndim, True, n, axis, side, grid, starts)
 
 
@@ -117,7 +117,8 @@ cdef object too_many():
 cdef inline replay_t replay_for(
     axial_t *s, int ndim, bint at_starts, const log_t *log, const index_t *grid, index_t *starts
 ) noexcept nogil:
-    """Do `replay` for `ndim` axes, some of them (or not) grown `at_starts`; made once for each."""
+    """Do `replay` for `ndim` axes, some grown `at_starts` or none; compiled for each combination.
+    """
     cdef const index_t *before = grid
     cdef const index_t *after
     cdef int32_t n = s.n_segments
@@ -156,11 +157,11 @@ cdef inline replay_t replay_for(
 
 
 cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t *starts) noexcept nogil:
-    """Describe the segments of a growth log, which found `grid` and `starts`; there is room.
+    """Describe the segments of a growth log, which found `grid` and `starts`; there must be room.
 
-    Goes as far as the log is a history of growth; then `starts` is what there is at its end.
+    Stops where the log is no history of growth; otherwise `starts` holds the extents at its end.
     """
-    # Where a segment of the log is at a start, `History._note_starts` was called for it.
+    # If a segment of the log is at a start, `History._note_starts` was called for it.
     if s.starts != NULL:
         return replay_for(s, s.ndim, True, log, grid, starts)
     if s.ndim == 2:
@@ -173,9 +174,9 @@ cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t 
 
 
 cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:
-    """Return the extent of a side of axis `j` when segment n began, which the next to grow it found."""
+    """Return the extent of a side of axis `j` when segment n began."""
     cdef const side_t *own = &s.sides[side][j]
-    # Segment 0 owns indices of every axis, but has grown axis 0.
+    # Segment 0 owns indices of every axis, but grew only axis 0.
     cdef int32_t low = j > 0 and side == END, high = own.n_segments, middle
     while low < high:
         middle = (low + high) // 2
@@ -190,7 +191,7 @@ cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcep
 
 
 cdef object as_integer(object value):
-    """Return an integer of Python's, or NumPy's."""
+    """Return a Python or NumPy integer as an int."""
     if PyLong_CheckExact(value):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -202,7 +203,7 @@ cdef object as_integer(object value):
 
 
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1:
-    """Read a chunk index of Python's."""
+    """Read a chunk index from a Python sequence."""
     cdef int j
     try:
         n = len(index)
@@ -222,16 +223,16 @@ cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t 
 cdef inline Py_ssize_t by_tables(
     const axial_t *s, int ndim, const index_t *index, Py_ssize_t n, index_t *address
 ) noexcept nogil:
-    """Do `addresses_of` where the ends of all axes have all chunks, and a table or one segment.
+    """Do `addresses_of` if all axes have grown only at their ends, and have a table or one segment.
 
-    The compiler makes one of it for each `ndim` that is a constant.
+    Compiled once for each constant `ndim`.
     """
     cdef uint64_t extent[MAX_NDIM]
     cdef const int32_t *table[MAX_NDIM]
     cdef index_t mask[MAX_NDIM]
     cdef int32_t owner[AT_ONCE]
     cdef const index_t *next_index
-    cdef index_t at                 # the caller's may change meanwhile, and this one is checked
+    cdef index_t at                 # the caller's may change meanwhile; this one is checked
     cdef int32_t latest
     cdef int j
     cdef Py_ssize_t done = 0, i, m
@@ -243,7 +244,7 @@ cdef inline Py_ssize_t by_tables(
             table[j] = s.sides[END][j].segments
             mask[j] = 0
     while done < n:
-        # First the owners and then their records: many loads are under way at a time.
+        # Find the owners first, then their records: so many loads are in flight.
         m = min(n - done, AT_ONCE)
         next_index = index
         for i in range(m):
@@ -271,9 +272,9 @@ cdef inline Py_ssize_t by_tables(
 cdef Py_ssize_t addresses_of(
     const axial_t *s, const index_t *index, Py_ssize_t n, index_t *address
 ) noexcept nogil:
-    """Find the addresses of n chunks, whose indices are counted from the first there are now.
+    """Find the addresses of n chunks, whose indices count from the current first one.
 
-    Returns how many come before the first that is out of bounds.
+    Returns the number before the first that is out of bounds.
     """
     cdef index_t chunk[MAX_NDIM]
     cdef index_t at                 # as in `by_tables`
@@ -308,8 +309,8 @@ cdef inline Py_ssize_t by_search(
     const axial_t *s, int ndim, bint starts, index_t size, const index_t *address, Py_ssize_t n,
     index_t *index
 ) noexcept nogil:
-    """Do `indices_of` for `ndim` axes, some grown at their `starts`; made once for each constant."""
-    cdef index_t asked[AT_ONCE]     # the caller's may change meanwhile, and these are checked
+    """Do `indices_of` for `ndim` axes, some grown at their `starts`; compiled for each constant."""
+    cdef index_t asked[AT_ONCE]     # the caller's may change meanwhile; these are checked
     cdef int32_t owner[AT_ONCE]
     cdef int32_t hint = 0
     cdef int j
@@ -325,7 +326,7 @@ cdef inline Py_ssize_t by_search(
                 m = i
                 break
             rising &= i == 0 or asked[i - 1] <= asked[i]
-        # Neighbours are mostly of one segment; of others the searches go on side by side.
+        # Neighbours mostly share a segment; searches for others run side by side.
         for i in range(m):
             hint = owner[i] = segment_at(s, asked[i], hint if rising else -1)
         for i in range(m):
@@ -342,9 +343,9 @@ cdef inline Py_ssize_t by_search(
 cdef Py_ssize_t indices_of(
     const axial_t *s, index_t size, const index_t *address, Py_ssize_t n, index_t *index
 ) noexcept nogil:
-    """Find the indices of the chunks at n addresses below `size`, counted from the first there are now.
+    """Find the indices of the chunks at n addresses below `size`, counted from the first one now.
 
-    Returns how many come before the first that no chunk has.
+    Returns the number before the first address without a chunk.
     """
     if s.starts != NULL:
         return by_search(s, s.ndim, True, size, address, n, index)
@@ -361,7 +362,7 @@ cdef void addresses_in_box(
     const axial_t *s, const index_t *low, const index_t *high, index_t n, index_t but,
     index_t *addresses
 ) noexcept nogil:
-    """Find the addresses of the n chunks low ... high, but for one."""
+    """Find the addresses of the n chunks low ... high, except one."""
     cdef index_t chunk[MAX_NDIM]
     cdef index_t i = 0, _visited, address
     cdef int j

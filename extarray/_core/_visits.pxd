@@ -17,7 +17,7 @@ cdef extern from "_gather.h":
         const int64_t *user
 
 
-# What one factor selects in one chunk (one, along the axes of the factor).
+# The selection of one factor in one chunk (that is, one along the axes of the factor).
 cdef struct part_t:
     index_t first               # a list: its first entry; else the place of the first element
     index_t count
@@ -31,29 +31,29 @@ cdef struct factor_t:
     int axis[MAX_NDIM]
     index_t n_parts
     part_t *parts
-    index_t *chunk              # (n_parts, n_axes): chunk indices, as axial_t counts
+    index_t *chunk              # (n_parts, n_axes): chunk indices, counted as in axial_t
     uint64_t *entries           # NULL: in progression
-    list_t list                 # how they are read
-    index_t *user               # what `list.user` points to
+    list_t list                 # how to read them
+    index_t *user               # the target of `list.user`
     index_t at_step, user_step  # of a progression
 
 
 cdef struct query_t:
     layout_t layout
     axial_t axial
-    index_t extent[MAX_NDIM]    # bounds: negative indices count from there
-    index_t unit[MAX_NDIM]      # from an element to the next one along an axis, as entries count
+    index_t extent[MAX_NDIM]    # bounds: the base of negative indices
+    index_t unit[MAX_NDIM]      # place difference of neighbours along an axis, in units of entries
     int n_factors
     factor_t factor[MAX_NDIM]
     char *user
     index_t size                # bytes moved of each element ...
     index_t offset              # ... and where in the element they begin
     index_t stage_limit         # bytes of a chunk that may be staged
-    index_t gap                 # bytes between elements that are read with them, at most
+    index_t gap                 # most bytes between elements that are read with them
     bint write, stream
-    bint sieves                 # it has the leave of the layout's sieve
-    ahead_t *ahead              # NULL: elements are moved; else the file is asked for them
-    # Visits to chunks, by address: the numbers of the combinations of parts.
+    bint sieves                 # it may use the layout's sieve
+    ahead_t *ahead              # NULL: elements are moved; else only asked for
+    # Visits to chunks, sorted by address: numbers of combinations of parts.
     index_t n_visits
     index_t *address
     uint64_t *visit

@@ -1,8 +1,8 @@
-"""Visits of a query to chunks: what one combination of parts selects there, moved.
+"""Visits of a query to chunks: move the elements that one combination of parts selects there.
 
-In a visit the factors become loops, and the innermost one a block copy or a walk along a list: in
-memory, or by pread and pwrite.  Writes touch the bytes of the elements selected, or of one field of
-them, and no others, but for those of a writer that has leave to write back what lies between them.
+In a visit the factors become loops, and the innermost becomes a block copy or a walk along a list:
+in memory, or by pread and pwrite.  Writes touch only the bytes of the selected elements, or of one
+field of them; only a writer with leave also writes back the bytes between them.
 """
 
 from libc.errno cimport ENOMEM
@@ -30,12 +30,12 @@ cdef extern from "_gather.h":
                         int64_t size, int write, const int64_t *table, int64_t pitch) noexcept nogil
 
 cdef enum:
-    LINE = 64                   # bytes of a line of the processor's caches
-    FEW_CALLS = 8               # so few items of a chunk are read or written one by one
+    LINE = 64                   # bytes of a cache line of the processor
+    FEW_CALLS = 8               # up to this many items of a chunk are read or written singly
 
 
 cdef void decode(const query_t *q, index_t number, index_t *chosen) noexcept nogil:
-    """The part of each factor in a combination."""
+    """Find the part of each factor in a combination."""
     cdef int k
     for k in range(q.n_factors - 1, -1, -1):
         chosen[k] = number % q.factor[k].n_parts
@@ -43,7 +43,7 @@ cdef void decode(const query_t *q, index_t number, index_t *chosen) noexcept nog
 
 
 cdef int sort_visits(query_t *q, index_t first) noexcept nogil:
-    """Visits of the combinations from number `first` on, by address."""
+    """Sort visits of the combinations from number `first` on, by address."""
     cdef index_t i, most = 0
     cdef index_t chosen[MAX_NDIM]
     cdef index_t chunk[MAX_NDIM]
@@ -73,20 +73,20 @@ cdef enum item_t:
     BLOCK                       # a strided block
     LIST                        # a list of places in bytes
     PLACED                      # a list of places in elements, through the table
-    MARK                        # note which elements there are; nothing moves
+    MARK                        # mark the elements; nothing moves
     CALL                        # a system call
     ASK                         # ask the system for it; nothing moves
 
 
-# What is done in one chunk: `depth` nested loops, and one item inside the innermost.
+# The work in one chunk: `depth` nested loops, and one item inside the innermost.
 cdef struct visit_t:
     const query_t *query
     int depth
     loop_t loop[MAX_NDIM]
     item_t kind
     index_t size                # bytes that are moved at once
-    char *chunk                 # memory of the chunk, or of the part of it that is staged
-    index_t offset              # place of the chunk, or of what is staged of it
+    char *chunk                 # memory of the chunk, or of its staged part
+    index_t offset              # place of the chunk, or of its staged part
     uint8_t *marks
     const uint64_t *entries     # LIST, PLACED
     const list_t *list
@@ -148,7 +148,7 @@ cdef int do_loops(const visit_t *v, int level, index_t at, char *user) noexcept 
 
 
 cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) noexcept nogil:
-    """Move what a combination of parts selects in its chunk."""
+    """Move the elements that a combination of parts selects in its chunk."""
     cdef const layout_t *L = &q.layout
     cdef visit_t v
     cdef const factor_t *f
@@ -198,7 +198,7 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
 
 
 cdef index_t place_of_visit(const query_t *q, index_t i) noexcept nogil:
-    """Return where in the file an element lies that a visit moves."""
+    """Return the file offset of one element that a visit moves."""
     cdef const layout_t *L = &q.layout
     cdef const factor_t *f
     cdef const part_t *part
@@ -226,7 +226,7 @@ cdef void drop_loop(visit_t *v, int k) noexcept nogil:
 
 
 cdef void join_runs(visit_t *v) noexcept nogil:
-    """Elements that follow each other on both sides are moved as one."""
+    """Merge elements that are contiguous on both sides."""
     cdef const query_t *q = v.query
     cdef int k = 0
     if q.layout.place != NULL or q.size != q.layout.itemsize:
@@ -241,7 +241,7 @@ cdef void join_runs(visit_t *v) noexcept nogil:
 
 
 cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
-    """Move a part of a chunk that is in memory: choose what goes innermost."""
+    """Move a part of a chunk that is in memory: choose the innermost loop."""
     cdef const query_t *q = v.query
     cdef const layout_t *L = &q.layout
     cdef int k, finest = -1, nearest = -1, m = 0
@@ -274,7 +274,7 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
                 m += 1
                 drop_loop(v, k)
         if v.size != q.size:
-            # Joined elements are an axis again: as such they may go past the caches.
+            # Joined elements are an axis again: as such they may bypass the caches.
             v.block_count[m] = v.size // q.size
             v.block_at_step[m] = v.block_user_step[m] = v.size = q.size
             m += 1
@@ -302,7 +302,7 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
 # -- through the file ----------------------------------------------------------------------------
 
 cdef void reach_of(const visit_t *v, index_t *low, index_t *high) noexcept nogil:
-    """Bytes of the chunk, counted from the place of the loops' start, that hold all elements."""
+    """Set the byte range of the chunk, relative to the loops' start, that holds all elements."""
     cdef const layout_t *L = &v.query.layout
     cdef const loop_t *loop
     cdef index_t least, most, i
@@ -325,7 +325,8 @@ cdef void reach_of(const visit_t *v, index_t *low, index_t *high) noexcept nogil
 cdef int through_file(
     visit_t *v, worker_t *w, index_t at, char *user, bint sieves
 ) noexcept nogil:
-    """Move a part of a chunk by pread and pwrite; if it `sieves`, with what lies between its elements."""
+    """Move a part of a chunk by pread and pwrite; if it `sieves`, with the bytes between its
+    elements."""
     cdef const query_t *q = v.query
     cdef const layout_t *L = &q.layout
     cdef index_t items = 1, low, high, span, n, gap
@@ -365,11 +366,11 @@ cdef int through_file(
         return ENOMEM
     v.kind = MARK
     do_loops(v, 0, at, user)
-    # Only the bytes of the elements given may be written, if there are other writers.
+    # If there are other writers, only the bytes of the given elements may be written.
     gap = (q.gap if not q.write else SIEVE_BYTES - 1 if sieves else 0) // L.itemsize
     stage = v.chunk
     if not q.write or sieves:
-        # What a field leaves of an element is a gap, too.
+        # The rest of an element beside a field is a gap, too.
         failure = move_marked(
             L, stage, v.marks, n, v.offset, gap, False, q.write and q.size == L.itemsize)
     if failure == 0:
@@ -382,7 +383,7 @@ cdef int through_file(
 
 
 cdef int run_visits(const query_t *q, index_t first, index_t stop) noexcept nogil:
-    """Make the visits first ... stop - 1.  Returns 0 or an errno."""
+    """Make the visits first ... stop - 1.  Return 0 or an errno."""
     cdef worker_t w
     cdef index_t i
     cdef int failure = 0
