@@ -1,14 +1,13 @@
 """Files of other formats: read into arrays and written from them, chunk by chunk.
 
-A format is a module with a `Format` in it, which `registry` finds by its name and by the suffixes
-of its files.  A package of somebody else adds one by an entry point of the group
-"extarray.formats".  One of ours needs a module with a `Format` (at least name, title, suffixes and
-`source`; `sink` to write, `names` for several arrays, `edit` to be mapped), which is entered in
-`registry._ours`; functions ``from_...`` and ``to_...``, named in ``extarray/__init__``, whose
-common parameters are those of the other formats (``tests/formats/test_signatures.py``); and an
-extra in ``pyproject.toml``, if it needs a library.
+A format is a module with a `Format`, which `registry` finds by name and by suffix.  Other packages
+add one with an entry point in the group "extarray.formats".  A built-in one needs a module with a
+`Format` (at least name, title, suffixes and `source`; `sink` to write, `names` for several arrays,
+`edit` for mapped arrays) that is listed in `registry._ours`; functions ``from_...`` and ``to_...``,
+exported by ``extarray/__init__``, that share the common parameters of the other formats
+(``tests/formats/test_signatures.py``); and an extra in ``pyproject.toml``, if it needs a library.
 
-From the top down; each module uses some of those below it, and none above:
+From the top down; each module uses only modules below it:
 
 ``registry``
     Look up formats by name and by suffix.
@@ -27,22 +26,22 @@ From the top down; each module uses some of those below it, and none above:
 ``fits``
     FITS images with the cards of their headers, through astropy.
 ``envi``
-    ENVI: raw elements beside a header of text, as the hyperspectral world has them.
+    ENVI: raw elements beside a text header, as common for hyperspectral images.
 ``netcdf_parts``
     Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``hdf5_parts``
     Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
 ``flat``
-    Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
+    Contiguous elements: ``.npy`` files, several of them in a ``.npz``, and raw files.
 ``whole``
-    Whole files: a group is made of one, or written into one.
+    Whole files: made into a group, or written from one.
 ``transfer``
     The streaming copier between arrays and a `Source` or `Sink`; and `Format`, which creates
     these.
 ``description``
-    Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
+    Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
 ``elements``
-    Elements as they lie in files: read in pieces, mapped, and written one after another.
+    Elements inside files: read in pieces, mapped, and written one after another.
 ``files``
     Files of other formats: written beside and renamed, and read with errors of the family.
 

@@ -1,4 +1,4 @@
-"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates."""
+"""Descriptions of elements: shape, dtype, attributes, axis names, coordinates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
     "other_packing",
 ]
 
-#: Most elements of a coordinate in attributes, since every commit of attributes writes it again.
+#: Most elements of a coordinate in attributes, since every commit of attributes rewrites it.
 MOST_LABELS = 1 << 16
 # And their bytes, since strings may be wide.
 _MOST_LABEL_BYTES = 1 << 26
@@ -406,7 +406,7 @@ class Description:
     def missing(self) -> Any:
         """Element that marks missing values, by an attribute of any format, or None.
 
-        Zero counts, too, although as a fill value it says nothing.
+        A zero counts too, although a fill value of zero declares nothing as missing.
         """
         return next(iter(missing_elements(self.attrs, self.dtype)), None)
 
@@ -484,7 +484,8 @@ def _coordinate(
 ) -> Coordinate | None:
     """Return the labels of all elements, from the form that `coordinate_form` returns.
 
-    Elements without one get a missing value.  None: none has a label, or the dtype has no such one.
+    Elements without a label get a missing value.  None: no element has a label, or the dtype has no
+    missing value.
     """
     dims = tuple(form["dims"])
     values, attrs = coordinate_values(form), dict(form.get("attrs", {}))

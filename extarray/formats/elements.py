@@ -1,4 +1,4 @@
-"""Elements as they lie in files: read in pieces, mapped, and written one after another."""
+"""Elements inside files: read in pieces, mapped, and written one after another."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ __all__ = [
 
 
 class Pieces:
-    """A file that threads read pieces of, each into memory of its own that it uses again.
+    """A file that threads read in pieces, each thread into memory that it reuses.
 
-    Fresh memory would cost more than what it takes, and so would pages that are mapped and touched
-    once.
+    Fresh memory would cost more than the reads, and so would mapped pages that are touched once.
 
     Parameters
     ----------
@@ -47,19 +46,19 @@ class Pieces:
         self._file = File.open(where, os.O_RDONLY)
 
     def read(self, places: Sequence[int] | NDArray[np.int64], nbytes: int) -> NDArray[np.uint8]:
-        """Read pieces, one behind the other, into memory that the thread's next call takes again.
+        """Read pieces, one after another, into memory that the thread's next call reuses.
 
         Parameters
         ----------
         places : sequence of int
-            First byte of each.
+            First byte of each piece.
         nbytes : int
-            Of each.
+            Bytes of each piece.
 
         Raises
         ------
         FormatError
-            A ValueError: the file ends before one of them.
+            A ValueError: the file ends before the end of a piece.
         """
         runs = np.ascontiguousarray(places, np.int64)
         target = memory_of(self._own, len(runs) * nbytes)
@@ -83,12 +82,12 @@ def mapped(
     start: int,
     order: Literal["C", "F"] = "C",
 ) -> NDArray[Any]:
-    """Map the elements of a file that lie one behind the other; a copy of none, where it has none.
+    """Map contiguous elements of a file; return a new array if there are none.
 
     Raises
     ------
     FormatError
-        A ValueError: the file is shorter than that.
+        A ValueError: the file is too short.
     """
     nbytes = math.prod(shape) * dtype.itemsize
     has = os.stat(where).st_size - start
@@ -100,11 +99,11 @@ def mapped(
     if not nbytes:
         return np.empty(shape, dtype)
     found = np.memmap(where, dtype, "r", start, shape, order)
-    return found.view(np.ndarray)  # views of which cost less
+    return found.view(np.ndarray)  # cheaper views
 
 
 def part_of(elements: Any, box: Box) -> NDArray[Any]:
-    """Return the elements of a box as an array, those without axes too."""
+    """Return the elements of a box as an array, even for arrays without axes."""
     place: tuple[Any, ...] = (*box, ...)
     part: NDArray[Any] = elements[place]
     return part
@@ -120,22 +119,22 @@ def flat_file(
     tail: bytes = b"",
     kept: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Callable[..., None]]:
-    """Give what writes elements into a file that has its name at the end.
+    """Yield a function that writes elements to a file, which takes its name at the end.
 
-    All of it has its space before the first element is written; and calls cost less than stores
-    to a mapped file, whose pages the system would clear first.  What is given takes values, and how
-    many bytes come before them; several threads may call it.
+    All space is allocated before the first element is written.  The function makes system calls,
+    which cost less than stores to a mapped file, whose pages the system would clear first.  It
+    takes values and the number of element bytes before them; several threads may call it.
 
     Parameters
     ----------
     where, title : str
     overwrite : bool
     nbytes : int
-        Of the elements.
+        Bytes of the elements.
     head, tail : bytes
-        Before the elements, and behind them.
+        Written before the elements, and after them.
     kept : sequence of (int, int)
-        Ranges of bytes of the file that is there: copies of them come before all else.
+        Byte ranges of the existing file, copied to the start of the new one.
     """
     with contextlib.ExitStack() as stack:
         if kept:

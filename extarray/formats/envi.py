@@ -1,4 +1,4 @@
-"""ENVI: raw elements beside a header of text, as the hyperspectral world has them."""
+"""ENVI: raw elements beside a text header, as common for hyperspectral images."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DTYPES = {
     14: "i8",
     15: "u8",
 }
-#: What a header says that an array says itself.
+#: Header entries that an array implies itself.
 _STRUCTURE = frozenset(
     ["samples", "lines", "bands", "header offset", "data type", "interleave", "byte order"]
 )
@@ -103,16 +103,16 @@ def from_envi(
     Returns
     -------
     ExtArray
-        With the axes ``y``, ``x`` and ``band``, whatever order the file has.  Wavelengths, their
-        widths (``fwhm``), names of bands (``band_name``) and the list of bad bands (``bbl``) are
-        its coordinates along the bands; the ``data ignore value`` is the fill value, or stays an
-        attribute where it is zero or no element.  The rest of the header is in its attributes, as
+        With the axes ``y``, ``x`` and ``band``, whatever the order in the file.  Wavelengths, their
+        widths (``fwhm``), band names (``band_name``) and the list of bad bands (``bbl``) become
+        coordinates along the bands.  The ``data ignore value`` is the fill value, or stays an
+        attribute if it is zero or not an element.  The rest of the header becomes attributes, as
         text.
 
     Raises
     ------
     DTypeError
-        A TypeError: the header tells a type of elements that is not known.
+        A TypeError: the header has an unknown element type.
     FormatError
         A ValueError: the file is damaged, or of another format.
     ResultError
@@ -161,9 +161,9 @@ def to_envi(
     Parameters
     ----------
     a : ExtArray or LazyView
-        With 3 axes, which are lines, samples and bands; or with 2, for an image of one band.
+        With 3 axes: lines, samples and bands; or with 2, for an image of one band.
     file : str or PathLike
-        The header, ``scene.hdr``; the elements come into ``scene.img`` beside it.
+        The header, ``scene.hdr``; the elements go to ``scene.img`` beside it.
     selection : index expression, optional
         Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     interleave : {"bsq", "bil", "bip"}
@@ -177,7 +177,7 @@ def to_envi(
     Raises
     ------
     DTypeError
-        A TypeError: ENVI has no such elements.
+        A TypeError: ENVI does not support the dtype.
     ShapeError
         A ValueError: the array has another number of axes.
     ExistsError
@@ -191,9 +191,9 @@ def to_envi(
 
     Notes
     -----
-    The files have their names when they are complete; the header comes last.  A header has texts
-    and lists of texts, and no escape for a brace: a ``LossyWarning`` names an attribute that has
-    another form, and the header goes without it.
+    The files take their names when they are complete, the header last.  A header has texts and
+    lists of texts, and no escape for a brace: a ``LossyWarning`` names each attribute of another
+    form, which is left out.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def to_envi(
 
 
 def _pair(where: str) -> tuple[str, str]:
-    """Return the names of the header and of the file with the elements."""
+    """Return the names of the header and of the element file."""
     stem, suffix = os.path.splitext(where)
     if suffix.lower() == ".hdr":
         header = where
@@ -217,7 +217,7 @@ def _pair(where: str) -> tuple[str, str]:
             if os.path.isfile(each):
                 return header, each
         if not os.path.exists(where):
-            os.stat(where)  # the system's own words
+            os.stat(where)  # raises the error of the system
         raise MissingError(f"no file of elements next to {where!r}, such as {stem!r}")
     os.stat(where)
     for each in (where + ".hdr", stem + ".hdr", where + ".HDR", stem + ".HDR"):
@@ -242,7 +242,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Return the entries of a header by their keys in small letters: a text, or a list of texts."""
+    """Return the entries of a header by lower-case key: a text, or a list of texts."""
     if not text.startswith("ENVI"):
         raise FormatError("the header does not begin with 'ENVI'")
     result: dict[str, Any] = {}
@@ -257,8 +257,9 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _braced(key: str, value: str, lines: Iterator[str]) -> str | list[str]:
-    """Return a description, or a list, that begins with a brace and may go on in further lines."""
-    # A comment begins a line; among numbers it may follow them, which no other reader takes.
+    """Return a description, or a list, that begins with a brace and may span lines."""
+    # A comment begins a line; only among numbers, where no other reader allows it, may it follow
+    # them.
     behind = key in _PER_BAND and key != _NAMES
     rows, row, end = [], value[1:], None
     while end is None:
@@ -275,7 +276,7 @@ def _braced(key: str, value: str, lines: Iterator[str]) -> str | list[str]:
 
 
 def _number(said: dict[str, Any], key: str, default: int | None = None) -> int:
-    """Return a number that a header says."""
+    """Return a number from a header."""
     if key not in said and default is not None:
         return default
     try:
@@ -318,7 +319,7 @@ def _source_of(said: dict[str, Any], elements: str) -> Source:
         ignored = as_element(Decimal(attrs[_IGNORE]), dtype)
     if ignored is not None:
         given.fill_value, missing = ignored, (ignored,)
-        if given.fills:  # a fill value of zero does not tell that zero means "missing"
+        if given.fills:  # a fill value of zero does not mean "missing"
             del attrs[_IGNORE]
     scale = 1.0
     with contextlib.suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
@@ -333,7 +334,7 @@ def _source_of(said: dict[str, Any], elements: str) -> Source:
 
 
 def _read_bands(given: Description, lost: list[str]) -> None:
-    """Take the coordinates along the bands out of the attributes."""
+    """Move the coordinates along the bands out of the attributes."""
     for key, name in _PER_BAND.items():
         each = given.attrs.get(key)
         if not isinstance(each, list) or len(each) != given.shape[2]:
@@ -360,7 +361,7 @@ def _read_bands(given: Description, lost: list[str]) -> None:
 def _sink(
     file: Any, name: Any, given: Description, *, overwrite: bool = False, interleave: Any = "bsq"
 ) -> Iterator[Sink]:
-    """Make the file of the elements, and the header."""
+    """Create the element file, and the header."""
     where = file_name(file, _TITLE)
     stem, suffix = os.path.splitext(where)
     if suffix.lower() != ".hdr":
@@ -393,10 +394,11 @@ def _sink(
 
 @contextlib.contextmanager
 def _header_away(where: str, elements: str) -> Iterator[Callable[[], None]]:
-    """Give a function that takes a header away, before its elements are replaced.
+    """Yield a function that hides a header before its elements are replaced.
 
-    A kill before the new header has the name leaves no header: no reader takes the old one for the
-    new elements.  The old one is back if the block fails while the old elements are there.
+    If the process is killed before the new header takes the name, there is no header, so no reader
+    combines the old one with the new elements.  The old header returns if the block fails while the
+    old elements exist.
     """
     aside, real = "", where
     before = os.stat(elements) if os.path.exists(elements) else None
@@ -506,7 +508,7 @@ def _put_bands(said: dict[str, Any], given: Description, lost: list[str]) -> Non
 
 
 def _number_text(value: Any, whole: bool) -> str:
-    """Return a number as text; `whole`: without a fraction of zero."""
+    """Return a number as text; `whole`: without a zero fraction."""
     is_whole = whole and math.isfinite(value) and value == int(value)
     return str(int(value)) if is_whole else repr(value)
 
@@ -514,7 +516,7 @@ def _number_text(value: Any, whole: bool) -> str:
 def _put_entries(
     said: dict[str, Any], key: str, value: Any, given: Description, lost: list[str]
 ) -> None:
-    """Add a list with an entry for each band to what a header says."""
+    """Add a list with an entry for each band to the entries of a header."""
     try:
         entries = given.entries(value, 2)
     except ValueError as error:
@@ -543,7 +545,7 @@ def _is_list(value: Any) -> bool:
     """Tell whether a header can hold a list of texts."""
     return (
         isinstance(value, list)
-        and value != [""]  # which reads as an empty list
+        and value != [""]  # would be read as an empty list
         and all(_is_text(v) and "," not in v for v in value)
     )
 

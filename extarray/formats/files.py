@@ -1,8 +1,8 @@
 """Files of other formats: written beside and renamed, and read with errors of the family.
 
-A library may write a file for as long as it likes, and stop anywhere: nobody sees the file before
-it takes its name.  A file that exists is not changed, but copied (`successor`).  Whatever a library
-cannot write, `written` keeps from harming the process.
+A library may write a file slowly, and stop anywhere: nobody sees the file before it takes its name.
+An existing file is never changed, but copied (`successor`).  `written` protects the process if a
+library cannot write a file.
 """
 
 from __future__ import annotations
@@ -76,23 +76,23 @@ __all__ = [
     "written",
 ]
 
-#: What calls fail by that are given an offset, or a length, that cannot be.
+#: Errors of calls that receive an impossible offset or length.
 _OF_CONTENT = (errno.EINVAL, errno.E2BIG, errno.ERANGE, errno.EOVERFLOW)
-#: Times the bytes of a file that arrays made of it may take, beyond ``config.max_result``: no file
-#: of data that were measured or computed is compressed so well.
+#: Arrays made from a file may take this many times its bytes, beyond ``config.max_result``: no
+#: measured or computed data compresses so well.
 _MOST_TIMES = 1000
-#: Failures of the disk, and of what stands between it and a file.
+#: Failures of the disk, and of the layers between it and a file.
 _OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-#: Numbers by the system's words for them: netCDF 3 gives no more than these.
+#: Error numbers by the system's messages: netCDF 3 gives only these.
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 _IS_OPEN = (
     "this process, or another one, has it open for writing; close it there, or give the open object"
 )
 #: The file system has no such call, or no locks.
 _NOT_THERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
-#: Bytes that HDF5 and netCDF write at once, or keep before they write them.
+#: Bytes that HDF5 and netCDF write at once, or buffer.
 _CACHE_BYTES = 1 << 22
-#: Bytes that descriptions of an array take in a file, and of each of its chunks.
+#: Bytes in a file that describe an array, and each of its chunks.
 _HEAD_BYTES, _ENTRY_BYTES = 1 << 16, 1 << 7
 
 
@@ -103,12 +103,12 @@ def file_name(file: Any, title: str) -> str:
     ----------
     file : str or PathLike
     title : str
-        Of the format.
+        Title of the format.
 
     Raises
     ------
     ArgumentTypeError
-        A TypeError: something else.
+        A TypeError: `file` is something else.
     """
     try:
         return os.fsdecode(file)
@@ -119,24 +119,24 @@ def file_name(file: Any, title: str) -> str:
 
 
 def target_name(file: Any, title: str) -> str:
-    """Return the name of a file that a user gives to be made, changed or replaced.
+    """Return the name of a file that a user wants made, changed or replaced.
 
-    No library opens what is no regular file: it might wait for the other end of a pipe.
+    Libraries open regular files only: opening a pipe might wait for its other end.
 
     Parameters
     ----------
     file : str or PathLike
     title : str
-        Of the format.
+        Title of the format.
 
     Raises
     ------
     ArgumentTypeError
-        A TypeError: something else.
+        A TypeError: `file` is something else.
     ExistsError
         A FileExistsError: it is a folder, a pipe or a device.
     AccessError
-        A PermissionError: it is a link of another user in a folder that all may write to.
+        A PermissionError: it is another user's link in a folder that is writable for all.
     """
     where = file_name(file, title)
     with family(f"{title}: cannot write '{{}}'", where):
@@ -146,23 +146,23 @@ def target_name(file: Any, title: str) -> str:
 
 @contextlib.contextmanager
 def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
-    """Turn the errors of a library, for a file that it cannot read or write, into the family's.
+    """Convert a library's errors about a file into those of the family.
 
     Parameters
     ----------
     file : object
-        What the user gave.
+        The file as the user gave it.
     title : str
-        Of the format.
+        Title of the format.
     part : str
         Name of the array in the file, if it is one of several.
 
     Raises
     ------
     FormatError
-        A ValueError: the file is damaged, or no such file.
+        A ValueError: the file is damaged, or of another format.
     StorageError
-        An OSError that the system gave, such as a MissingError, or a LockedError.
+        An OSError from the system, such as a MissingError, or a LockedError.
     """
     which = f"{part!r} of {file!r}" if part else repr(file)
     try:
@@ -170,17 +170,17 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
     except ExtArrayError:
         raise
     except OSError as error:
-        # netCDF's own numbers, and what the system says of numbers that stand in the file.
+        # netCDF's own numbers, and system errors caused by numbers in the file.
         if error.errno is None or error.errno < 0 or error.errno in _OF_CONTENT:
             raise FormatError(f"{which} cannot be used as {title}: {error}") from error
         if error.errno == errno.EAGAIN:
             raise LockedError(error.errno, _IS_OPEN, str(file)) from error
-        if error.errno in _OF_DISK:  # the library's words name a file that nobody knows
+        if error.errno in _OF_DISK:  # the user does not know the file name in the library's message
             error = OSError(error.errno, os.strerror(error.errno))
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error
     except MemoryError as error:
         raise ReserveError(f"{which} needs more memory than available: {error}") from error
-    except Warning:  # of ours
+    except Warning:  # our own
         raise
     except Exception as error:
         number = _number(str(error))
@@ -191,34 +191,33 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
 
 
 def _words_of(error: BaseException) -> str:
-    """Return the words of an error; of one that others have caused, those of the first."""
+    """Return the message of an error, or of its first cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def allowed(max_result: int | str | None) -> AbstractContextManager[object]:
-    """Make the context in which ``config.max_result`` is what a user gives; None: as it is."""
+    """Return a context that sets ``config.max_result`` to the user's value; None: leave it."""
     if max_result is None:
         return contextlib.nullcontext()
     return config.set(max_result=max_result)
 
 
 class Claims:
-    """The bytes that arrays made of one file take, against those that the file has.
+    """The bytes that arrays made from one file claim, compared with the bytes of the file.
 
-    A file of a few bytes can say that its arrays are of any size: it may be sparse, compressed, or
-    damaged.
+    A file of a few bytes can claim arrays of any size: it may be sparse, compressed, or damaged.
 
     Parameters
     ----------
     file : object
-        What the user gave.
+        The file as the user gave it.
     """
 
     def __init__(self, file: Any) -> None:
         self._file, self._total = file, 0
-        self._new: list[_Claim] = []  # which were not looked into
+        self._new: list[_Claim] = []  # not examined yet
         self._stored: dict[Callable[[], int | None] | None, int | None] = {}
 
     def add(
@@ -227,17 +226,17 @@ class Claims:
         stored: Callable[[], int | None] | None = None,
         made: Callable[[], int] | None = None,
     ) -> None:
-        """Count an array in; refuse what is beyond the limit, and beyond all proportion.
+        """Add an array; refuse it if it exceeds the limit and is out of all proportion.
 
         Parameters
         ----------
         nbytes : int
-            That the array takes, or at least so many.
+            Bytes that the array takes, or a lower bound.
         stored : callable, optional
-            Tells the bytes in files that its elements come from, or None, where nobody knows; by
-            default they are those of the file.  Of equal ones one counts.
+            Returns the bytes in files behind its elements, or None if unknown; by default those of
+            the file.  Equal callables count once.
         made : callable, optional
-            Tells the bytes that a sparse array takes, at some cost.
+            Returns the bytes that a sparse array takes, at some cost.
 
         Raises
         ------
@@ -272,7 +271,7 @@ class Claims:
 
 
 class _Claim(NamedTuple):
-    """An array that a file says it has: the arguments of `Claims.add`."""
+    """An array that a file claims to have: the arguments of `Claims.add`."""
 
     nbytes: int
     stored: Callable[[], int | None] | None
@@ -296,13 +295,13 @@ def _bytes_of(file: Any) -> int | None:
 
 
 def _number(text: str) -> int:
-    """Return the number of the system's error that the words of a library tell of; 0: of none."""
+    """Return the system error number that a library's message mentions; 0: none."""
     found = re.search(r"\berrno = (\d+)", text)
     return int(found[1]) if found else _NUMBERS.get(text, 0)
 
 
 def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> VariableError:
-    """Return the error for a part of a file that is not there, or that has to be named.
+    """Return the error for a part of a file that does not exist, or needs a name.
 
     Parameters
     ----------
@@ -310,8 +309,9 @@ def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> Vari
     asked : object
         The name; None: none was given.
     kind : str
-        Of such parts: "a dataset".
+        Kind of such parts: "a dataset".
     there : iterable of str
+        Existing names.
     """
     names = list(there)
     shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
@@ -332,7 +332,7 @@ def named_part(
     look_up: Callable[[Any, Any], Any],
     names: Callable[[Any], Iterable[str]],
 ) -> Any:
-    """Return an array of a library by its name in an open file.
+    """Return a library's array by its name in an open file.
 
     Parameters
     ----------
@@ -342,18 +342,18 @@ def named_part(
     file : object
         The file as it was given, for messages.
     title, part : str
-        The format, and such arrays, as `of_library` and `unknown_part` take them.
+        The format, and the kind of array, as for `of_library` and `unknown_part`.
     kind : type
         The library's class of such arrays.
     look_up : callable
-        ``look_up(whole, name)`` gives the object of a name; None: there is none.
+        ``look_up(whole, name)`` returns the object of a name, or None.
     names : callable
-        ``names(whole)`` gives the names of all such arrays.
+        ``names(whole)`` returns the names of all such arrays.
 
     Raises
     ------
     VariableError
-        A KeyError: there is none.
+        A KeyError: there is no such array.
     """
     if isinstance(whole, kind):
         if name is not None:
@@ -369,7 +369,7 @@ def named_part(
 
 
 def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
-    """Refuse to change an array of a file that has not the shape that it had."""
+    """Refuse to change an array of a file whose shape has changed."""
     if found != old:
         raise ArgumentError(
             f"the dataset now has shape {found}, but had {old} when it was mapped or written "
@@ -378,29 +378,29 @@ def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
 
 
 def check_free(name: str, overwrite: bool) -> None:
-    """Refuse a name that is taken, before any work."""
+    """Refuse an existing name before any work."""
     if not overwrite and os.path.lexists(name):
         raise ExistsError(errno.EEXIST, "it already exists; replace it with overwrite=True", name)
 
 
 @contextlib.contextmanager
 def beside(name: str, overwrite: bool) -> Iterator[str]:
-    """Give the name of a fresh file, which takes its own name at the end of the block.
+    """Yield the name of a fresh file, which takes its own name at the end of the block.
 
-    Where the block fails, whatever had the name has it still, and nothing else is left.  The file
-    has the permissions of the one that it replaces: the block writes into it, and makes no other.
+    If the block fails, the old holder keeps the name, and nothing else is left.  The file gets the
+    permissions of the one that it replaces, so the block must write into it, not replace it.
 
     Parameters
     ----------
     name : str
-        That the file will have.
+        Final name of the file.
     overwrite : bool
         Take the name from another file.
 
     Yields
     ------
     str
-        Of an empty file in the same folder.
+        Name of an empty file in the same folder.
 
     Raises
     ------
@@ -427,7 +427,7 @@ class Successor:
     Attributes
     ----------
     name : str
-        Of the file, which is empty at first.
+        Name of the file, which is empty at first.
     copy : callable
         Copies the other file into it.
     """
@@ -438,26 +438,26 @@ class Successor:
 
 @contextlib.contextmanager
 def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
-    """Make a file that replaces one in a single step, on the disk, at the end of the block.
+    """Make a file that replaces another in a single step, on the disk, at the block's end.
 
-    Until then the old file stays as it was, and others may read it.  Whoever writes to it keeps
-    this call from its end, or is kept from writing (by the locks that HDF5 uses).
+    Until then the old file stays unchanged, and others may read it.  A concurrent writer of the
+    file makes this call fail, or cannot begin to write (through the locks that HDF5 uses).
 
     Parameters
     ----------
     where : str
-        Of the old file.
+        Name of the old file.
     title : str
-        Of its format.
+        Title of its format.
     instead : str
-        For the error where the disk has no room for a copy: a way that needs none.
+        Alternative without a copy, for the error if the disk has no room for one.
 
     Raises
     ------
     LockedError
         A BlockingIOError: somebody writes to the file.
     StorageError
-        Also where the file was changed meanwhile (ESTALE).
+        Also if the file has changed in the meantime (ESTALE).
     """
     with _kept_from_others(where) as old, beside(where, True) as fresh:
         facts = _facts(old.stat())
@@ -480,7 +480,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
 
 
 def to_disk(name: str) -> None:
-    """Bring a file to the disk: before it replaces another one, of which nothing is left then."""
+    """Flush a file to disk: it must be there before it replaces another."""
     fd = os.open(name, os.O_RDONLY | ALONE)
     try:
         os.fsync(fd)
@@ -494,7 +494,7 @@ def _facts(about: os.stat_result) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _kept_from_others(where: str) -> Iterator[File]:
-    """Give an open file that HDF5 lets nobody write to, and that no other `successor` replaces."""
+    """Yield an open file that HDF5 lets nobody write, and no other `successor` replaces."""
     with family("cannot write '{}'", where):
         while True:
             file = File.open(where, os.O_RDWR | NO_WAIT)
@@ -516,7 +516,7 @@ def _kept_from_others(where: str) -> Iterator[File]:
 
 
 def _shared(file: File) -> bool:
-    """Take the lock of HDF5's readers; False: somebody has that of its writers."""
+    """Take the lock of HDF5's readers; False: a writer has its lock."""
     if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
         return True
     try:
@@ -531,7 +531,7 @@ def _shared(file: File) -> bool:
 
 
 def _copy(old: File, name: str) -> None:
-    """Copy a file into an empty one: no bytes where the file system lets both have them."""
+    """Copy a file into an empty one, without moving bytes if the file system can share them."""
     new = File.open(name, os.O_WRONLY)
     try:
         size = old.length
@@ -547,7 +547,7 @@ def _copy(old: File, name: str) -> None:
                         write_all(target, data, low)
                         done = len(data)
                     if not done:
-                        break  # the file became shorter, as the check at the end finds
+                        break  # the file became shorter; the check at the end finds that
                     low += done
         new.truncate(size)
     finally:
@@ -555,19 +555,19 @@ def _copy(old: File, name: str) -> None:
 
 
 class Room:
-    """Space on the disk that a library will need for a file, taken before the library does.
+    """Disk space for a file that a library writes, allocated ahead of the library.
 
-    HDF5 and netCDF write much of a file when they close it.  If that fails, nothing can be undone
-    any more, and in time the process ends by a signal.
+    HDF5 and netCDF write much of a file when they close it.  If that fails, nothing can be undone,
+    and a signal ends the process sooner or later.
 
     Parameters
     ----------
     file : File or None
         Open for writing, and closed by `close`; None: the file is not on a disk.
     shown, title : str
-        Name of the file and of its format, for errors.
+        Name of the file and title of its format, for errors.
     size : callable, optional
-        Gives the bytes that the file has, with those that the library has not written yet.
+        Returns the size of the file, including bytes that the library has not written yet.
     """
 
     def __init__(
@@ -578,15 +578,15 @@ class Room:
         self._told = 0
 
     def need(self, nbytes: int, chunks: int = 0) -> None:
-        """Take the space for elements that come next, and for what describes them.
+        """Allocate space for the elements that come next, and for their metadata.
 
         Parameters
         ----------
         nbytes : int
-            Of the elements at most; those of earlier calls are in the file, but for what a library
-            keeps.
+            Most bytes of the elements; those of earlier calls are in the file, or in the library's
+            buffers.
         chunks : int
-            How many chunks get an entry.
+            Number of chunks that get an entry.
 
         Raises
         ------
@@ -606,7 +606,7 @@ class Room:
             self._high = end
 
     def _take(self, start: int, end: int) -> int:
-        """Take the space from one place in the file to another; return the number of the error."""
+        """Allocate the space of a range of the file; return the error number."""
         assert self._file is not None
         most = file_size_limit()
         if most is not None and end > most:
@@ -619,14 +619,14 @@ class Room:
         return errno.ENOSPC if is_full else 0
 
     def fails(self) -> int:
-        """Return the number of the error that more space would meet; 0: none."""
+        """Return the error number that more space would meet; 0: none."""
         if self._file is None:
             return 0
         end = self._file.length
         return self._take(end, end + _HEAD_BYTES)
 
     def close(self) -> None:
-        """Give back what the file does not need."""
+        """Release space that the file does not need."""
         if self._file is None:
             return
         file, self._file = self._file, None
@@ -645,16 +645,16 @@ def written(
     flush: Callable[[Any], object],
     size: Callable[[Any], int] | None = None,
 ) -> Iterator[tuple[Any, Room]]:
-    """Let a library write a file that nobody else has, and close it, whatever the disk says.
+    """Let a library write a private file, and close it whatever the disk does.
 
     Parameters
     ----------
     fresh, where : str
-        Name of the file, and the one that it will have.
+        Name of the file, and its final name.
     title : str
-        Of its format.
+        Title of its format.
     open_file, flush, size : callable
-        ``open_file()`` opens the file, ``flush(file)`` writes what the library has kept, and
+        ``open_file()`` opens the file, ``flush(file)`` writes the library's buffers, and
         ``size(file)`` is for `Room`.
 
     Yields
@@ -684,11 +684,11 @@ def written(
                     flush(file)
                 except Exception:  # noqa: BLE001 -- told already
                     step = "flush"
-            if step != "write":  # another attempt would find HDF5 in the midst of the first
+            if step != "write":  # HDF5 is still in the midst of the first attempt
                 _go_on_in_memory(fresh)
             with contextlib.suppress(Exception):
                 if step == "close" and hasattr(file, "_isopen"):
-                    file._isopen = 0  # netCDF has nothing of it any more
+                    file._isopen = 0  # netCDF has released the file already
                 else:
                     file.close()
             if failure:
@@ -700,9 +700,9 @@ def written(
 
 
 def _go_on_in_memory(fresh: str) -> None:
-    """Let this process have a file in memory that it has open on a disk which takes no more.
+    """Move a file that this process has open on a failing disk into memory.
 
-    So a library can close the file, and does not crash.  It may have to read the file for that.
+    So a library, which may have to read the file, can close it without a crash.
     """
     with contextlib.suppress(OSError):
         about = os.stat(fresh)
@@ -712,7 +712,7 @@ def _go_on_in_memory(fresh: str) -> None:
 
 
 def read_all(fd: int, target: NDArray[Any]) -> bool:
-    """Fill an array with the first bytes of a file; tell whether there are so many."""
+    """Fill an array with the first bytes of a file; tell whether there are enough."""
     view, place = memoryview(target.reshape(-1).view(np.uint8)), 0
     while place < len(view):
         done = read_at(fd, view[place:], place)
@@ -723,7 +723,7 @@ def read_all(fd: int, target: NDArray[Any]) -> bool:
 
 
 def write_all(fd: int, data: bytes | memoryview, place: int) -> None:
-    """Write all bytes: one call writes 2 GiB at most."""
+    """Write all bytes: one call writes at most 2 GiB."""
     view = memoryview(data)
     while view:
         done = write_at(fd, view, place)
@@ -731,7 +731,7 @@ def write_all(fd: int, data: bytes | memoryview, place: int) -> None:
 
 
 def append_range(where: str, fd: int, low: int, high: int) -> None:
-    """Copy a range of bytes of a file to the end of another."""
+    """Copy a byte range of a file to the end of another."""
     with open(where, "rb") as stream, open(fd, "ab", closefd=False) as target:
         stream.seek(low)
         while low < high:

@@ -39,7 +39,7 @@ _BLOCK = 2880
 #: Attribute with the comments of cards, by keyword.
 _COMMENTS = "card_comments"
 _DTYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
-#: Cards that an array implies itself, or that apply to one file only.
+#: Cards that an array implies itself, or that concern only one file.
 _STRUCTURE = frozenset(
     ["SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "END"]
     + ["CHECKSUM", "DATASUM"]
@@ -158,8 +158,8 @@ def to_fits(
     a : ExtArray or LazyView
     file : str or PathLike
     name : str, optional
-        ``EXTNAME`` of an extension, which comes behind what is in the file.  None: the image is the
-        file's first, and only one.
+        ``EXTNAME`` of an extension, which is appended to the file.  None: the image is the only one
+        in the file.
     selection : index expression, optional
         Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     overwrite : bool
@@ -171,7 +171,7 @@ def to_fits(
     Raises
     ------
     DTypeError
-        A TypeError: FITS has integers and real numbers of 4 and 8 bytes alone.
+        A TypeError: FITS only supports integers, and floats of 4 and 8 bytes.
     ExistsError
         A FileExistsError: the name is taken.
     MissingExtraError

@@ -1,4 +1,4 @@
-"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files."""
+"""Contiguous elements: ``.npy`` files, several of them in a ``.npz``, and raw files."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def to_npy(
     ----------
     a : ExtArray or LazyView
     file : str or PathLike
-        The name as it is: no suffix is added.
+        Exact name; no suffix is added.
     selection : index expression, optional
         Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
     order : {"C", "F"}
@@ -395,7 +395,7 @@ def to_npz(
     compressed : bool
         Compress the elements, as `numpy.savez_compressed` does.
     overwrite : bool
-        Replace an array that has this name in the file.
+        Replace an array of this name in the file.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -405,7 +405,7 @@ def to_npz(
     ExistsError
         A FileExistsError: the file has an array of this name.
     FormatError
-        A ValueError: there is another file of this name, no ``.npz``.
+        A ValueError: an existing file of this name is not a ``.npz``.
     BoundsError, SelectionError, StorageError
 
     Warns
@@ -577,9 +577,9 @@ def from_raw(
     ----------
     file : str or PathLike
     shape : int or sequence of int
-        Shape of the array.  One extent may be -1: as many as the file has.
+        Shape of the array.  One extent may be -1, and follows from the file size.
     dtype : dtype_like
-        Data type of the elements in the file; ``">i2"``, say, is big-endian.
+        Data type of the elements in the file; ``">i2"``, for example, is big-endian.
     offset : int
         Bytes before the first element.
     path : str, PathLike, or None

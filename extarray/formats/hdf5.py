@@ -1,4 +1,4 @@
-"""HDF5: data sets, through h5py."""
+"""HDF5 datasets, through h5py."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def from_hdf5(
         ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
         and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
-        refuse such a dataset.
+        Data type for texts of variable length: "U20", for example, or "U", which fits the longest.
+        None: refuse such a dataset.
     overwrite : bool
         Replace an existing pair of files.
     sparse : bool, optional

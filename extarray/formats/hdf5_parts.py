@@ -1,4 +1,4 @@
-"""Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them."""
+"""Parts of HDF5 files through h5py: data types, attributes, scales, places of elements."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dt
 
 
 def unsaid(h5py: Any, dataset: Any) -> list[str]:
-    """Describe what an HDF5 type says beyond the dtype of the elements."""
+    """Describe properties of an HDF5 type that the dtype lacks."""
     dtype, kind = dataset.dtype, dataset.id.get_type()
     lost = [
         f"the names of the enumeration in the field {name!r}"
@@ -544,7 +544,7 @@ def put_attrs(dataset: Any, new: dict[str, Any], gone: list[str], lost: list[str
     write_attrs(h5py, dataset.attrs, {k: v for k, v in new.items() if k != ENUM}, lost)
 
 
-# -- elements as they lie in a file ----------------------------------------------------------------
+# -- elements inside a file ------------------------------------------------------------------------
 
 
 def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
@@ -576,7 +576,7 @@ def _chunked(
 ) -> Source | None:
     """Return a source for chunks without filters; None if they are small or filtered.
 
-    The library would copy every chunk once more, and one at a time.
+    The library would copy every chunk once more, and only one at a time.
     """
     chunks, kind = dataset.chunks, given.dtype
     nbytes = 0 if chunks is None else math.prod(chunks) * kind.itemsize

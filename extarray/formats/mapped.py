@@ -375,7 +375,7 @@ def _mapped(
 
 
 class _Binding:
-    """Facts about the origin of a mapped array.
+    """The link of a mapped array to its origin.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ class _Binding:
         return of_library(self.file, self.form.title)
 
     def know(self, m: MappedArray, given: Description) -> None:
-        """Remember elements and attributes that the array and its origin have in common."""
+        """Remember the elements and attributes that the array and its origin share."""
         self.shape, self.origin = m.shape, m.origin
         self.attrs = _forms(_own_attrs(m))
         theirs = given.chunks or check_chunks(None, given.shape, given.dtype.itemsize)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["MAT", "from_mat", "to_mat"]
 
 _TITLE = "MATLAB .mat"
-#: Descriptions of classes that have no numbers.
+#: Descriptions of classes without numbers.
 _OTHERS = {
     "cell": "cells",
     "struct": "a struct",
