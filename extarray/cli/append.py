@@ -49,7 +49,7 @@ _MEANINGS = (
     "missing_value",
     "_Unsigned",
 )
-#: Attributes of GeoTIFF, ENVI and FITS that do so, and that extarray does not convert.
+#: Attributes of GeoTIFF, ENVI and FITS that do the same; extarray does not convert these.
 _FOREIGN = (
     "scales",
     "offsets",
@@ -104,7 +104,7 @@ def append(path: str, data: str, axis: int | str, side: Any, timeout: float) -> 
                 a.append(counted, part.axis, side)
 
 
-# -- what grows ----------------------------------------------------------------------------------
+# -- the arrays that grow ------------------------------------------------------------------------
 
 
 class _Target(NamedTuple):
@@ -199,7 +199,7 @@ def _beside(found: Found, name: str, data: str, dim: str) -> Iterator[Found]:
         yield item
 
 
-# -- what nothing converts -----------------------------------------------------------------------
+# -- attributes that nothing converts ------------------------------------------------------------
 
 
 def _check_foreign(target: _Target, found: Found, side: str) -> None:
@@ -259,7 +259,7 @@ def _check_transform(target: _Target, found: Found, side: str) -> None:
 
 
 def _check_labels(target: _Target, found: Found) -> None:
-    """Refuse elements with other labels along the axes that do not grow (I13)."""
+    """Refuse elements whose labels along the other axes differ (I13)."""
     for name, label in found.description.coords.items():
         stored = target.coords.get(name)
         if stored is None or label.dims != stored.dims or target.dim in stored.dims:

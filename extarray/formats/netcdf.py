@@ -144,8 +144,8 @@ def from_netcdf(
         ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
         and attributes as they are.
     text : {"U", "S"} or dtype_like, optional
-        Data type for texts of variable length: "U20", say, or "U", which fits the longest.  None:
-        refuse such a variable.
+        Data type for texts of variable length: "U20", for example, or "U", which fits the longest.
+        None: refuse such a variable.
     overwrite : bool
         Replace an existing pair of files.
     sparse : bool, optional
@@ -281,7 +281,7 @@ def to_netcdf(
 
     Notes
     -----
-    A new file appears when it is complete; an existing one is copied and replaced. netCDF cannot
+    A new file appears when it is complete; an existing one is copied and replaced.  netCDF cannot
     remove variables: `overwrite` replaces the whole file, if it only has this variable and its
     coordinates, or the elements of a variable of the same dtype and dimensions.
 
@@ -363,7 +363,7 @@ def _group_of(dataset: Any, path: list[str]) -> Any:
 
 
 def _variable_of(dataset: Any, name: Any) -> Any:
-    """Return a variable of a dataset; None: there is none."""
+    """Return a variable of a dataset, or None."""
     *path, last = str(name).strip("/").split("/")
     group = _group_of(dataset, path)
     return None if group is None else group.variables.get(last)

@@ -1,4 +1,4 @@
-"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them."""
+"""Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates."""
 
 from __future__ import annotations
 
@@ -313,11 +313,6 @@ def _attr(value: Any, model: str) -> Any:
     ------
     TypeError
         netCDF4 does not support it.
-
-    Raises
-    ------
-    TypeError
-        There is no such attribute.
     """
     if isinstance(value, (str, np.str_)):
         return str(value)

@@ -1,9 +1,9 @@
 """The streaming copier: from a `Source` into an array, and from an array into a `Sink`.
 
-A `Format` makes them.  Elements go box by box, in the memory that ``config.max_memory`` allows.  A
-box is of whole pieces of the file, since these may be compressed, and of whole chunks of the array
-as well where memory allows.  While the library of the format reads or writes a box, in the thread
-of the caller, another thread writes or reads one of the array.
+A `Format` creates them.  Elements are copied box by box, within ``config.max_memory``.  A box
+consists of whole pieces of the file, which may be compressed, and also of whole chunks of the array
+if memory allows.  While the library of the format reads or writes a box in the calling thread,
+another thread writes or reads one of the array.
 """
 
 from __future__ import annotations
@@ -424,9 +424,10 @@ def load(
         allow.
 
     Warns
+    Warns
     -----
     LossyWarning
-        The array cannot hold all that the file says.
+        The array cannot hold all of the file.
     """
     given = source.description
     shape, stored = check_shape(given.shape), check_dtype(given.dtype)
@@ -618,7 +619,7 @@ def save(
     Warns
     -----
     LossyWarning
-        The file cannot hold all that the array says.
+        The file cannot hold all of the array.
     """
     progress = check_progress(progress)
     lost: list[str] = []
@@ -709,7 +710,7 @@ def line_of(way: str, title: str, file: Any, name: Any = None) -> str:
 
 
 def _tell(lost: list[str], words: str) -> None:
-    """Warn of what is lost (I13), all of it at once."""
+    """Warn of all losses at once (I13)."""
     if lost:
         warn(words + "; ".join(lost), LossyWarning)
 

@@ -1,6 +1,6 @@
-"""Whole files: `load_whole` makes a group of a file, and `save_whole` writes a group into one.
+"""Whole files: `load_whole` makes a group of one, and `save_whole` writes a group to one.
 
-Formats that have groups, such as HDF5, say how: with a `WholeSource` and a `WholeSink`.
+A format with groups, such as HDF5, provides a `WholeSource` and a `WholeSink`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are files as they are."""
+"""Zarr 2 and 3: arrays in stores, through zarr-python; chunks that are plain files, directly."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 __all__ = ["ZARR", "from_zarr", "to_zarr"]
 
 _TITLE = "Zarr"
-#: Chunks of so many bytes are read and written by themselves.
+#: Chunks of at least this size in bytes are read and written singly.
 _LEAST_ALONE = 1 << 17
-#: The attribute by which xarray has names of axes in Zarr 2.  It takes the fill value of an array
-#: with this attribute for that of missing elements, in place of the attribute below.
+#: Attribute in which xarray stores axis names in Zarr 2.  In an array with this attribute, xarray
+#: takes the fill value for the marker of missing elements, in place of the attribute below.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _MISSING = "_FillValue"
 
@@ -74,12 +74,12 @@ def from_zarr(
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> Any:
-    """Make an array of one in a Zarr store, or a group of all, in bounded memory.
+    """Make an array of a Zarr array, or a group of a whole store, in bounded memory.
 
     Parameters
     ----------
     store : str, PathLike, zarr.Array, zarr.Group, or a store of zarr
-        Whatever ``zarr.open`` takes.
+        Anything that ``zarr.open`` takes.
     name : str, optional
         Name of the array in the store: ``"run/level"``.  None: the store is an array, or, with a
         path, the whole group of the store becomes a group in the folder `path`.
@@ -107,9 +107,9 @@ def from_zarr(
     Returns
     -------
     ExtArray or Group
-        With the array's fill value, attributes and names of axes: the ``dimension_names`` of Zarr
-        3, or the attribute ``_ARRAY_DIMENSIONS`` of Zarr 2.  Its chunks are the shards, where there
-        are any.  A group is open in mode "r+".
+        With the array's fill value, attributes and axis names: the ``dimension_names`` of Zarr 3,
+        or the attribute ``_ARRAY_DIMENSIONS`` of Zarr 2.  Its chunks are the shards, if there are
+        any.  A group is open in mode "r+".
 
     Raises
     ------
@@ -132,9 +132,9 @@ def from_zarr(
 
     Notes
     -----
-    The attribute ``_FillValue`` says which value stands for missing elements.  In Zarr 2 xarray has
-    no such attribute: the fill value of an array with ``_ARRAY_DIMENSIONS`` says it, and becomes
-    the attribute here.
+    The attribute ``_FillValue`` declares the value of missing elements.  In Zarr 2, xarray has no
+    such attribute: the fill value of an array with ``_ARRAY_DIMENSIONS`` serves instead, and
+    becomes the attribute here.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def to_zarr(
     progress: Reported = True,
     **options: Any,
 ) -> None:
-    """Write an array, or a group, into a Zarr store, of format 2 or 3, in bounded memory.
+    """Write an array or a group to a Zarr store, of format 2 or 3, in bounded memory.
 
     Parameters
     ----------
@@ -212,11 +212,11 @@ def to_zarr(
     Raises
     ------
     ExistsError
-        A FileExistsError: the place is taken.
+        A FileExistsError: the name is taken.
     DTypeError
-        A TypeError: Zarr has no such elements.
+        A TypeError: Zarr does not support the dtype.
     ArgumentError
-        A ValueError: options that zarr does not take.
+        A ValueError: unknown options.
     MissingExtraError
         An ImportError: zarr is not installed.
     BoundsError, SelectionError, StorageError
@@ -228,13 +228,13 @@ def to_zarr(
 
     Notes
     -----
-    In a folder the array has its place when it is complete.  In other stores it is written where it
-    belongs, and removed again if that fails.
+    In a folder, the array appears when it is complete.  In other stores, it is written in place,
+    and removed again if that fails.
 
-    Attributes that are numbers or arrays of NumPy become numbers and lists of JSON.  In Zarr 2 the
-    fill value of an array with names of axes is its attribute ``_FillValue``, since xarray takes
-    elements that have the fill value for missing ones; without the attribute, it is that of the
-    array, or none where that is zero.
+    Attributes that are NumPy numbers or arrays become JSON numbers and lists.  In Zarr 2, the fill
+    value of an array with axis names is its attribute ``_FillValue``, since xarray takes elements
+    equal to the fill value for missing ones; without the attribute, it is the array's fill value,
+    or none if that is zero.
 
     Examples
     --------
@@ -268,20 +268,20 @@ def _is_path(store: Any) -> bool:
 
 
 def _opened(store: Any) -> Any:
-    """Return an array or a group of zarr, open for reading."""
+    """Return a zarr array or group, open for reading."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if isinstance(store, (zarr.Array, zarr.Group)):
         return store
     with of_library(store, _TITLE):
         if _is_path(store):
-            os.stat(store)  # the system's own words
+            os.stat(store)  # raises the error of the system
         return zarr.open(store, mode="r")
 
 
 def _members(group: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names in a group with the arrays and groups; with an error where zarr knows none.
+    """Yield the name of each member of a group, with the array, the group, or an error.
 
-    zarr gives all of them or none.
+    zarr itself yields all members or none.
     """
     if group.metadata.consolidated_metadata is not None or not group.store.supports_listing:
         yield from sorted(group.members())
@@ -301,7 +301,7 @@ def _members(group: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _walk(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what `_members` does, arrays first, with what is in the groups of a group."""
+    """Yield the members of a group and of its groups, arrays first."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     members = list(_members(group))
     for name, item in members:
@@ -314,13 +314,13 @@ def _walk(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _array_names(group: Any) -> list[str]:
-    """Return the names of the arrays of a group, and of those in it."""
+    """Return the names of the arrays in a group and below."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     return [name for name, item in _walk(group) if not isinstance(item, zarr.Group)]
 
 
 def _names(store: Any) -> list[str]:
-    """Return the names of the arrays in a store; that of a store that is an array is empty."""
+    """Return the names of the arrays in a store; the name is empty if the store is an array."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     found = _opened(store)
     with of_library(store, _TITLE):
@@ -350,15 +350,15 @@ def _source(store: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _stored(array: Any) -> int | None:
-    """Return the bytes that a store has of an array; None: it cannot tell."""
+    """Return the bytes of an array in its store, or None if unknown."""
     try:
         return int(array.nbytes_stored())
-    except Exception:  # noqa: BLE001 -- of a store of anybody
+    except Exception:  # noqa: BLE001 -- any store may raise anything
         return None
 
 
 def _source_of(array: Any) -> Source:
-    """Return an array of zarr as a source."""
+    """Return a source for a zarr array."""
     lost: list[str] = []
     dtype = np.dtype(array.dtype)
     if dtype.hasobject or dtype.kind == "T":
@@ -390,7 +390,7 @@ def _source_of(array: Any) -> Source:
         else:
             lost.append(f"the names of the axes {dims}")
     if dtype == "S1" and given.dims:
-        attrs[CHARACTERS] = given.dims[-1]  # as xarray takes them
+        attrs[CHARACTERS] = given.dims[-1]  # as in xarray
 
     def read(box: Box) -> NDArray[Any]:
         return np.asarray(array[box or ...]).astype(dtype, copy=False)
@@ -432,13 +432,13 @@ def _open_chunks(
     read: Callable[[Box], NDArray[Any]],
     lost: list[str],
 ) -> Source:
-    """Return a source that reads the files of whole chunks; zarr would copy each once more."""
+    """Return a source that reads files of whole chunks; zarr would copy each once more."""
     chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
     nbytes = math.prod(chunks) * given.dtype.itemsize
     own = threading.local()
 
     def whole(box: Box) -> NDArray[Any]:
-        """Return the elements of a box in a chunk, in memory that is used again."""
+        """Return the elements of a box in a chunk, in reused memory."""
         index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
         buffer = memory_of(own, nbytes).view(given.dtype).reshape(chunks)
         try:
@@ -469,12 +469,12 @@ def _open_chunks(
 
 
 def _marks_missing(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Tell whether a fill value that stands for missing elements has to be told: NaN tells it."""
+    """Tell whether a fill value for missing elements must be declared; NaN need not be."""
     return value is not None and dtype.kind in "iufcbSU" and bool(np.all(value == value))
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a number of JSON as one of NumPy, as those that say what is missing are."""
+    """Convert a JSON number to NumPy, as for other markers of missing elements."""
     return dtype.type(value) if type(value) in (int, float) and dtype.kind == "f" else value
 
 
@@ -491,7 +491,7 @@ def _sink(
     zarr_format: Any = 3,
     **options: Any,
 ) -> Iterator[Sink]:
-    """Make an array: in a folder beside its place, or at its place in a store of another kind."""
+    """Create an array: in a folder beside its place, or in place in a store of another kind."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
         raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
@@ -515,13 +515,13 @@ def _sink(
             yield _chunk_files(fresh, array, given, lost)
             return
         chunks = tuple(array.shards or array.chunks)
-        keeps = not _is_path(root)  # memory may keep what it is given
+        keeps = not _is_path(root)  # memory may keep the array that it receives
         fill = _left_out(array, given.dtype)
 
         def write(box: Box, values: NDArray[Any]) -> None:
             nonlocal array, fill
             if fill is not None and has_likeness(values, array.chunks, fill):
-                # zarr would leave it out, and from here on leaves out none: boxes may share chunks.
+                # zarr would omit it; from here on omit none, since boxes may share chunks.
                 array, fill = array.with_config({"write_empty_chunks": True}), None
             array[box or ...] = values.copy() if keeps else values
 
@@ -529,7 +529,7 @@ def _sink(
 
 
 def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
-    """Tell whether a chunk of an array of zarr is a file with its elements, and no more."""
+    """Tell whether each chunk of a zarr array is a file with only its elements."""
     if array.shards or array.compressors or array.filters or not array.shape or 0 in array.shape:
         return False
     if math.prod(array.chunks) * dtype.itemsize > config.max_memory // 4:
@@ -546,10 +546,10 @@ def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) -> Sink:
-    """Return a sink that writes the files of whole chunks; zarr would copy each once more."""
+    """Return a sink that writes files of whole chunks; zarr would copy each once more."""
     chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
     left_out = _left_out(array, given.dtype)
-    # Outside the bounds a chunk has anything.
+    # A chunk may have any elements outside the bounds.
     fill = np.zeros((), given.dtype) if array.fill_value is None else array.fill_value
 
     def write(box: Box, values: NDArray[Any]) -> None:
@@ -579,9 +579,9 @@ def _chunk_files(where: str, array: Any, given: Description, lost: list[str]) ->
 
 
 def _left_out(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return the element whose chunks need not be written; None: every chunk is written.
+    """Return the element whose chunks need not be written, or None if all must be.
 
-    It is the fill value as the metadata say it: of all NaN, they have one.
+    This is the fill value in the metadata, which has only one kind of NaN.
     """
     if array.fill_value is None or array.config.write_empty_chunks:
         return None
@@ -593,9 +593,9 @@ def _left_out(array: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
 
 @contextlib.contextmanager
 def _folder(zarr: Any, root: Any, inner: str, overwrite: bool, zarr_format: int) -> Iterator[str]:
-    """Give a folder that takes the place of an array at the end of the block, in one step.
+    """Yield a folder that takes the place of an array at the end of the block, in one step.
 
-    Groups that are missing around it come with it.
+    It brings missing groups around it along.
     """
     steps = [p for p in inner.split("/") if p]
     with of_library(root, _TITLE):
@@ -614,7 +614,7 @@ def _folder(zarr: Any, root: Any, inner: str, overwrite: bool, zarr_format: int)
                 raise ExistsError(
                     errno.EEXIST, "it is a group, which an array cannot replace", place
                 )
-        os.stat(os.path.dirname(store))  # no more folders are made
+        os.stat(os.path.dirname(store))  # only one level of folders is made
         top = store
         while steps and not _is_free(top):
             top = os.path.join(top, steps.pop(0))
@@ -633,22 +633,22 @@ def _folder(zarr: Any, root: Any, inner: str, overwrite: bool, zarr_format: int)
 
 
 def _make_groups(zarr: Any, root: str, steps: list[str], form: int) -> None:
-    """Make groups of folders, one in the other, that are none yet."""
+    """Turn nested folders that are no groups yet into groups."""
     group = zarr.open_group(root, mode="a", zarr_format=form)
     for step in steps:
         group = group.require_group(step)
 
 
 def _is_free(place: str) -> bool:
-    """Tell whether nothing is at a place, or an empty folder."""
+    """Tell whether a place is empty, or has an empty folder."""
     return not os.path.lexists(place) or (os.path.isdir(place) and not os.listdir(place))
 
 
 @contextlib.contextmanager
 def _replaced(place: str) -> Iterator[str]:
-    """Give a folder that takes a place at the end of the block, in one step.
+    """Yield a folder that takes a place at the end of the block, in one step.
 
-    Until then it is in no group, where Zarr would find it.
+    Until then it is outside all groups, where Zarr would find it.
     """
     with family("cannot write '{}'", place):
         place = os.path.realpath(followed_name(place))
@@ -664,7 +664,7 @@ def _replaced(place: str) -> Iterator[str]:
 
 
 def _take_place(fresh: str, place: str) -> None:
-    """Give a folder its name; remove the folder that has it."""
+    """Give a folder its name; remove the former holder."""
     if not os.path.lexists(place):
         os.rename(fresh, place)
         return
@@ -675,7 +675,7 @@ def _take_place(fresh: str, place: str) -> None:
 
 
 def _remove(folder: str) -> bool:
-    """Remove a folder, by a second try where a call fails that may not fail again."""
+    """Remove a folder; try twice, as a failure may be temporary."""
     for _ in range(2):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
@@ -684,7 +684,7 @@ def _remove(folder: str) -> bool:
 
 
 def _format_of(root: Any, default: int) -> int:
-    """Return the format of a group in a folder, or the format that a new one gets."""
+    """Return the format of a group in a folder, or `default` for a new one."""
     where = os.fspath(root)
     if os.path.exists(os.path.join(where, "zarr.json")):
         return 3
@@ -693,7 +693,7 @@ def _format_of(root: Any, default: int) -> int:
 
 @contextlib.contextmanager
 def _place(zarr: Any, store: Any, inner: str, overwrite: bool) -> Iterator[None]:
-    """Refuse a place in a store that is taken; leave nothing there where the block fails."""
+    """Refuse an existing place in a store; leave nothing there if the block fails."""
     with of_library(store, _TITLE):
         try:
             there = zarr.open(store, path=inner, mode="r")
@@ -728,7 +728,7 @@ def _made(
     options: dict[str, Any],
     lost: list[str],
 ) -> Any:
-    """Make an array of zarr."""
+    """Create a zarr array."""
     own_attrs, settings = dict(given.attrs), dict(options)
     own_attrs.pop(CHARACTERS, None)
     if given.fills or given.dtype.kind in "iufcbMm":
@@ -773,9 +773,9 @@ def _made(
 
 
 def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str]) -> Any:
-    """Return the fill value of an array that xarray reads; None: no value stands for a missing one.
+    """Return the fill value of an array for xarray; None: no value marks missing elements.
 
-    The attribute that says the same in other formats is taken out.
+    The attribute that other formats use for this is removed.
     """
     fill = np.asarray(given.fill_value, given.dtype)[()] if given.fills else None
     found = missing_element(attrs.get(_MISSING), given.dtype)
@@ -788,7 +788,7 @@ def _missing_of_zarr_2(given: Description, attrs: dict[str, Any], lost: list[str
 
 
 def _json_attrs(attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
-    """Return attributes as JSON has them; `lost` takes, in words, what it does not have."""
+    """Convert attributes to JSON; collect in `lost` what JSON cannot hold."""
     kept: dict[str, Any] = {}
     for key, value in attrs.items():
         try:
@@ -806,7 +806,7 @@ def _json_attrs(attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _whole_source(outer: Any) -> Iterator[WholeSource]:
-    """Give a group of zarr, with all that a group takes from it."""
+    """Yield a zarr group with everything that a group needs."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     groups: dict[str, dict[str, Any]] = {}
     arrays: dict[str, Any] = {}
@@ -834,7 +834,7 @@ def _whole_source(outer: Any) -> Iterator[WholeSource]:
 def _whole_sink(
     store: Any, overwrite: bool, zarr_format: Any, options: dict[str, Any]
 ) -> Iterator[WholeSink]:
-    """Make a store for a group: a folder, which takes its name at the end of the block."""
+    """Create a store for a group: a folder, which takes its name at the end of the block."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
         raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")

@@ -1,10 +1,9 @@
 """Encode values as arrays store them, decode them by xarray, and compare, before a commit.
 
-An encoding can change values without an error: xarray writes dates in another unit than the array
-says, integers wrap around, a missing value becomes a number where nothing stands for it.  So each
-block is encoded as the array stores it, decoded as `xarray.open_dataset` will decode it, and
-compared with the values given.  Whatever would read as anything else is refused, before a commit
-makes it count (I13).
+An encoding can change values silently: xarray writes dates in another unit than the array declares,
+integers wrap around, a missing value becomes a number if no marker exists.  So each block is
+encoded as the array stores it, decoded as `xarray.open_dataset` will do it, and compared with the
+given values.  Values that would read differently are refused before a commit publishes them (I13).
 """
 
 from __future__ import annotations

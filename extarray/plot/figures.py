@@ -16,7 +16,7 @@ INK, RED = "#1A1A1A", "#C0392B"
 
 
 def on_axes(ax: Any, size: tuple[float, float], rows: int = 1, **settings: Any) -> tuple[Any, Any]:
-    """Return a figure and its axes: a new one of a size in inches, or those given."""
+    """Return a figure and its axes: a new one of a size in inches, or the given ones."""
     figures: Any = require("matplotlib.figure", "plot", "a picture")
     if ax is not None:
         return ax.figure.figure, ax
@@ -25,9 +25,9 @@ def on_axes(ax: Any, size: tuple[float, float], rows: int = 1, **settings: Any) 
 
 
 def given_axes(ax: Any, least: int, needs: str) -> tuple[Any, list[Any]]:
-    """Return the figure and the list of one or several given axes; refuse fewer than `least`.
+    """Return the figure and the list of given axes; refuse fewer than `least`.
 
-    `needs` says in words what takes so many.
+    `needs` describes the need, for the message.
     """
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     if len(axes) < least:
@@ -43,7 +43,7 @@ def finished(figure: Any, ax: Any, title: str | None, path: Any, dpi: float) -> 
 
 
 def saved(figure: Any, path: Any, dpi: float) -> Any:
-    """Save a figure where a path is given, and return it."""
+    """Save a figure if a path is given, and return it."""
     if path is not None:
         figure.savefig(path, dpi=dpi)
     return figure

@@ -108,7 +108,7 @@ def growth_map(
     history = segments(axial)
     colours = segment_colours(history)
     rows = legend_rows(history, titles, _MAX_LEGEND) if history and legend else []
-    # A line an axis lies below the panels, a line a segment at their side.
+    # A legend with one line per axis goes below the panels, one per segment to their side.
     is_aside = len(history) <= _MAX_LEGEND
     inches = 0.5 + 0.055 * max((len(text) for _, text in rows), default=0)
     return map_cells(
@@ -221,7 +221,7 @@ def _new_figure(
     cell = min(_CELL * max(1.0, digits / 3), _MAX_PANEL / max(height, width))
     across = max(1, min(len(planes), int(_MAX_FIGURE / (width * cell + 0.25))))
     down = -(-len(planes) // across)
-    across = -(-len(planes) // down)  # no shorter last row than need be
+    across = -(-len(planes) // down)  # the last row is no shorter than necessary
     size = (
         max(3.0, across * (width * cell + 0.25) + 0.5) + (0.0 if aside is None else aside),
         down * (height * cell + 0.45) + (0.5 if aside is None else 0.2) + (0.3 if title else 0.0),

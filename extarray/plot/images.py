@@ -157,7 +157,7 @@ def slice_image(
     MissingExtraError
         Matplotlib is not installed.
     ArgumentError
-        This is no plane of the array, or its elements are no numbers.
+        Not a plane of the array, or its elements are not numbers.
     BoundsError
         An index in `at` is out of bounds.
 
@@ -227,7 +227,7 @@ def plane_of(
 
 
 def _unit(a: Any) -> str:
-    """Return the name and the unit of the elements, as far as attributes give them."""
+    """Return the name and unit of the elements, if attributes give them."""
     attrs = a.attrs.asdict()
     texts = [attrs.get("long_name", ""), attrs.get("units", attrs.get("unit", ""))]
     name, unit = (text if isinstance(text, str) else "" for text in texts)

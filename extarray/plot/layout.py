@@ -20,7 +20,7 @@ from extarray.plot.figures import INK, RED, finished, on_axes
 __all__ = ["Layout", "layout", "layout_of"]
 
 _MOST_CHUNKS = 100_000
-# a vector file holds at most so many chunks as vectors; more become pixels in it
+# a vector file holds at most this many chunks as vectors; more become pixels
 _MOST_VECTORS = 5_000
 
 
@@ -96,7 +96,7 @@ def layout(
     ----------
     a : ExtArray
     selection : index, optional
-        Integers, slices, ``...`` and lists of integers; lists are taken axis by axis.
+        Integers, slices, ``...`` and lists of integers; lists apply axis by axis.
     ax : matplotlib Axes or sequence of two, optional
         Axes to draw into, and axes for the strip; default: a new figure.
     names : sequence of str, optional

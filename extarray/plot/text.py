@@ -131,7 +131,7 @@ def slice_text(
     axes, at
         As for `extarray.plot.slice_image`.
     width : int
-        Most characters per line: of more elements, one in several is read.
+        Most characters per line; of more elements, only one in several is read.
 
     Returns
     -------

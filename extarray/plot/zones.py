@@ -27,7 +27,7 @@ _COLOURS = (
 def ranks_at(
     a: Any, ranks: Sequence[Sequence[Zone]]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
-    """Return a function that gives the rank of the chunk at each of some addresses; -1: none."""
+    """Return a function that returns the rank of each chunk address; -1: none."""
     owners = np.full(a.grid, -1, np.int64)
     offset = a.info()["offset"]
     for rank, boxes in enumerate(ranks):
