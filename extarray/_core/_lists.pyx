@@ -46,6 +46,7 @@ cdef enum:
     ROWS_AHEAD = 8              # of a mask
 
 
+# -- functions for Python ------------------------------------------------------------------------
 
 def in_bounds(cnp.ndarray indices not None, index_t extent):
     """Tell whether all indices, integers of any kind, are valid on an axis."""

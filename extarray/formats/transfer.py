@@ -424,7 +424,6 @@ def load(
         allow.
 
     Warns
-    Warns
     -----
     LossyWarning
         The array cannot hold all of the file.
