@@ -23,9 +23,9 @@ enum {
     XA_LINES = 48           /* cache lines that are prefetched */
 };
 
-/* Stores that bypass the caches, for results too large to stay there: a plain store would first
- * read the line it is about to overwrite.  `d` is aligned to a 64-byte line, `n` a multiple of 64.
- * `ahead` is the offset of the source some rows later, to prefetch it. */
+/* Stores past the caches, for results too large to stay there: a plain store first reads the line
+ * that it overwrites.  `d` is aligned to a 64-byte line, `n` a multiple of 64; `ahead` is the
+ * offset of a later source row to prefetch. */
 #if defined(__x86_64__)
 static inline void xa_stream_lines_sse2(char *d, const char *s, xa_index n, xa_index ahead)
 {
@@ -60,8 +60,8 @@ static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index 
 /* Only a fence orders streaming stores with later ones. */
 static inline void xa_stream_end(void) { _mm_sfence(); }
 
-/* Whether to assemble rows from a row of chunks line by line.  Measured: on Intel's processors that
- * saves a third of the time; AMD's lose as much, and go chunk by chunk. */
+/* Whether to assemble rows from a row of chunks line by line.  Measured: saves a third of the time
+ * on Intel's processors; AMD's lose as much, and go chunk by chunk. */
 static inline int xa_reads_by_rows(void) { return __builtin_cpu_is("intel"); }
 #else
 static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
@@ -83,8 +83,8 @@ static inline void xa_ask_lines(const char *first)
 #endif
 }
 
-/* A row that comes in pieces, one from each chunk of a row of chunks.  Lines at the joints are
- * assembled first, so every line inside the row is stored once and whole. */
+/* A row in pieces, one from each chunk of a row of chunks.  Lines at the joints are assembled
+ * first, so that each line inside the row is stored once and whole. */
 typedef struct {
     char *at;               /* where the next byte of the row goes */
     int held;               /* bytes of its line that wait in `line`, starting at `from` */
@@ -137,9 +137,9 @@ static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ah
     memcpy(d, s, (size_t) n);
 }
 
-/* Rows of `n` bytes, at least WIDTH, in registers of WIDTH bytes: the last register ends where the
- * row ends.  For short rows a call of memcpy takes as long as the copying.  Aligned, because so
- * short a loop is slower if it straddles two cache lines. */
+/* Rows of `n` bytes, at least WIDTH, in registers of WIDTH bytes; the last one ends at the row's
+ * end.  A call of memcpy takes as long as copying a short row.  Aligned, because so short a loop is
+ * slower across two cache lines. */
 #define XA_DEFINE_COPY_LINES(WIDTH, TARGET)                                                       \
 typedef char xa_register_##WIDTH __attribute__((vector_size(WIDTH), aligned(1), may_alias));      \
 __attribute__((aligned(64))) TARGET                                                               \
@@ -176,8 +176,8 @@ static inline void xa_copy_lines(char *d, xa_index d_next, const char *s, xa_ind
     xa_copy_lines_16(d, d_next, s, s_next, n, rows);
 }
 
-/* Rows with scattered elements are prefetched some rows early: the processor's own prefetching
- * follows the lines of one row, and stops at its end. */
+/* Prefetch rows of scattered elements some rows early: the processor's own prefetching stops at the
+ * end of a row. */
 typedef struct {
     xa_index first;         /* bytes from the first element of a row to its lowest one */
     xa_index span, step;    /* bytes of a row, and between its prefetches */
@@ -213,8 +213,8 @@ static inline void xa_ask_rows(const xa_asking *a, const char *row, xa_index row
     for (xa_index i = 0; i < n; i++) xa_ask_row(a, row + i * a->next);
 }
 
-/* Prefetch the row `ahead` rows after one that has `rows` rows left in its block, itself included:
- * one row at a time, as the processor has only some dozens of lines in flight. */
+/* Prefetch the row `ahead` rows after one that has `rows` rows left, itself included: one at a
+ * time, as the processor has only some dozens of lines in flight. */
 static inline void xa_ask_ahead(const xa_asking *a, const char *row, xa_index rows, xa_index n_rows)
 {
     if (rows > a->ahead) xa_ask_row(a, row + a->ahead * a->next);
@@ -400,9 +400,9 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
     }
 }
 
-/* Rows of a large box, each in `n_pieces` pieces: piece p of a row is in a chunk, at chunk[p] plus
- * the row's offset, and has length[p] elements, `step` bytes apart.  The row is contiguous in the
- * user's memory.  Going row by row, not chunk by chunk, accesses that side in long runs. */
+/* Rows of a large box, each in `n_pieces` pieces: piece p is in a chunk, at chunk[p] plus the row's
+ * offset, and has length[p] elements, `step` bytes apart.  A row is contiguous in the user's
+ * memory, which is so accessed in long runs, not chunk by chunk. */
 static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *chunk,
                          const xa_index *length, int n_pieces, const xa_index *chunk_stride,
                          xa_index step, const xa_index *count, int ndim, xa_index size, int write)

@@ -16,11 +16,11 @@ cdef struct piece_t:
     index_t first           # first element, counted in the chunk
     index_t count           # elements
     index_t position        # first element, counted in the selection
-    int32_t segment         # the segment that introduced the chunk index
+    int32_t segment         # the segment that introduced it
     int32_t run_end         # the piece after the last one of this segment
 
 
-# How the chunks of an array are laid out and reached.
+# The layout of an array's chunks, and access to them.
 cdef struct layout_t:
     int ndim
     index_t itemsize
@@ -43,22 +43,21 @@ cdef struct layout_t:
     bint hollow                         # even a load from a hole may find no space
 
 
-# Where chunks are.  No other code of the core turns an address into a place, or knows that chunks
-# with consecutive addresses are neighbours in the file.
+# No other code of the core turns an address into a place, or knows that chunks with consecutive
+# addresses are neighbours in the file.
 
 cdef inline index_t place_of(const layout_t *L, index_t address) noexcept nogil:
-    """Return where a chunk begins, in bytes from the first chunk; for n chunks, place_of(n) is the
-    end."""
+    """Return the byte offset of a chunk from the first one; place_of(n) is the end of n chunks."""
     return address * L.chunk_bytes
 
 
 cdef inline index_t place_in_file(const layout_t *L, index_t address) noexcept nogil:
-    """Return where in the file a chunk begins."""
+    """Return the file offset of a chunk."""
     return L.start + place_of(L, address)
 
 
 cdef inline index_t chunks_before(const layout_t *L, index_t place) noexcept nogil:
-    """Return the number of chunks that end at or before a place, counted as in `place_of`."""
+    """Return the number of chunks that end at or before a place."""
     return place // L.chunk_bytes
 
 
@@ -83,8 +82,8 @@ cdef struct worker_t:
     char *stage
     size_t stage_bytes
     bint is_direct              # chunks are written through the file for the first time
-    # Chunks in `stage` that wait to be written so (neighbours in the file), the address of the
-    # first, and the file offset where the stage begins, which may be inside that chunk.
+    # Chunks in `stage` that wait for this (neighbours in the file), the first one's address, and
+    # the file offset of the stage, which may lie inside that chunk.
     index_t n_fresh
     index_t first_fresh
     index_t stage_offset
@@ -93,21 +92,21 @@ cdef struct worker_t:
 cdef enum:
     THROUGH_FILE = -1       # a chunk must be moved by pread and pwrite
     # Bytes that the engine "pread" writes at once.  Larger writes make larger folios in the page
-    # cache: good for a mapping, but every small write into one costs several times more.
+    # cache, where every small write costs several times more.
     PIECE = 1 << 18
     # Bytes of a chunk staged at once: about the second-level cache, and the largest pages.
     STAGE = 1 << 21
-    # Within these bounds, one read from the first to the last byte is cheaper than many calls.
+    # Within these bounds, one read of the whole span beats many calls.
     GAP_FACTOR = 8
     GAP_BYTES = 1 << 16
-    # Up to this, reading the bytes between two runs is cheaper than another call.
+    # Reading up to this many bytes between two runs beats another call.
     READ_BYTES = 1 << 12
-    # Moving fewer bytes than this between two elements, in and out, is cheaper than another call.
-    # No page without any of the elements is written: a hole stays one.
+    # Moving fewer bytes than this in and out between two elements beats another call.  No page
+    # without any element is written: a hole stays one.
     SIEVE_BYTES = 1 << 12
 
 
-# Whether all bytes from the first wanted one to the last are read at once.
+# Whether one read takes all bytes from the first wanted one to the last.
 cdef inline bint is_close(index_t span, index_t size) noexcept nogil:
     return span <= GAP_BYTES or span <= GAP_FACTOR * size
 

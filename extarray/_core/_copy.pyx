@@ -1,18 +1,17 @@
 """Copying a selection between the chunks and the user's memory, without the GIL.
 
 A selection is split along each axis into pieces, one per chunk that it meets; the transfer is the
-outer product of the pieces.  Neighbouring pieces whose chunk indices were introduced by the same
-segment form runs.  A product of runs is a box of chunks in which addresses are affine: one owner
-and one set of coefficients serve the whole box.
+outer product of the pieces.  Neighbouring pieces whose chunk indices one segment introduced form
+runs.  A product of runs is a box of chunks with affine addresses: one owner and one set of
+coefficients serve the whole box.
 
-Two engines move the bytes of a chunk.  Through the mapping, a transfer copies a strided block.
-Through `pread` and `pwrite`, a part of a chunk is moved as its runs of bytes.  Writes touch only
-the bytes of the elements written, so writers of disjoint elements never harm each other, even
-inside one chunk.  But if a writer is alone, a part whose elements lie close together is read with
-the bytes between them, and written back as one.
+Two engines move the bytes of a chunk: the mapping, where a transfer copies a strided block, and
+`pread` and `pwrite`, which move a part of a chunk as runs of bytes.  Writes touch only the bytes of
+their elements, so writers of disjoint elements never harm each other, even inside one chunk.  But a
+lone writer reads and writes back a part of close elements as one, gaps included.
 
-All functions that a transfer calls for each part of a chunk are in this file, so that the compiler
-can inline them.
+This file has all functions that a transfer calls for each part of a chunk, for the compiler to
+inline.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
@@ -51,18 +50,18 @@ cdef extern from "_block.h":
 cdef enum:
     # Smaller new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
-    # For a smaller part of a new chunk, clearing large pages takes less time than many calls.
+    # For less of a new chunk, clearing large pages takes less time than many calls.
     LEAST_NEW = 1 << 15
-    # In a transfer up to this size, page faults cost more than joining new chunks, however small;
-    # in a larger one the kernel reads ahead, and faults are few.
+    # Up to this size, page faults cost more than joining new chunks, however small; in larger
+    # transfers the kernel reads ahead, and faults are few.
     FEW_BYTES = 1 << 22
     # Several times the kernel's read-ahead.
     FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
-    # A shorter run is copied before prefetched bytes have come.
+    # A shorter run is copied before a prefetch completes.
     LEAST_ASKED = 1 << 12
-    # From this many runs written together on, reading the bytes between them pays.
+    # From this many runs on, reading the gaps between them pays for a write.
     MANY_RUNS = 4
     # Most bytes asked of the system in one read or write: some refuse 2 GiB.
     MOST_AT_ONCE = 1 << 30
@@ -71,7 +70,7 @@ cdef enum:
 # -- pieces --------------------------------------------------------------------------------------
 
 cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil:
-    """Return an upper bound for the number of chunks that an arithmetic progression meets."""
+    """Bound the number of chunks that an arithmetic progression meets."""
     if step < 0:
         step = -step
     if count <= 1 or step >= chunk:
@@ -80,7 +79,7 @@ cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept no
 
 
 cdef void count_pieces(const selection_t *s, const index_t *chunk, index_t *n) noexcept:
-    """Set upper bounds for the number of pieces along each axis."""
+    """Bound the number of pieces along each axis."""
     cdef int j
     for j in range(s.ndim):
         n[j] = most_pieces(s.step[j], s.count[j], chunk[j])
@@ -170,7 +169,7 @@ cdef int move_bytes(
                 continue
             return errno
         if moved == 0:
-            return EIO          # the file is shorter than its metadata says, or no reason is given
+            return EIO          # the file is too short for its metadata, or no reason is given
         memory += moved
         offset += moved
         n -= moved
@@ -190,7 +189,7 @@ cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
 # memory, `count` its extents, `stride` the bytes between its elements in the chunk.
 
 cdef index_t span_of(const index_t *count, const index_t *stride, int ndim, index_t itemsize) noexcept nogil:
-    """Return the number of bytes from the first element to the end of the last."""
+    """Return the bytes from the first element to the end of the last."""
     cdef index_t span = itemsize
     cdef int j
     for j in range(ndim):
@@ -219,8 +218,8 @@ cdef int slowest_axis(const job_t *job, const index_t *count) noexcept nogil:
 cdef bint is_joined(
     const layout_t *L, const index_t *stride, const index_t *count, index_t gap, index_t factor
 ) noexcept nogil:
-    """Tell whether every gap between elements of a part has at most `gap` bytes and at most
-    `factor` times the bytes on one side of it."""
+    """Tell whether no gap between elements exceeds `gap` bytes, or `factor` times the bytes beside
+    it."""
     cdef index_t inner = L.itemsize
     cdef int i, j
     for i in range(L.ndim):
@@ -237,8 +236,7 @@ cdef int file_part(
 ) noexcept nogil:
     """Move a part of a chunk from or to the file; `offset` is that of its first element.
 
-    Small gaps between elements are moved too; but if there are other writers, it is written run by
-    run.
+    Small gaps are moved too, unless the part is written and there are other writers.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
@@ -283,8 +281,8 @@ cdef int file_part(
 
 
 cdef bint saves_calls(const job_t *job) noexcept nogil:
-    """Tell whether a write takes far fewer calls if it may write back the gaps between its
-    elements, judging by the largest parts along each axis."""
+    """Tell whether writing back gaps saves many calls, judging by the largest parts along each
+    axis."""
     cdef const layout_t *L = &job.layout
     cdef index_t inner = L.itemsize, n_runs = 1, n_calls = 1, stride, most
     cdef bint is_dense = True, joined = True
@@ -312,7 +310,7 @@ cdef bint saves_calls(const job_t *job) noexcept nogil:
 
 cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
     """Tell whether the user's memory holds a part's elements in chunk order, without gaps.  (The
-    caller knows that the part has no gaps in the chunk.)"""
+    part is known to have no gaps in the chunk.)"""
     cdef const layout_t *L = &job.layout
     cdef index_t expected = L.itemsize
     cdef int i, j
@@ -441,8 +439,8 @@ cdef inline index_t place_of_mark(
 
 
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
-    """Tell whether the chunk at an address may be loaded from (or, with `write`, stored to) at
-    L.base: 0, THROUGH_FILE, or an errno.  Give a hole its disk space before the first store."""
+    """Tell whether a chunk may be loaded from (or, with `write`, stored to) at L.base: 0,
+    THROUGH_FILE, or an errno.  Give a hole its disk space before the first store."""
     cdef int failure
     if L.base == NULL:
         return THROUGH_FILE
@@ -490,9 +488,9 @@ cdef int write_fresh(
 ) noexcept nogil:
     """Write a whole chunk for the first time, by one system call (I12).
 
-    Written through the file, pages need no clearing by the kernel, and become large ones if each is
-    written whole.  So chunks wait in the stage for their neighbours, up to the next boundary of the
-    job's pieces.
+    The kernel need not clear pages that are written through the file, and makes large ones if each
+    is written whole.  So chunks wait in the stage for their neighbours, up to the next boundary of
+    the job's pieces.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t offset = place_of(L, address), end = offset + L.chunk_bytes
@@ -561,11 +559,11 @@ cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
 
 
 cdef bint goes_direct(const job_t *job) noexcept nogil:
-    """Tell whether mapped chunks are written through the file for the first time.
+    """Tell whether mapped chunks are first written through the file.
 
-    Not if any small one is written in part: the kernel reads ahead of the first store to one of its
-    pages, and so makes pages of bytes still to be written, which the write must fill again.  And
-    not if the rest of a page may have no space behind it, which later stores need.
+    Not if small ones are written in part: the kernel's read-ahead at the first store would create
+    pages of bytes still to be written, to be filled again.  And not if the rest of a page may lack
+    space, which later stores need.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t n_chunks = 1
@@ -645,7 +643,7 @@ cdef int transfer_part(
     if job.is_new and L.place == NULL:
         span = span_of(count, stride, L.ndim, L.itemsize)
         if span >= LEAST_NEW and span == size_of(count, L.ndim, L.itemsize):
-            # The kernel makes pages of only the bytes written, and need not clear them.
+            # The kernel makes pages of just the bytes written, and need not clear them.
             return file_part(job, w, offset + at, user, stride, count)
         if LEAST_NEW <= span <= L.chunk_bytes // 2:
             base = L.pages
@@ -674,8 +672,8 @@ cdef int transfer_part(
 # -- rows of chunks ------------------------------------------------------------------------------
 
 cdef bint goes_by_rows(const job_t *job) noexcept nogil:
-    """Tell whether a transfer goes row by row through rows of chunks: it must be large, the element
-    order on both sides must allow it, and the processor must read faster so."""
+    """Tell whether a transfer goes row by row through rows of chunks: if it is large, both sides'
+    element orders allow it, and the processor reads faster so."""
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
@@ -763,8 +761,8 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
 # -- the whole transfer --------------------------------------------------------------------------
 
 cdef bint moves_runs(const job_t *job, const int *low) noexcept nogil:
-    """Tell whether parts of chunks are runs of mapped bytes, judging by the first, that are worth
-    prefetching: the processor's own prefetching follows a run, and stops at the next chunk."""
+    """Tell whether parts of chunks are mapped runs that are worth prefetching, judging by the
+    first: the processor's own prefetching stops at the end of a run."""
     cdef const layout_t *L = &job.layout
     cdef index_t size = L.itemsize, count
     cdef int i, j
@@ -781,8 +779,8 @@ cdef bint moves_runs(const job_t *job, const int *low) noexcept nogil:
 
 
 cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
-    """Run the part of a job with pieces low ... high - 1, or (`low` NULL) all of it.  Return 0 or
-    an errno."""
+    """Run the pieces low ... high - 1 of a job, or (`low` NULL) all of it.  Return 0 or an errno.
+    """
     cdef const layout_t *L = &job.layout
     cdef const axial_t *A = job.axial
     cdef int ndim = L.ndim, j, failure = 0

@@ -1,9 +1,9 @@
 """Open files: descriptors that nobody uses after they are closed.
 
-The system gives the number of a closed descriptor to the next file that is opened.  So no part of
-the package keeps a bare number.  It keeps a `FileCore`, whose running calls count as users of the
-descriptor.  `close` closes it when the last user has left; a later call is refused.  Only a with
-statement hands out the number.
+The system reuses the number of a closed descriptor for the next file.  So no part of the package
+keeps a bare number, but a `FileCore`, which counts running calls as users of the descriptor.
+`close` closes it when the last user has left; later calls are refused.  Only a with statement hands
+out the number.
 """
 
 import os
@@ -27,10 +27,10 @@ from extarray.common.errors import ClosedError
 
 cdef enum:
     PAGE = 1 << 12
-    # Bytes between two parts are read too if they are less than this fraction of a part.
+    # Gaps below this fraction of a part are read with the parts.
     GAP_SHARE = 4
-    # Blocks of which more than two thirds are wanted are left to a load, which brings the whole
-    # block as a huge page: that takes less time than many small pages.
+    # If more than two thirds of a block are wanted, it is left to a load, which brings it as one
+    # huge page: faster than many small pages.
     BLOCK = 1 << 21
 
 
@@ -45,8 +45,8 @@ def file_system_of(int fd):
 cdef class FileCore:
     """An open file, closed once `close` is called and its last user has left.
 
-    This object owns the descriptor from now on; -1: closed from the start.  With a `size`, it
-    covers that many bytes of the file from `start` on, for reading only.
+    It owns the descriptor; -1: closed from the start.  With a `size`, it is a part of the file, for
+    reading only: that many bytes from `start` on.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -101,8 +101,8 @@ cdef class FileCore:
     def close(self, bint alone=False):
         """Close the file as soon as no call uses it.  Closing twice is allowed.
 
-        `alone`: no other thread lives, as in a forked child, so its users never leave.  If the file
-        system fails, the file is closed all the same.
+        `alone`: no other thread lives, as in a forked child, so users never leave.  The file is
+        closed even if the file system fails.
         """
         cdef int fd = -1
         with cython.critical_section(self):
@@ -156,9 +156,9 @@ cdef class FileCore:
         return done
 
     def read_runs(self, target, const int64_t[::1] places, index_t length):
-        """Read runs of bytes, all of one length, into a target, one after another.
+        """Read runs of one length into a target, one after another.
 
-        `places` says where they begin.  Returns the number of bytes before the first missing one.
+        `places` are their offsets.  Return the number of bytes before the first missing one.
         """
         cdef uint8_t[::1] to = target
         cdef index_t i = 0, done = 0, n = 0
@@ -173,7 +173,7 @@ cdef class FileCore:
                             break
                         done += n
                         i += 1
-                if i < n_runs:  # in a part of a file, interrupted, or at its end
+                if i < n_runs:  # a part of a file, an interrupt, or the end
                     n = self._read(<char *> &to[done], length, places[i])
                     done += n
                     if n < length:
@@ -278,8 +278,8 @@ cdef class FileCore:
     def write_back_ends(self, index_t start, index_t stop, bint wait):
         """Begin to write the pages at both ends of a range, or wait until they are written.
 
-        The system can split pages that it keeps as one (see `populate_ends`) once they are written.
-        So call this before the range becomes a hole.
+        The system can then split pages that it keeps as one (see `populate_ends`), so that the
+        range can become a hole.
         """
         cdef off_t page = xa_page_bytes()
         cdef off_t first = (start + page - 1) & -page, last = stop & -page
@@ -325,8 +325,8 @@ cdef int exceeds(int fd, off_t offset, off_t length) noexcept nogil:
 
 # -- bytes between elements ------------------------------------------------------------------------
 
-#: The byte of ``.xta`` that a writer locks while it writes the bytes between elements; writers of
-#: single elements lock the next one.  Both lie beyond all data.
+#: The byte of ``.xta`` that a writer locks while it writes gaps between elements; writers of mere
+#: elements lock the next one.  Both lie beyond all data.
 SIEVE_BYTE = (1 << 62) - 2
 
 cdef int64_t LEAVE_AT = SIEVE_BYTE
@@ -334,12 +334,12 @@ cdef int64_t LEAVE_AT = SIEVE_BYTE
 
 @cython.final
 cdef class Sieve:
-    """Leave to write elements together with the bytes between them, which are read first.
+    """Leave to write elements together with the gaps between them, which are read first.
 
-    Only the one writer of a file has it; writers that share never do (I9).  A transfer takes it
-    from `begin_sieving` to `end_sieving`.  The leave is refused while another process has the file
-    open to write elements, and after `stop`.  A thread with this object locks each chunk that it
-    writes to, with the leave or without, so that no thread undoes another's writes to the chunk.
+    Only the one writer of a file has it, never writers that share (I9).  A transfer holds it from
+    `begin_sieving` to `end_sieving`.  It is refused while another process has the file open to
+    write elements, and after `stop`.  Holders of this object lock each chunk that they write to,
+    with the leave or without, so that no thread undoes another's writes.
 
     As a context manager it locks all chunks.
     """
@@ -375,9 +375,9 @@ cdef void end_sieving(sieve_t *sieve, int fd) noexcept nogil:
 
 
 # -- read-ahead ------------------------------------------------------------------------------------
-# The system reads a cold file page by page as pages are touched, each with what it guesses to be
-# wanted next.  A transfer knows all bytes that it will touch.  It asks for exactly those, without
-# waiting, so that the disk has many requests at a time.
+# The system reads a cold file page by page on access, each with a guess at what follows.  A
+# transfer knows its bytes: it asks for exactly those, without waiting, so that the disk has many
+# requests at a time.
 
 cdef bint is_cached(int fd, index_t offset) noexcept nogil:
     """Tell whether a byte of a file is (or may be) in the system's cache."""

@@ -1,11 +1,10 @@
 /* The loops of a query: lists of elements, in order of the chunks that hold them.
  *
- * An entry of a list is one selected element, packed into a word.  From the lowest bit up it has
- * the place in the chunk, in units of the list; the number of the element in the list, in the
- * user's order; and, if the list was sorted by it, the number of the chunk.  Points and masks
- * become such lists; lists are moved entry by entry.  Loads and stores go through memcpy, so
- * neither side need be aligned.  (Functions are inline because modules that run queries include
- * this file only for `xa_list`.)
+ * An entry of a list is one selected element, packed into a word: from the lowest bit up its place
+ * in the chunk, in units of the list; its number in the list, in the user's order; and, if the list
+ * was sorted by it, the number of its chunk.  Points and masks become such lists, which are moved
+ * entry by entry.  Loads and stores go through memcpy, so neither side need be aligned.  (Functions
+ * are inline because some modules include this file only for `xa_list`.)
  */
 #ifndef EXTARRAY_GATHER_H
 #define EXTARRAY_GATHER_H
@@ -95,10 +94,10 @@ static inline int64_t xa_divide(int64_t v, xa_divisor d)
         at[i] += (v - q * d.by) * unit;                                                           \
     }
 
-/* Take one more axis into account: `n` indices, counted from element `offset` of the grid.
- * Combines the chunk index into the keys, and adds the place in the chunk, times `unit`, to the
- * places.  Returns whether an index is not in [-extent, extent): another thread may have changed it
- * since it was checked. */
+/* Take one more axis into account: `n` indices, counted from element `offset` of the grid.  Combine
+ * the chunk index into the keys, and add the place in the chunk, times `unit`, to the places.
+ * Return whether an index is not in [-extent, extent): another thread may have changed it after its
+ * check. */
 static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
                             xa_divisor d, int64_t grid, int64_t unit, int64_t *key, int64_t *at)
 {
@@ -109,9 +108,9 @@ static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t 
     return wrong;
 }
 
-/* Whether `n` consecutive indices are all in [-extent, extent), for extents up to 2**62: one of two
- * sums has its highest bit set if an index is not.  (No comparison: the processor adds several
- * words at a time, but not every processor compares 64-bit words so.) */
+/* Whether `n` consecutive indices are all in [-extent, extent), for extents up to 2**62: otherwise
+ * one of two sums has its highest bit set.  (Unlike comparisons of 64-bit words, sums are
+ * vectorised on every processor.) */
 static inline int xa_in_bounds(const char *index, int64_t n, int64_t extent)
 {
     uint64_t beyond = 0;
@@ -227,9 +226,9 @@ static inline int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n)
     return total;
 }
 
-/* Entries of the true places of a mask row; returns the end of the entries.  Stores one entry
- * beyond the end.  `next` is the entry of the first place, were it true: it rises by `unit` from
- * place to place, and by 1 << shift from each true place to the next. */
+/* Entries of the true places of a mask row; returns their end, and stores one entry beyond.
+ * `next`, the entry of the first place, were it true, rises by `unit` per place, and by 1 << shift
+ * per true place. */
 static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, uint64_t next,
                                   uint64_t unit, int shift, uint64_t *entry)
 {
@@ -381,9 +380,8 @@ static inline void xa_move_all(char *chunk, char *user, const xa_list *l, const 
 #undef XA_ANY_USER
 }
 
-/* The same; when reading elements that are `sparse` in the chunk, prefetch those that come next:
- * the processor by itself looks only some ten elements ahead, so that they would wait for each
- * other. */
+/* The same, prefetching elements that are `sparse` in the chunk when they are read: the processor
+ * looks only some ten elements ahead, so that they would wait for each other. */
 static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint64_t *entry, int64_t n,
                            int64_t size, int write, int sparse)
 {

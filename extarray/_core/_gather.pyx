@@ -82,8 +82,7 @@ cdef class QueryTables:
     cdef int add(self, factor, tuple strides) except -1:
         """Add a factor of `extarray.selection`.
 
-        `strides` are the bytes in the user's memory between elements, along each dimension of the
-        result.
+        `strides` are the user's bytes between elements, along each dimension of the result.
         """
         cdef str kind = factor.kind
         if kind == "progression":
@@ -136,10 +135,10 @@ cdef class QueryTables:
         return 0
 
     cdef int add_points(self, tuple axes, tuple indices, tuple user_steps) except -1:
-        """Add points: the i-th entry of each array of indices, in C order, is a point on the axes.
+        """Add points: the i-th entries of all arrays, in C order, are a point on the axes.
 
-        The arrays are of intp, of one shape and not empty.  The indices were checked; one that has
-        gone out of bounds since is a `BoundsError`.
+        The arrays are of intp, of one shape and not empty.  Indices were checked; one that has gone
+        out of bounds since is a `BoundsError`.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(len(axes))

@@ -2,10 +2,10 @@
 
 Growth adds segments and changes none, so every address stays as it is (I1).
 
-Kernels may read the memory while growth appends to it, lengthens tables behind their published
-length, or installs new memory and retires the old until the last kernel has left.  Without the GIL,
-retired memory lives as long as the vectors: frames hold copies of the struct that points to it.  In
-total it is at most a few times the memory in use.
+While kernels read the memory, growth appends to it, lengthens tables behind their published length,
+or installs new memory and retires the old until the last kernel has left.  Without the GIL, retired
+memory lives as long as the vectors, since frames copy the struct that points to it; it totals at
+most a few times the memory in use.
 """
 
 import operator
@@ -33,8 +33,8 @@ from extarray.common.errors import (
     LimitError,
 )
 
-# A table is built below the first bound and dropped above the second.  They lie far apart, so that
-# no history builds and drops it again and again.
+# A table is built below the first bound and dropped above the second, far apart, so that no history
+# makes it come and go.
 cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
 cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
 
@@ -121,7 +121,6 @@ cdef class History:
     # -- growth ------------------------------------------------------------------------------
 
     cdef int _make_room(self, int32_t more) except -1:
-        """Make room for more segments."""
         cdef axial_t *s = &self.state
         cdef axial_t old
         cdef size_t n = s.n_segments, ndim = s.ndim, capacity

@@ -71,8 +71,7 @@ cdef struct strided_t:
 
 
 def true_places(cnp.ndarray mask not None, index_t most):
-    """Return the numbers of the true places of a mask in C order, or None if there are more than
-    `most`.
+    """Return the numbers of a mask's true places in C order, or None for more than `most`.
 
     Others may change the mask meanwhile: it is read once.
     """
@@ -103,8 +102,7 @@ def true_places(cnp.ndarray mask not None, index_t most):
 
 
 cdef index_t find_places(const strided_t *m, int64_t *place, index_t most) noexcept nogil:
-    """Find the true places of a non-empty mask; return their number, or more than `most` if there
-    are more."""
+    """Find the true places of a non-empty mask; return their number, or more than `most`."""
     cdef int64_t position[XA_BLOCK]
     cdef index_t at[MAX_DIMS]
     cdef index_t total = 0, first, n, number = 0
@@ -174,7 +172,6 @@ cdef void merge_dims(points_t *p, int n_axes) noexcept nogil:
 
 
 cdef int list_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
-    """Make the list of a factor, and its parts.  Return 0, or the failure."""
     cdef sorter_t s
     cdef int d, last = p.ndim - 1, failure
     cdef bint is_even = True
@@ -245,8 +242,8 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, sorter
 
 # -- lists that are sorted by chunk --------------------------------------------------------------
 
-# A list in the making: elements come in blocks, with their chunks (row-major numbers on the axes of
-# the factor) and their places, in units of the list.
+# A list in the making: elements come in blocks, with their chunks (row-major numbers on the
+# factor's axes) and their places, in units of the list.
 cdef struct sorter_t:
     index_t n, done
     int64_t *key                # of all elements, if their entries have no room for it; else NULL
@@ -376,7 +373,6 @@ cdef int32_t latest_segment(const query_t *q, const factor_t *f, const index_t *
 # -- places --------------------------------------------------------------------------------------
 
 cdef int list_places(query_t *q, factor_t *f, const places_t *box) noexcept nogil:
-    """Make the list of a factor, and its parts.  Return 0, or the failure."""
     cdef sorter_t s
     cdef int failure = begin_list(q, f, &s, box.n)
     if failure == 0:

@@ -48,9 +48,9 @@ cdef class Counter:
 
 cdef class Region:
     cdef char *base             # NULL: not mapped
-    # Windows of the same size onto the same bytes.  A fault also brings pages into the cache that
-    # the system guesses to be wanted next; but through `pages` no other page, and through `blocks`
-    # the huge page around it.  Equal to `base` if there are no such windows.
+    # More windows onto the same bytes.  A fault through `base` brings neighbouring pages that the
+    # system guesses are wanted; through `pages` just its own page, through `blocks` the huge page
+    # around it.  Equal to `base` if there are no such windows.
     cdef char *pages
     cdef char *blocks
     cdef size_t window          # bytes of address space behind base
@@ -58,9 +58,8 @@ cdef class Region:
     cdef int fd                 # -1: anonymous memory
     cdef index_t start          # where in the file the bytes begin
     cdef size_t head            # bytes of the file that are mapped before base
-    # A look that finds the bytes to read in the system's cache lets twice as many large reads pass
-    # unchecked as the look before it, up to a limit; after a look that does not, the next read
-    # looks.
+    # A look that finds the wanted bytes cached lets twice as many large reads pass unchecked as the
+    # look before, up to a limit; otherwise the next read looks again.
     cdef int warm               # reads that pass after the last look ...
     cdef int passing            # ... and how many of them are left
     cdef window_t here

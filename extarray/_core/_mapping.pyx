@@ -1,11 +1,11 @@
 """Mapped files and anonymous memory: growth under a mapping, and the life of views.
 
-A region maps a window of address space far larger than its file.  The file grows under the window,
-so growth neither remaps nor invalidates a view.  When a file outgrows the window, the array takes a
+A region maps a window of address space far larger than its file, which grows under the window:
+growth neither remaps nor invalidates a view.  When a file outgrows the window, the array takes a
 new, larger region; views keep the old one alive, and both show the same pages.
 
-A memory-resident array lives in an anonymous region: address space reserved without access, made
-accessible as the array grows.  It grows in place too, and lack of memory is an error when it grows.
+A memory-resident array lives in an anonymous region: address space reserved without access, and
+made accessible as the array grows in place.  Lack of memory is an error of that growth.
 
 Regions share their memory with the ring of windows, the epochs and the leases that tell when pages
 may be freed.
@@ -91,9 +91,9 @@ cdef int populate(char *base, size_t length, bint store) noexcept nogil:
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
     """Map pages for stores at both ends of a part of a mapped file that has its disk space.
 
-    The system's cache may keep many pages as one, and a store to one of them takes space for all.
-    So the pages beside the part may need space, and there may be none.  Inner pages are joined only
-    with each other and the ends.
+    The system's cache may join many pages, and a store to one takes space for all.  So pages beside
+    the part may need space that is not there.  Inner pages are joined only with each other and the
+    ends.
     """
     cdef size_t page = xa_page_bytes()
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
@@ -104,8 +104,8 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
 
 
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
-    """Do `populate_ends` for a part that may not be cached yet: bring it in without its
-    surroundings, which the cache would join with it."""
+    """Do `populate_ends` for a part that may not be cached yet: bring it in alone, so that the
+    cache does not join its surroundings with it."""
     cdef size_t page = xa_page_bytes()
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
     if last - first < HUGE:
@@ -196,8 +196,8 @@ cdef size_t most_free(size_t window, size_t least) noexcept:
 def give_back_pages():
     """Remove mapped pages of files from the resident set of this process.
 
-    The pages stay in the system's cache, dirty ones until they are on disk; the next access maps
-    them again.
+    They stay in the system's cache, dirty ones until they are on disk; the next access maps them
+    again.
     """
     cdef const window_t *window
     acquire(&turning)       # so that no window is unmapped
@@ -217,14 +217,13 @@ cdef class Touched:
     """A set of chunk addresses that any thread may change at any time.
 
     One such set holds the chunks that this process knows to have disk space and pages behind them.
-    Chunks of a sparse array enter it before the first store, which must not meet a hole: no space
-    may be left behind it.  Chunks of a fresh segment enter it when written, because a first write
-    is faster through the file than through the mapping.  Chunks are never removed: when some lose
-    their space, the whole set is replaced.
+    Chunks of a sparse array enter it before the first store, which must not meet a hole that no
+    space is left for.  Chunks of a fresh segment enter when written, because a first write is
+    faster through the file than through the mapping.  Chunks never leave: when some lose their
+    space, the whole set is replaced.
 
-    If chunks have checksums, there are two more sets: those written since the last flush, which
-    removes them to sum them, and those known to match (`Trust`), from which chunks that leave are
-    removed.
+    With checksums there are two more sets: chunks written since the last flush, which takes them
+    out to sum them, and chunks known to match (`Trust`), which leave it when they leave the array.
     """
 
     def __cinit__(self):
@@ -293,7 +292,7 @@ cdef bint touched_spare(touched_t *root, index_t address) noexcept nogil:
     """Tell whether to write an element through the file, to a chunk that is not in the set.
 
     Preparing a chunk for stores takes as long as some dozens of such writes.  So one write in 16
-    does it: chunks that are written often are soon ready, and those that get few elements never.
+    does it: chunks with many writes are soon ready, those with few never.
     """
     return not touched_get(root, address) and xa_count(&root.spared) % 16 != 15
 
@@ -390,8 +389,8 @@ cdef class Counter:
         if self.place != NULL:
             xa_after_loads()
             return xa_little(xa_load_bits(self.place))
-        # On failure, return a number that never occurs: the caller compares, looks further, and
-        # meets the failure there.
+        # On failure, return a number that never occurs: the caller looks further, and meets the
+        # failure.
         return xa_little(number) if xa_read_at(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
 
     @property
@@ -454,8 +453,7 @@ cdef class Region:
     def _map(self, size_t window, size_t least, bint writable):
         """Map a window, aligned to huge pages.
 
-        If the address space does not grant it, take a smaller one that leaves most of the rest
-        free.
+        If the address space denies it, take a smaller one that leaves most of the rest free.
         """
         cdef char *base
         cdef char *aligned
@@ -522,7 +520,6 @@ cdef class Region:
         return base + self.head
 
     cdef void _unmap(self) noexcept:
-        """Unmap the windows."""
         cdef size_t length = self.head + self.window
         if self.blocks != self.base:
             xa_unmap(self.blocks - self.head, length)
@@ -623,10 +620,9 @@ cdef class Region:
             memset(self.base + high, 0, stop - high)
 
     def abandon(self, size_t start):
-        """Show private zeroed memory instead of the file's bytes from `start` on.
+        """Show private zeroed memory instead of the file's bytes from `start` on, whose page stays.
 
         For views of bytes that the file is about to lose: a load beyond its end would be a SIGBUS.
-        The page that contains `start` stays.
         """
         cdef size_t page = xa_page_bytes()
         cdef size_t low = (start + page - 1) & ~(page - 1)
@@ -640,8 +636,8 @@ cdef class Region:
     def fill(self, const unsigned char[::1] source not None, size_t start, size_t stop):
         """Repeat bytes over bytes start ... stop - 1 of an anonymous region.
 
-        `source` must not lie in this region: another thread may still store there, in a write that
-        began before the cut, and its values would be repeated.
+        `source` must lie outside this region, where another thread, in a write that began before
+        the cut, may still store values that would be repeated.
         """
         cdef size_t piece
         if stop > self.committed:
@@ -674,8 +670,8 @@ cdef class Epoch:
 cdef class Users:
     """Users that may still look at cut-off chunks: running transfers, and views of chunks.
 
-    Each user belongs to the epoch in which it took the bounds, for its whole life.  Chunks that a
-    cut leaves outside the bounds are freed when no user of that epoch or an earlier one is left.
+    Each user belongs for life to the epoch in which it took the bounds.  Chunks that a cut leaves
+    outside are freed when no user of that epoch or an earlier one is left.
     """
 
     def __cinit__(self):

@@ -34,17 +34,17 @@ cdef struct frame_t:
     index_t inner_low[MAX_NDIM]     # counted from the first index 0
     index_t inner_high[MAX_NDIM]
     PyObject *frame             # the frame around this; only without the GIL
-    # The axial vectors.  With the GIL, the ones that the array grows.  Without it, a copy from when
-    # the bounds were set, since reading vectors that grow may mix two states.
+    # The axial vectors: with the GIL, the ones that grow; without it, a copy from when the bounds
+    # were set, since a reader of growing vectors may mix two states.
     axial_t *axial
     bint is_double              # elements are C doubles in this machine's byte order
     bint is_watched             # there is a counter of cuts
 
 
-# An array at one moment: the meaning of indices, and where the elements are.  A frame that an array
-# shows is never changed.  Its holder may use all of it, whatever happens to the array: the frame
-# keeps alive all that its pointers lead to, and counts as a user of elements that later cuts leave
-# outside the bounds.
+# An array at one moment: the meaning of indices, and where the elements are.  A published frame
+# never changes.  Its holder may use all of it, whatever happens to the array: it keeps its
+# pointers' targets alive, and counts as a user of elements that later cuts leave outside the
+# bounds.
 @cython.final
 cdef class Frame:
     cdef apart_t apart
@@ -58,7 +58,7 @@ cdef class Frame:
     cdef tuple chunk_shape
     cdef object places          # keeps layout.place alive
     # Cut-off elements become holes, which read as zeros.  If that is not the fill value, `cuts`
-    # counts the cuts, and a read during which it grew is checked again; else it is None.
+    # counts the cuts, and a read is checked again if it grew meanwhile; else it is None.
     cdef Counter cuts
     cdef object fill            # one element, if there is a counter
     cdef object sums            # if chunks have checksums; else None
@@ -98,8 +98,8 @@ cdef class ArrayState:
     cdef Writes writes              # if chunks have checksums; else None
     cdef object log                 # receives what is read; None: there is none
     cdef int tells                  # there is a log: a hint, checked before each read
-    # The owner of the array, which knows its name for messages, whether its elements are in doubt,
-    # and how to read and write indices other than boxes (`Host` in the .pyi).  None: no owner.
+    # The owner: knows the array's name for messages, whether its elements are in doubt, and how to
+    # use indices other than boxes (`Host` in the .pyi).  None: no owner.
     cdef object host
 
     cdef int show(self, Frame frame) except -1

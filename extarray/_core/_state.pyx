@@ -1,10 +1,10 @@
 """The state of an array: how its chunks are laid out and reached, its bounds, and its grid.
 
-All state that a transfer uses is in one object, a `Frame`.  The transfer takes it in one step,
-before it releases the GIL, and looks at nothing else of the array until it has ended.
+All state that a transfer uses is in one object, a `Frame`, which the transfer takes in one step,
+before it releases the GIL; it looks at nothing else of the array until it ends.
 
 Without the GIL, a thread takes the frame in a *section* (``_sections.h``).  A thread that replaces
-the frame waits for the sections that had begun before it releases the old frame.
+the frame waits for earlier sections to end before it releases the old one.
 """
 
 cimport cython
@@ -154,7 +154,6 @@ cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
 
 
 cdef Frame take_frame(ArrayState self):
-    """Take the array as it is now, without the GIL."""
     cdef Frame frame
     xa_enter_section()
     frame = <Frame> (<const frame_t *> shown_at(<void **> &self.now)).frame
@@ -188,8 +187,8 @@ cdef class ArrayState:
         self.frame = nothing
         self.now = &nothing.now
 
-    # Hold `changing` from making a frame of the present one until it is shown, so that no other
-    # change in between gets lost.
+    # Hold `changing` from copying the present frame until the new one is shown, so that no change
+    # in between gets lost.
 
     cdef int show(self, Frame frame) except -1:
         """Show a new frame from now on: one step for other threads."""
@@ -206,7 +205,7 @@ cdef class ArrayState:
     def _serve(self, host not None):
         """Set the owner, which answers all questions that the core cannot.
 
-        It receives the array with each question, and need not keep track of its arrays.
+        Each question comes with the array, so the owner need not keep track of its arrays.
         """
         self.host = host
 
@@ -615,7 +614,7 @@ cdef class ArrayState:
         return self.host.read_only(self, what)
 
     cdef Region mapped_for_views(self):
-        """Return the region of views, if the engine does not map."""
+        """Return the region of views, for engines that do not map."""
         cdef Region region
         acquire(&self.changing)
         region = self.view_region
@@ -623,7 +622,6 @@ cdef class ArrayState:
         return region
 
     cdef object listening(self):
-        """Return the log."""
         acquire(&self.changing)
         log = self.log
         release(&self.changing)
@@ -637,7 +635,6 @@ cdef class ArrayState:
         return frame
 
     cdef Frame _writable(self):
-        """Return the frame for writing to it."""
         cdef Frame frame = self._opened()
         if not frame.now.is_writable:
             raise self._read_only("write to")
@@ -660,8 +657,8 @@ cdef class ArrayState:
 def hold(ArrayState self not None, ArrayState array not None):
     """Make an array show another one as it is now, whatever happens to the other.
 
-    Reads and writes go on with the present bounds, layout and chunks.  Writes count as writes to
-    the other array, and fail once that is closed.
+    Bounds, layout and chunks stay the present ones.  Writes count as writes to the other array, and
+    fail once that is closed.
     """
     self.original = array
     self.host = array.host

@@ -36,17 +36,16 @@ cdef class Supply:
         See `extarray.storage.store.Provider`.
     chunk_bytes : int
     bound : int or None
-            Most bytes of chunks that may be present; None: no limit.  Chunks in use stay, even
-        beyond it.
-        trust : Trust or None
-            Chunks that leave must be verified again when they come back.
+        Most bytes of chunks that may be present; None: all.  Chunks in use stay, even beyond it.
+    trust : Trust or None
+        Chunks that leave must be verified again when they come back.
 
     Notes
     -----
     Each chunk is requested once while it is present, however many threads need it.  Chunks leave in
-    the order of their last use, only to make room for others, and never while a `Use` of them
-    lives.  The provider is called without the lock, and never for one chunk by two threads at a
-    time: a thread that needs a chunk in transit waits for the thread that moves it.
+    the order of their last use, only to make room, and never while a `Use` of them lives.  The
+    provider is called without the lock, but never by two threads for one chunk: a thread that needs
+    a chunk in transit waits for the thread that moves it.
     """
 
     def __cinit__(self, provider, index_t chunk_bytes, bound=None, Trust trust=None):

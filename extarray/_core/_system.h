@@ -1,9 +1,9 @@
 /* Every operating system call that compiled code makes: files, mappings, locks, threads.
  *
- * Other C and Cython code includes this and names no header, call or flag of POSIX, so porting to
- * another system takes another version of this file alone.  `extarray.common.system` is the Python
- * counterpart.  Functions return 0 or an errno unless they say otherwise; EOPNOTSUPP means that the
- * system or the file system has no such call.
+ * Other C and Cython code includes this and names no POSIX header, call or flag, so that a port
+ * needs another version of this file alone.  `extarray.common.system` is the Python counterpart.
+ * Functions return 0 or an errno unless they say otherwise; EOPNOTSUPP means that the system or the
+ * file system has no such call.
  */
 
 #ifndef XA_SYSTEM_H
@@ -67,18 +67,17 @@ static inline long xa_filesystem(int fd) {
 static inline long xa_filesystem(int fd) { (void) fd; return 0; }
 #endif
 
-/* Whether the whole disk is known to be smaller than this.  Some file systems would be filled
- * before they report it, and stay full.  The system call is skipped below 1 GiB: so small a disk is
- * soon filled, and soon empty. */
+/* Whether the whole disk is known to be smaller than this.  Some file systems would fill up before
+ * they report it, and stay full.  Not called below 1 GiB: so small a disk soon fills and empties
+ * anyway. */
 static inline int xa_exceeds_disk(int fd, off_t length) {
     struct statvfs about;
     return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
         && about.f_frsize != 0 && (uint64_t) length / about.f_frsize > about.f_blocks;
 }
 
-/* Whether a byte of a file is in the system's cache; if the system cannot tell, it may be.  The
- * fallback, a read that may not wait, comes last: it can bring a small page, which keeps a huge one
- * out. */
+/* Whether a byte of a file is (or may be) in the system's cache.  A read that may not wait comes
+ * last: it can bring a small page, which keeps a huge one out. */
 static inline int xa_is_cached(int fd, off_t offset) {
 #if defined(__linux__)
 #ifndef __NR_cachestat
@@ -116,11 +115,11 @@ static inline int xa_fallocate(int fd, int mode, off_t offset, off_t length) {
         if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
     return 0;
 }
-/* Not posix_fallocate: if the file system cannot, glibc writes into the range, which may undo what
- * another process stores there meanwhile.
+/* Not posix_fallocate: if the file system cannot, glibc writes into the range, which may undo
+ * another process's stores.
  *
- * A store through a mapping needs space for its whole page, which may have several file system
- * blocks: whole pages get space, and only whole pages lose it. */
+ * A store through a mapping needs space for its whole page, perhaps several blocks of the file
+ * system: so whole pages get space, and only whole pages lose it. */
 static inline int xa_reserve(int fd, off_t offset, off_t length) {
     off_t page = sysconf(_SC_PAGESIZE), low = offset & -page;
     if (xa_exceeds_disk(fd, length)) return ENOSPC;
@@ -197,8 +196,8 @@ static inline int xa_lengthen(int fd, off_t offset, off_t length) {
 #endif
 }
 
-/* Leave to write back the bytes between elements (see `Sieve`): locks that share the chunks among
- * them, and the number of this process's transfers that use the leave. */
+/* Leave to write back gaps between elements (see `Sieve`): locks shared out among the chunks, and
+ * the number of this process's transfers that use the leave. */
 #define XA_CHUNK_LOCKS 64
 typedef struct {
     pthread_mutex_t chunk[XA_CHUNK_LOCKS];
@@ -224,8 +223,7 @@ static inline void xa_unlock_chunk(xa_sieve *s, int64_t address) {
 }
 
 /* A writer has the leave while it locks one byte of the file and nobody shares the lock on the
- * next: a concurrent writer of elements first locks that next byte, then waits until the first is
- * free. */
+ * next: a concurrent writer of elements locks that first, then waits for the other byte. */
 #if defined(F_OFD_SETLK)
 static inline int xa_lock_byte(int fd, int command, int kind, int64_t byte) {
     struct flock range;
@@ -274,7 +272,7 @@ static inline int xa_begin_sieving(xa_sieve *s, int fd, int64_t byte) {
     return given;
 }
 
-/* Refuse the leave from now on, and wait for writes whose reads are done. */
+/* Refuse the leave from now on, and wait for transfers between a read and its write. */
 static inline void xa_stop_sieving(xa_sieve *s) {
     __atomic_store_n(&s->is_over, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; i < XA_CHUNK_LOCKS; i++) {
@@ -320,8 +318,8 @@ static inline int xa_open_memory(char *base, size_t length) {
 
 /* Show private zeroed memory instead of a mapped file. */
 static inline void xa_cover(char *base, size_t length) {
-    /* This fails only if the system has no room for one more mapping.  Then the pages of the file
-     * stay, and a load from them ends as if another program had cut the file. */
+    /* This fails only if the system has no room for one more mapping.  Then the file's pages stay,
+     * and a load from them ends as if another program had cut the file. */
     (void) mmap(base, length, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }

@@ -133,8 +133,8 @@ cdef int run_tables(QueryTables tables, index_t first, index_t stop, index_t n_t
 cdef int run_work(Work work, index_t n_threads) except -1:
     """Run all shares, on this thread and others.  Return 0 or an errno."""
     interrupt = None
-    # No thread leaves before all shares are done: they use the caller's frame.  If no more threads,
-    # or no memory for one, can be had, this thread runs their shares.
+    # No thread leaves before all shares are done: they use the caller's frame.  This thread runs
+    # the shares of threads that cannot be started.
     try:
         for _ in range(1, min(n_threads, work.n_shares)):
             _thread.start_new_thread(work.run, ())

@@ -59,8 +59,8 @@ cdef struct walk_t:
 
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gains
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
-# Points that lie further apart in the file are scattered: reading ahead of each brings unwanted
-# bytes, and one large read is no faster.
+# Points further apart in the file are scattered: reading ahead of each brings unwanted bytes, and
+# one large read is no faster.
 cdef index_t SCATTERED_BYTES = 1 << 16
 cdef index_t AHEAD_BYTES = 1 << 26          # of chunks on the disk that are asked for at a time
 cdef index_t MANY_ITEMS = 8                 # of a visit, on average: fewer are written one by one
@@ -75,8 +75,7 @@ cdef index_t CHECK_BYTES = 1 << 20          # above this, checking the file's le
 cdef class Transfers(ArrayState):
     """Boxes and queries of an array, moved from and to NumPy arrays of its dtype.
 
-    Every method takes the frame that the selection was made for, and uses no other state of the
-    array.
+    Every method takes the selection's frame, and uses no other state of the array.
     """
 
     cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
@@ -226,8 +225,7 @@ cdef class Transfers(ArrayState):
             frame.vectors.unpin()
 
     cdef int _run_cold(self, job_t *job, const int *zeros, index_t size) except -1:
-        """Run a job whose elements are on the disk: ask for each part while the one before it is
-        moved."""
+        """Run a job on cold bytes: ask for each part while the one before it is moved."""
         cdef ahead_t ahead
         cdef asked_t asked
         cdef int failure
@@ -273,8 +271,8 @@ cdef class Transfers(ArrayState):
         return failure
 
     cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1:
-        """Run the pieces low ... high - 1 of a job, halved if they are many: a signal (Ctrl-C) may
-        end it between two parts.  One chunk is one part, however large."""
+        """Run the pieces low ... high - 1 of a job, halving large ones, so that a signal (Ctrl-C)
+        may end it between two parts.  One chunk is one part, however large."""
         cdef int middle[MAX_NDIM]
         cdef index_t size = job.layout.itemsize, shares
         cdef const piece_t *last
@@ -360,8 +358,8 @@ cdef class Transfers(ArrayState):
             self.host.sync(self)
 
     cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1:
-        """Note the origin from which the indices of a query count; raise if the array lacks some of
-        the selected elements."""
+        """Note the origin of a query's indices; raise if the array lacks some of the selected
+        elements."""
         cdef tuple given = query.origin
         cdef tuple extents = query.extents
         cdef index_t shift
@@ -466,8 +464,8 @@ cdef class Transfers(ArrayState):
         return self._check_transferred(frame, failure, True)
 
     cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1:
-        """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a
-        job."""
+        """Make the `total` visits that were looked up, which move `size` bytes, in parts as a job.
+        """
         cdef query_t *q = &tables.query
         cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
         cdef index_t n = q.n_visits, parts = ceil_div(n, most), i, first, stop
@@ -491,8 +489,7 @@ cdef class Transfers(ArrayState):
         return failure
 
     cdef int _run_cold_visits(self, QueryTables tables, index_t size, index_t total) except -1:
-        """Do `_run_visited` for elements on the disk: ask for each part while the one before it is
-        moved."""
+        """Do `_run_visited` on cold bytes: ask for each part while the one before it is moved."""
         cdef query_t *q = &tables.query
         cdef ahead_t ahead
         cdef index_t each = size // total + PAGE_BYTES, most = max(<index_t> 1, AHEAD_BYTES // each)
@@ -591,8 +588,8 @@ cdef class Transfers(ArrayState):
 
     cdef int _begin_write(self, Frame frame) except -1:
         """Mark checksums as doubtful in the files, before the first write that makes them so."""
-        # Count first, then look at the flag; the thread that clears the flag looks at the counts
-        # afterwards.  So one of the two sees the other's step.
+        # Count first, then look at the flag, which others clear first and then look at the counts:
+        # so one of the two sees the other's step.
         add_to(&self.writes.n_begun, 1)
         add_to(&self.writes.n_going, 1)
         fence()
@@ -613,8 +610,8 @@ cdef class Transfers(ArrayState):
             self._trust_box(frame, s, False)
         self._begin_write(frame)
         try:
-            # Note before the write, so that nobody trusts the checksums, and after it, as they may
-            # have been made meanwhile.
+            # Note before the write, so that nobody trusts the checksums, and after it, since they
+            # may have been made meanwhile.
             self._note_box(frame, s)
             try:
                 return self._transfer(frame, s, values, True)
@@ -704,9 +701,8 @@ cdef class Transfers(ArrayState):
     cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1:
         """Prepare a write to a selection: verify the chunks that it covers in part (I11).
 
-        Chunks that it overwrites whole keep nothing, so they become known, unless `parts_only`.  If
-        only the part inside the bounds is overwritten, and the chunk does not match, the part
-        outside gets the fill value.
+        Chunks overwritten whole keep nothing and become known, unless `parts_only`.  If a chunk is
+        overwritten inside the bounds and does not match, its part outside gets the fill value.
         """
         cdef walk_t w
         cdef index_t n = self._count_unverified(frame, s)
@@ -974,7 +970,7 @@ cdef bint looks_cold(Region region, const job_t *job, index_t size) noexcept:
 cdef bint visits_look_cold(Region region, const query_t *q, index_t size, index_t total) noexcept:
     """Do `looks_cold` for a query of `total` visits that move `size` bytes.
 
-    If most of each chunk is moved, the system's read-ahead on a mapping cannot be bettered.
+    False if most of each mapped chunk is moved: the system's read-ahead cannot be bettered.
     """
     cdef index_t k
     if q.layout.fd < 0 or size < ASK_BYTES or (
@@ -995,11 +991,9 @@ cdef bint visits_look_cold(Region region, const query_t *q, index_t size, index_
 
 
 cdef bint is_cold(const job_t *job, index_t size) noexcept:
-    """Tell whether a job of `size` bytes reads uncached bytes, judging by its first, its middle and
-    its last piece.
+    """Tell whether a job of `size` bytes reads cold bytes, by its first, middle and last piece.
 
-    False for large jobs that read whole chunks: the system's read-ahead serves those as well as can
-    be.
+    False for large jobs on whole chunks: the system's read-ahead cannot be bettered.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t chunk[MAX_NDIM]
@@ -1035,7 +1029,7 @@ cdef bint is_truncated(Frame frame) noexcept:
 
 cdef bint what_is_left(Frame frame, Frame known, index_t *lows, index_t *highs) noexcept:
     """Set the extents of each axis that are not cut off, as another frame knows them, counted from
-    the first index 0.  Return whether anything is missing."""
+    the first index 0.  Return whether any are missing."""
     cdef index_t low, high
     cdef bint is_less = False
     cdef int j
@@ -1056,8 +1050,7 @@ cdef int fill_cut(
     Frame frame, object fill, const selection_t *s, cnp.ndarray values, const index_t *lows,
     const index_t *highs
 ) except -1:
-    """Fill the part of a selection outside a box, counted as in `what_is_left`, with the fill
-    value."""
+    """Give the part of a selection outside a box (as in `what_is_left`) the fill value."""
     cdef index_t low, high, first, stop, step
     cdef int j, dim
     for j in range(s.ndim):
@@ -1110,8 +1103,8 @@ cdef index_t block_limit() except -1:
 def quiet_number(Transfers self not None):
     """Return a number that stays the same as long as nothing is written.
 
-    None during a write, or while a writable view is out; and forever if a write could not be noted,
-    or is not noted at all.
+    None during a write, or while a writable view is out; forever None if writes are not or could
+    not be noted.
     """
     cdef Writes writes = self.writes
     fence()         # see `_begin_write`

@@ -5,15 +5,15 @@ l varies slowest and the other axes keep row-major order.  The segments that gre
 by start index, are the axial vector of that axis ([otoo2006]_, [drxmp2009]_ section 3).
 
 Beyond the papers, an axis also grows at its start.  Rows of chunks added there lie in the segment
-in the order in which they are added, away from the array, so that an uninterrupted growth lengthens
-the segment at either side.  A chunk belongs to the latest of the segments that introduced one of
-its indices, whatever the sides.
+in the order of their addition, away from the array, so that an uninterrupted growth lengthens the
+segment at either side.  A chunk belongs to the latest segment that introduced one of its indices,
+whatever the sides.
 
-To be faster than the papers, a table for each side of an axis gives the segment that introduced
-each chunk index.  Segments are numbered in the order of growth, which is the order of their start
-addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, and k
-multiply-adds with one record.  Sides that one segment owns need no table, and sides whose table
-would be absurdly large for their number of records are searched.
+Faster than in the papers, a table for each side of an axis gives the segment that introduced each
+chunk index.  Segments are numbered in the order of growth, which is that of their start addresses,
+so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, and k multiply-adds with
+one record.  Sides of one segment need no table; sides whose table would be absurdly large for their
+number of records are searched.
 """
 
 import operator
@@ -117,8 +117,7 @@ cdef object too_many():
 cdef inline replay_t replay_for(
     axial_t *s, int ndim, bint at_starts, const log_t *log, const index_t *grid, index_t *starts
 ) noexcept nogil:
-    """Do `replay` for `ndim` axes, some grown `at_starts` or none; compiled for each combination.
-    """
+    """Do `replay` for `ndim` axes, grown `at_starts` or not; compiled for each combination."""
     cdef const index_t *before = grid
     cdef const index_t *after
     cdef int32_t n = s.n_segments

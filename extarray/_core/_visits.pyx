@@ -325,8 +325,7 @@ cdef void reach_of(const visit_t *v, index_t *low, index_t *high) noexcept nogil
 cdef int through_file(
     visit_t *v, worker_t *w, index_t at, char *user, bint sieves
 ) noexcept nogil:
-    """Move a part of a chunk by pread and pwrite; if it `sieves`, with the bytes between its
-    elements."""
+    """Move a part of a chunk by pread and pwrite; with `sieves`, gaps between elements too."""
     cdef const query_t *q = v.query
     cdef const layout_t *L = &q.layout
     cdef index_t items = 1, low, high, span, n, gap
