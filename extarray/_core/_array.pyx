@@ -240,12 +240,12 @@ cdef class ArrayCore(Transfers):
         Parameters
         ----------
         selection : index expression
-            Whatever may stand between the brackets.
+            Anything allowed between the brackets.
         out : ndarray, optional
-            Where to read to: of the selection's shape, with any strides; elements are cast by
-            the rule ``same_kind``.
+            Target of the selection's shape, with any strides; elements are cast by the rule
+            ``same_kind``.
         order : {"C", "F"}
-            Memory order of a new result; of no effect with `out`.
+            Memory order of a new result; no effect with `out`.
 
         Returns
         -------
@@ -285,8 +285,8 @@ cdef class ArrayCore(Transfers):
         selection : index expression
             As for `read`.
         values : array_like
-            Broadcast to the selection's shape, and cast as NumPy's assignment does; but of a masked
-            array what is masked gets the fill value.
+            Broadcast to the selection's shape, and cast as in NumPy's assignment; but masked
+            elements of a masked array become the fill value.
 
         Raises
         ------
@@ -300,8 +300,8 @@ cdef class ArrayCore(Transfers):
 
         Notes
         -----
-        The bytes of the selected elements are written and no others, if anybody else may write.  With
-        the engine "pread", the one writer of an array may write back what lies between them.
+        If others may write, only the bytes of the selected elements are written.  With the engine
+        "pread", the only writer of an array may also write back the bytes between them.
 
         Examples
         --------

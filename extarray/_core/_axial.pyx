@@ -68,7 +68,7 @@ cdef class Axial(History):
         by : int
             Chunks, at least 0.
         side : {"end", "start"}
-            Where the new chunks come: behind the last index, or before the first.
+            Place of the new chunks: behind the last index, or before the first.
 
         Returns
         -------
@@ -85,7 +85,7 @@ cdef class Axial(History):
         Notes
         -----
         O(k), amortised.  No address changes.  A growth at the start shifts the indices of all
-        chunks that there are.  On an error nothing has changed.
+        existing chunks.  On an error nothing changes.
 
         Examples
         --------
@@ -289,15 +289,15 @@ cdef class Axial(History):
         Returns
         -------
         (n,) array of int64
-            In increasing order, which is that of the file; the chunk itself is left out.  At the
-            edge of the grid there are fewer.
+            In increasing order, as in the file, without the chunk itself.  At the edge of the grid
+            there are fewer.
 
         Raises
         ------
         BoundsError
             An IndexError: no chunk has this address.
         ArgumentError, ArgumentTypeError, ShapeError
-            A radius that is negative, is no int, or one for another number of axes.
+            The radius is negative, not an int, or has another number of axes.
 
         Notes
         -----

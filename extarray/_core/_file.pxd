@@ -40,7 +40,7 @@ cdef void end_sieving(sieve_t *sieve, int fd) noexcept nogil
 # Read-ahead of a file: neighbouring ranges become one request.
 cdef struct ahead_t:
     int fd
-    bint brings_blocks          # a load brings the huge page that it meets: see Region
+    bint brings_blocks          # a load brings a whole huge page: see Region
     index_t start               # the range that waits for its neighbours
     index_t stop                # `start`: nothing waits
 

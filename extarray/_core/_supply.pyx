@@ -19,7 +19,7 @@ from ._types cimport add_to
 
 @cython.final
 cdef class Trust:
-    """The chunks that need no more comparison with their checksums, by any object."""
+    """The chunks that no object needs to compare with their checksums again."""
 
     def __cinit__(self, index_t n_stored):
         self.known = Touched()

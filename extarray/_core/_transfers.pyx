@@ -39,8 +39,8 @@ cnp.import_array()
 
 cdef enum:
     ROOM = 48                   # pieces that fit on the stack: small transfers allocate nothing
-    WINDOW = 1 << 18            # visits to chunks that are looked up at a time
-    MOST_PIECES = 1 << 18       # of a box that is moved at a time
+    WINDOW = 1 << 18            # visits that are looked up at a time
+    MOST_PIECES = 1 << 18       # of a box, moved at a time
 
     # How much of a chunk a selection covers: a part, all inside the bounds, or all.
     PART = 0
@@ -62,8 +62,8 @@ cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
 # Points further apart in the file are scattered: reading ahead of each brings unwanted bytes, and
 # one large read is no faster.
 cdef index_t SCATTERED_BYTES = 1 << 16
-cdef index_t AHEAD_BYTES = 1 << 26          # of chunks on the disk that are asked for at a time
-cdef index_t MANY_ITEMS = 8                 # of a visit, on average: fewer are written one by one
+cdef index_t AHEAD_BYTES = 1 << 26          # of cold chunks that are asked for at a time
+cdef index_t MANY_ITEMS = 8                 # of a visit, on average; fewer are written singly
 cdef index_t PAGE_BYTES = 1 << 12           # least bytes brought in for a visit
 cdef index_t ASK_BYTES = 1 << 10            # below this, a cache check costs more than it gains
 cdef int MOST_PASSING = 31                  # reads between two looks
