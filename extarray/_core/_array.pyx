@@ -250,7 +250,7 @@ cdef class ArrayCore(Transfers):
         Returns
         -------
         ndarray
-            A copy, never a view; `out` where given.  Integers alone give a 0-d array.
+            A copy, never a view; `out` if given.  Integers alone give a 0-d array.
 
         Raises
         ------
@@ -519,7 +519,7 @@ cdef class ArrayCore(Transfers):
         -------
         ndarray
             Clipped to the bounds; writable in mode "r+".  For orders "Z" and "H" the whole chunk
-            as a 1-D view, in stored order, and writable where all of it lies inside the bounds.
+            as a 1-D view, in stored order, and writable if all of it lies inside the bounds.
 
         Raises
         ------

@@ -68,7 +68,7 @@ cdef class Axial(History):
         by : int
             Chunks, at least 0.
         side : {"end", "start"}
-            Place of the new chunks: behind the last index, or before the first.
+            Place of the new chunks: after the last index, or before the first.
 
         Returns
         -------

@@ -254,7 +254,7 @@ static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s,
         }                                                                                         \
     }                                                                                             \
 }                                                                                                 \
-/* Elements of a row whose places in the chunk a table tells. */                                  \
+/* Elements of a row whose places in the chunk a table gives. */                                  \
 static void xa_gather_##NAME(char *d, xa_index ds, const char *chunk, const xa_index *place,      \
                              xa_index step, xa_index n)                                           \
 {                                                                                                 \

@@ -177,8 +177,7 @@ def to_npy(
     Warns
     -----
     LossyWarning
-        The array has what such a file cannot hold: attributes, names of axes, coordinates, a fill
-        value.
+        The file cannot hold the attributes, axis names, coordinates or fill value of the array.
 
     Notes
     -----
@@ -411,8 +410,7 @@ def to_npz(
     Warns
     -----
     LossyWarning
-        The array has what such a file cannot hold: attributes, names of axes, coordinates, a fill
-        value.
+        The file cannot hold the attributes, axis names, coordinates or fill value of the array.
 
     Notes
     -----

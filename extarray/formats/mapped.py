@@ -185,7 +185,7 @@ def map_hdf5(
         An object of the library must be open for writing when the array is written back; a file
         given by its name is opened then.
     name : str, optional
-        Name of the dataset, where `dataset` is a file or a group.
+        Name of the dataset, if `dataset` is a file or a group.
     path : str, PathLike, or None
         Name of the new pair of files.  None: the array is in memory.
     chunks : int or sequence of int, optional
@@ -270,7 +270,7 @@ def map_netcdf(
         An object of the library must be open for writing when the array is written back; a file
         given by its name is opened then.
     variable : str, optional
-        Name of the variable, where `file` is a file or a group.
+        Name of the variable, if `file` is a file or a group.
     path : str, PathLike, or None
         Name of the new pair of files.  None: the array is in memory.
     chunks : int or sequence of int, optional

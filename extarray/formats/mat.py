@@ -217,7 +217,7 @@ def to_mat(
         An OverflowError: more than 4 GiB for version 5.
     FormatError
         A ValueError: a file of version 5 to which nothing can be added, as it is damaged, has the
-        other byte order, or has objects of MATLAB behind a variable that is replaced.
+        other byte order, or has MATLAB objects after a variable that is replaced.
     ExistsError
         A FileExistsError: the name is taken.
     MissingExtraError

@@ -161,12 +161,12 @@ def from_netcdf(
     Returns
     -------
     ExtArray or Group
-        With the attributes, fill value and dimensions of the variable.  Variables named like its
-        dimensions, those that its attributes ``coordinates`` and ``grid_mapping`` name, and their
-        ``bounds`` become its coordinates.  The attribute ``unlimited_dims`` names the dimensions
-        that are unlimited in the file, and ``char_dim_name`` the one along which single bytes are
-        the characters of texts; xarray joins them.  In a group, every variable is an array, and
-        arrays refer to their coordinates by name.  A group is open in mode "r+".
+        With the attributes, fill value and dimensions of the variable.  Its coordinates are the
+        variables named like its dimensions, those in its attributes ``coordinates`` and
+        ``grid_mapping``, and their ``bounds``.  The attribute ``unlimited_dims`` names the
+        dimensions that are unlimited in the file, and ``char_dim_name`` the one along which single
+        bytes are the characters of texts; xarray joins them.  In a group, every variable is an
+        array, and arrays refer to their coordinates by name.  A group is open in mode "r+".
 
     Raises
     ------

@@ -745,8 +745,8 @@ class Format:
         ``edit(file, name, old, new, moved, replace)`` returns a context manager that yields the
         `Edit` of the named array, and refuses one whose shape is not `old`.  The array has the
         shape `new` if the block succeeds, and is unchanged if it fails.  `moved` is the shift of
-        the first element along each axis.  Only with `replace` is an array recreated whose old
-        version something in the file, or the user, would keep.  None: arrays cannot be changed.
+        the first element along each axis.  If something in the file, or the user, would keep the
+        old version, an array is only recreated with `replace`.  None: arrays cannot be changed.
     load_group : callable, optional
         ``load_group(file, None, path=..., mask_and_scale=..., overwrite=..., **options)`` makes a
         group of a whole file, in the folder `path`.  None: the format has no groups.
