@@ -35,6 +35,7 @@ from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
+from extarray.format.suffixes import file_names
 from extarray.maintenance.group_files import (
     ARRAY,
     GROUP,
@@ -168,7 +169,7 @@ def open_group(
                 what = "no such folder; create it with mode='w-'"
                 if given.exists():
                     what = "it is neither a folder nor a packed file"
-                elif given.with_name(f"{given.name}.xmd").exists():
+                elif os.path.exists(file_names(given)[0]):
                     what = "it is an array, not a group; use extarray.open"
                 raise MissingError(errno.ENOENT, what, shown)
         elif mode == "w" and given.is_dir():

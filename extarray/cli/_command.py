@@ -16,6 +16,7 @@ from typing import Any
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.terminal import print_text, printable
+from extarray.format.suffixes import METADATA, split_name
 from extarray.storage.filesystem import is_folder
 
 __all__ = [
@@ -42,7 +43,6 @@ __all__ = [
 
 click: Any = require("click", "cli", "the command line")
 
-_SUFFIX = ".xmd"
 # Python arguments that error messages recommend: ``overwrite=True``, ``timeout=``.
 _KEYWORD = re.compile(r"\b([a-z_]+)=(?:True\b)?(?![\w'\"(\[])")
 
@@ -143,12 +143,12 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
     found = []
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
-            stem, suffix = os.path.splitext(entry.name)
+            stem, suffix = split_name(entry.name)
             if not entry.name.startswith(start) or printable(entry.name) != entry.name:
                 continue  # a shell would split the name at a line feed
             if is_folder(entry):
                 found.append(os.path.join(folder, entry.name) + os.sep)
-            elif suffix == _SUFFIX:
+            elif suffix == METADATA:
                 found.append(os.path.join(folder, stem))
     return [completion.CompletionItem(text) for text in sorted(found)]
 

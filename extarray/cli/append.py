@@ -27,6 +27,7 @@ from extarray.common.progress import Progress
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.labels import axis_names
 from extarray.format.places import PER_BAND, Line, Move
+from extarray.format.suffixes import METADATA
 from extarray.formats.description import are_labels, described, missing_elements
 
 if TYPE_CHECKING:
@@ -170,14 +171,14 @@ class _Target(NamedTuple):
         Arrays in other folders may be unrelated.
         """
         folder = self.path.parent
-        is_one = (folder / ATTRS_NAME).exists() or (folder / f"{self.dim}.xmd").exists()
+        is_one = (folder / ATTRS_NAME).exists() or (folder / f"{self.dim}{METADATA}").exists()
         return self.is_named and is_one
 
 
 def _others(target: _Target) -> list[_Target]:
     """Return the other arrays of the group that have the axis."""
     found = []
-    for file in sorted(target.path.parent.glob("*.xmd")) if target.is_in_group else ():
+    for file in sorted(target.path.parent.glob(f"*{METADATA}")) if target.is_in_group else ():
         if file.stem != target.path.name:
             with opened(str(file)) as a:
                 if a.dims is not None and target.dim in a.dims:

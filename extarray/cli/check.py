@@ -14,13 +14,14 @@ from extarray.cli._output import print_json
 from extarray.cli._progress import Progress
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.terminal import print_text, printable
+from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import (
     is_in_the_making,
     left_folders,
     remove_left_folders,
     told_of,
 )
-from extarray.storage.filesystem import walk_folders
+from extarray.storage.filesystem import has_files, walk_folders
 from extarray.storage.names import is_pass, left_files, remove_left_files, stem_of, told_of_file
 from extarray.storage.report import Report
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["check"]
-
-_SUFFIXES = (".xmd", ".xta")
 
 
 @command(
@@ -56,7 +55,7 @@ def check(path: str, data: bool, repair: bool, force: bool, as_json: bool) -> in
     def look(path: Any) -> Any:
         return xa.check(path, data, repair, force, progress=progress)
 
-    if os.path.isdir(path) and not _is_array(path):
+    if os.path.isdir(path) and not has_files(path):
         return _check_folder(Path(path), repair, look, as_json)
     with wrong_calls():
         report = look(path)
@@ -78,11 +77,6 @@ def _is_fine(report: Any) -> bool:
     return bool(report.ok and not report.refused)
 
 
-def _is_array(path: str) -> bool:
-    """Tell whether an array has the name of this folder."""
-    return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
-
-
 def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_json: bool) -> int:
     """Check all arrays in a folder and below, without following links to folders."""
     found, left = set(), left_folders(os.fspath(folder))
@@ -91,8 +85,8 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
         left += left_folders(folder=where)
         files += left_files(folder=where)
         folders[:] = [name for name in folders if not is_in_the_making(name)]
-        for stem, suffix in map(os.path.splitext, names):
-            if suffix in _SUFFIXES and not is_pass(stem):
+        for stem, suffix in map(split_name, names):
+            if suffix and not is_pass(stem):
                 found.add(os.path.join(where, stem))
     # Those of an array are reported with it, as some may be its own.
     files = [name for name in files if stem_of(name) not in found]

@@ -28,6 +28,7 @@ from extarray.common.errors import ArgumentError, ExistsError, ExtArrayError
 from extarray.common.extras import require
 from extarray.common.limits import limits
 from extarray.common.terminal import print_text
+from extarray.storage.filesystem import has_files
 
 __all__ = ["demo"]
 
@@ -302,7 +303,7 @@ def _is_ours(path: Path) -> bool:
     """Tell whether the array at this path was made by an earlier demo, and may be replaced."""
     import extarray as xa
 
-    if not any(path.with_name(path.name + suffix).exists() for suffix in (".xmd", ".xta")):
+    if not has_files(path):
         return False
     try:
         with xa.open(path, mode="r") as a:

@@ -31,10 +31,12 @@ from extarray.cli._selection import parse_selection, parse_value
 from extarray.cli.look import is_group, opened, opened_group
 from extarray.common.errors import ArgumentError, ExtArrayError, FormatError, VariableError
 from extarray.common.limits import limits
+from extarray.format.suffixes import PAIR
 from extarray.formats.description import Description, described
 from extarray.formats.files import Claims, of_library
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, load, runs
+from extarray.storage.filesystem import has_files
 
 __all__ = ["Found", "elements_in", "export", "found_in", "import_"]
 
@@ -113,9 +115,7 @@ class Found(NamedTuple):
 @contextlib.contextmanager
 def found_in(text: str) -> Iterator[Found]:
     """Open the elements of a file, another array, or standard input."""
-    if any(os.path.exists(text + suffix) for suffix in (".xmd", ".xta")) or text.endswith(
-        (".xmd", ".xta")
-    ):
+    if has_files(text) or text.endswith(PAIR):
         with opened(text) as a:
             view, description = described(a, None, [])
             yield Found(view, description, lambda name: found_in(str(a.path.with_name(name))))

@@ -34,15 +34,14 @@ from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes, format_tree
 from extarray.common.system import uninterrupted
 from extarray.common.terminal import print_text
+from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import file_names, resolve_path
+from extarray.storage.filesystem import has_files, resolve_path
 from extarray.storage.filesystem import is_folder as is_folder_entry
 
 __all__ = ["copy", "ls", "mv", "pack", "rm", "tree", "unpack"]
-
-_SUFFIXES = (".xmd", ".xta")
 
 
 # -- folders -------------------------------------------------------------------------------------
@@ -72,11 +71,11 @@ def _entries(folder: str) -> list[_Entry]:
     stems, folders = set(), []
     with os.scandir(folder) as found:
         for entry in found:
-            stem, suffix = os.path.splitext(entry.name)
+            stem, suffix = split_name(entry.name)
             if is_folder_entry(entry):
                 if not is_in_the_making(entry.name):
                     folders.append(entry.name)
-            elif suffix in _SUFFIXES:
+            elif suffix:
                 stems.add(stem)
     entries = [_Entry(name, os.path.join(folder, name), True) for name in folders]
     entries += [_array(stem, os.path.join(folder, stem)) for stem in stems]
@@ -284,7 +283,7 @@ def mv(source: str, target: str, overwrite: bool) -> None:
         path = resolve_path(_target(a, target))
     with contextlib.ExitStack() as stack:
         replaced = None
-        if overwrite and any(map(os.path.lexists, file_names(path))):
+        if overwrite and has_files(path):
             replaced = stack.enter_context(_owned(str(path)))  # lock the array that is replaced
         stack.enter_context(_owned(source)).move(path, overwrite, replaced)
 
@@ -351,11 +350,9 @@ def rm(paths: tuple[str, ...], force: bool) -> None:
             raise
         except (ExtArrayError, OSError):
             resolved = resolve_path(path)
-            if not force or (
-                os.path.isdir(path) and not any(map(os.path.lexists, file_names(resolved)))
-            ):
+            if not force or (os.path.isdir(path) and not has_files(resolved)):
                 raise
-            if not any(map(os.path.lexists, file_names(resolved))):
+            if not has_files(resolved):
                 raise MissingError(errno.ENOENT, "no such array", path) from None
             with uninterrupted():
                 remove_pair(Path(resolved))

@@ -29,6 +29,7 @@ from extarray.common.limits import limits
 from extarray.common.terminal import print_text, printable
 from extarray.grid.growth_map import axis_titles, segments
 from extarray.maintenance.group_files import packed_names
+from extarray.storage.filesystem import has_files
 
 __all__ = [
     "HISTORY",
@@ -52,15 +53,12 @@ HISTORY = ("segment", "axis", "by", "first index", "start address", "chunks")
 
 def is_folder(path: str) -> bool:
     """Tell whether a path names a folder but no array."""
-    return os.path.isdir(path) and not any(map(os.path.lexists, (f"{path}.xmd", f"{path}.xta")))
+    return os.path.isdir(path) and not has_files(path)
 
 
 def is_group(path: str) -> bool:
     """Tell whether a path names a folder, or a group in a packed file."""
-    return is_folder(path) or (
-        not any(map(os.path.lexists, (f"{path}.xmd", f"{path}.xta")))
-        and packed_names(Path(path)) is not None
-    )
+    return is_folder(path) or (not has_files(path) and packed_names(Path(path)) is not None)
 
 
 def opened_group(path: str, mode: str = "r", timeout: float = 0.0) -> Any:

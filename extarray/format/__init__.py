@@ -29,6 +29,8 @@ From the top down; each module uses only modules below it:
     The header: the facts that never change in the life of an array.
 ``dtypes``
     Storable data types, and their descriptions in JSON.
+``suffixes``
+    Names of the two files: a stem, and one of two suffixes.
 ``constants``
     Places in the two files: offsets, sizes, numbers of slots.
 ``_superblock``

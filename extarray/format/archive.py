@@ -16,6 +16,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from extarray.common.errors import ArgumentError, CorruptError, FormatError
+from extarray.format.suffixes import DATA, PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +49,7 @@ _FIELD = struct.Struct("<HH")
 MAGIC = b"PK\3\4"
 _ENTRY_MAGIC, _END_MAGIC = b"PK\1\2", b"PK\5\6"
 _LARGE_END_MAGIC, _LOCATOR_MAGIC = b"PK\6\6", b"PK\6\7"
-_SUFFIXES = (b".xmd", b".xta")
+_SUFFIXES = tuple(suffix.encode() for suffix in PAIR)
 _LARGE, _PADDING = 0x0001, 0xD935  # kinds of extra fields
 _IS_UTF8 = 0x800
 _UNIX = 3
@@ -88,12 +89,12 @@ def check_member_name(name: str) -> str | None:
         return "it has a character that not all file systems allow"
     if any(part in ("", ".", "..") for part in parts):
         return "it leads out of the group"
-    if any(part.endswith((".xmd", ".xta")) or part == ATTRS_NAME for part in parts[:-1]):
+    if any(part.endswith(PAIR) or part == ATTRS_NAME for part in parts[:-1]):
         return "it passes through a file"
     last = parts[-1]
     if name.endswith("/"):
-        return None if last[-4:] not in (".xmd", ".xta") and last != ATTRS_NAME else "it is a file"
-    if last == ATTRS_NAME or (last[-4:] in (".xmd", ".xta") and len(last) > 4):
+        return None if not last.endswith(PAIR) and last != ATTRS_NAME else "it is a file"
+    if last == ATTRS_NAME or (last.endswith(PAIR) and last not in PAIR):
         return None
     return "it belongs neither to an array nor to a group"
 
@@ -118,7 +119,7 @@ def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
     data, flags = _encoded(name)
     is_large = size >= _MOST
     extra = _FIELD.pack(_LARGE, 16) + struct.pack("<QQ", size, size) if is_large else b""
-    if name.endswith(".xta"):
+    if name.endswith(DATA):
         room = -(at + _LOCAL.size + len(data) + len(extra)) % ALIGNMENT
         if room < _FIELD.size + 2:
             room += ALIGNMENT

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import operator
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.errors import ArgumentError
+from extarray.format.suffixes import file_names
 from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.names import Packed
@@ -94,4 +94,4 @@ def _file_and_start(path: Path) -> tuple[str, int]:
             inner = packed.inner(path) or packed.alone
             if inner is not None and inner in packed.arrays:
                 return packed.name, packed.arrays[inner][1].start
-    return f"{os.fspath(path)}.xta", 0
+    return file_names(path)[1], 0

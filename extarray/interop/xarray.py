@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from extarray.common.extras import require
 from extarray.common.on_error import OnError
+from extarray.format.suffixes import PACKED, PAIR, file_names
 from extarray.interop.xarray_options import Options
 from extarray.interop.xarray_store import (
     ArrayStore,
@@ -63,9 +64,9 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             path = Path(filename_or_obj)
         except TypeError:
             return False
-        if path.suffix in (".xmd", ".xta", ".xap"):
+        if path.suffix in (*PAIR, PACKED):
             return True
-        return os.path.exists(f"{path}.xmd") or (path.is_dir() and bool(arrays_in(path)))
+        return os.path.exists(file_names(path)[0]) or (path.is_dir() and bool(arrays_in(path)))
 
     def open_dataset(
         self,

@@ -40,6 +40,7 @@ from extarray.format.labels import (
     first_labels,
     known_origin,
 )
+from extarray.format.suffixes import METADATA
 from extarray.format.values import to_json
 from extarray.interop.xarray_lazy import LazyArray
 from extarray.interop.xarray_tasks import BEING_FILLED
@@ -471,7 +472,7 @@ class FolderStore(_Store):
 def arrays_in(folder: Path) -> list[Path]:
     """Return the sorted paths of the arrays in a folder or packed group."""
     if folder.is_dir():
-        return sorted(path.with_suffix("") for path in folder.glob("*.xmd"))
+        return sorted(path.with_suffix("") for path in folder.glob(f"*{METADATA}"))
     with suppress(MissingError), open_group(folder) as group:
         return [folder / name for name, _ in group.arrays()]
     return []

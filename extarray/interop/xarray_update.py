@@ -19,6 +19,7 @@ from extarray.array.array import ExtArray
 from extarray.array.group import commit
 from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
 from extarray.common.limits import limits
+from extarray.format.suffixes import file_names, without_suffix
 from extarray.interop.xarray_encode import boxes, codings, decoded
 from extarray.interop.xarray_fit import (
     aligned,
@@ -57,7 +58,7 @@ __all__ = ["coords_form", "metadata_of", "update_array", "update_dataset"]
 
 def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
     """Append a variable to an array, or write to a region of it; the other variables label it."""
-    stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
+    stem = path.with_name(without_suffix(path.name))
     if not (path.exists() or metadata_of(stem).exists()):
         raise _nothing_there("array", path, options)
     if options.region is None:
@@ -99,7 +100,7 @@ def _nothing_there(what: str, path: Path, options: Options) -> MissingError:
 
 def metadata_of(path: Path) -> Path:
     """Return the file that makes a pair of files exist."""
-    return path.with_name(f"{path.name}.xmd")
+    return Path(file_names(path)[0])
 
 
 def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:

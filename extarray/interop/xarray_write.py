@@ -27,6 +27,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.format.labels import DATASET_ORIGIN
+from extarray.format.suffixes import METADATA, PAIR
 from extarray.interop.xarray_encode import encode_variables, with_encoding
 from extarray.interop.xarray_options import Options
 from extarray.interop.xarray_store import (
@@ -171,7 +172,7 @@ def write_array(array: Any, path: str | os.PathLike[str], options: Options) -> A
             name: coords_form(name, c, [0] * c.ndim) for name, c in variables.items()
         }
     target = Path(path)
-    if array.name is not None and array.name != target.name.removesuffix(".xmd"):
+    if array.name is not None and array.name != target.name.removesuffix(METADATA):
         check_name(array.name)
         extra["name"] = array.name
     new = New.plan(target, main, options.chunks, array.name in given, extra)
@@ -272,7 +273,7 @@ def check_name(name: Any) -> None:
         raise ArgumentError(
             f"{name!r} is not a valid variable name: a string must be length 1 or more"
         )
-    if "/" in name or "\0" in name or name.endswith((".xmd", ".xta")):
+    if "/" in name or "\0" in name or name.endswith(PAIR):
         raise ArgumentError(
             f"{name!r} cannot be a file name: the name of a variable must not contain '/' or end "
             "in '.xmd' or '.xta'"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.common.system import EXCLUSIVE, NO_FOLLOW, NO_WAIT, exchange, lock_whole, open_folder
 from extarray.format.archive import ATTRS_NAME, check_member_name
+from extarray.format.suffixes import METADATA, PAIR, file_names, is_of_pair, split_name
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -57,7 +58,7 @@ __all__ = [
 
 ARRAY, GROUP = "array", "group"
 
-_ENDINGS = (".xmd", ".xta", ".new")  # of array files, finished and in the making
+_ENDINGS = (*PAIR, ".new")  # of array files, finished and in the making
 # Metadata and chunks of a Zarr store, and their temporary files.
 _OF_ZARR = re.compile(
     r"zarr\.json|\.z(array|attrs|group|metadata)|c?[0-9]*(\.[0-9]+)*|.*\.[0-9a-f]{32}\.partial",
@@ -80,7 +81,7 @@ class InFolder:
     def path(self, key: str) -> Path:
         """Return the path of a member; refuse a link that leads out of the group."""
         path = self.root / key if key else self.root
-        for real in (path, f"{path}.xmd", f"{path}.xta"):
+        for real in (path, *file_names(path)):
             if os.path.realpath(real) != os.fspath(real) and not Path(
                 os.path.realpath(real)
             ).is_relative_to(self.root):
@@ -90,7 +91,8 @@ class InFolder:
     def kind(self, key: str) -> str | None:
         """Return whether a name is an array or a group; None if it is neither."""
         path = self.path(key)
-        if key and os.path.lexists(f"{path}.xmd"):  # also a dangling link, as `entries` lists it
+        metadata, _ = file_names(path)
+        if key and os.path.lexists(metadata):  # also a dangling link, as `entries` lists it
             return ARRAY
         return GROUP if path.is_dir() and not (key and path.is_symlink()) else None
 
@@ -99,8 +101,9 @@ class InFolder:
         found = {}
         with family("cannot list the group '{}'", self.root / key):
             for entry in os.scandir(self.path(key)):
-                if entry.name.endswith(".xmd") and len(entry.name) > 4:
-                    found[entry.name[:-4]] = ARRAY
+                stem, suffix = split_name(entry.name)
+                if suffix == METADATA:
+                    found[stem] = ARRAY
                 elif entry.is_dir(follow_symlinks=False) and not is_in_the_making(entry.name):
                     found.setdefault(entry.name, GROUP)
         # Other programs may use names that no one could ask for here, nor pack.
@@ -288,7 +291,7 @@ def _take_after(fresh: str, name: str) -> None:
         other = os.path.normpath(os.path.join(name, os.path.relpath(where, fresh)))
         if os.path.isdir(other):
             for file in files:
-                if file == ATTRS_NAME or file.endswith((".xmd", ".xta")):
+                if file == ATTRS_NAME or is_of_pair(file):
                     _take_one_after(os.path.join(where, file), os.path.join(other, file))
             _take_one_after(where, other)
 
@@ -468,7 +471,7 @@ def _is_abandoned(folder: str) -> bool:
         return False
     for where, _, files in walk_folders(folder):
         for name in files:
-            if name.endswith(".xmd"):
+            if name.endswith(METADATA):
                 file = File.open(os.path.join(where, name), os.O_RDONLY | NO_WAIT)
                 try:
                     if lock.is_held(file):

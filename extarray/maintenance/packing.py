@@ -43,6 +43,7 @@ from extarray.format.blocks import sums_capacity
 from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import decode_header, encode_seal
+from extarray.format.suffixes import DATA, METADATA, file_names
 from extarray.format.superblock import Superblock
 from extarray.grid.chunking import place_of
 from extarray.maintenance.group_files import making_folder
@@ -218,7 +219,7 @@ class _Packing:
         header = replace(was.header, work=b"")
         data_bytes = place_of(was.n_chunks, header.chunk_bytes)
         seal = encode_seal(header.uuid)
-        at, name = self._at, f"{part.name}.xta"
+        at, name = self._at, part.name + DATA
         size = data_bytes + len(seal)
         with part.opened() as now:
             if now.header != was.header:
@@ -238,7 +239,7 @@ class _Packing:
             was.state.shape, was.state.grid, data_bytes, unclean=was.unclean, growth=was.growth
         )._replace(offset=was.state.offset, sealed=True)
         fresh = encode_fresh(header, state, was.records, was.attrs, LIVE_SLOTS[:1], sums=table)
-        self.add(f"{part.name}.xmd", bytes(fresh.image))
+        self.add(part.name + METADATA, bytes(fresh.image))
 
     def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
         """Copy bytes of chunks, keep holes as holes, and return the CRC-32 of all bytes."""
@@ -520,8 +521,8 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
         for array in packed.arrays:
             with contextlib.ExitStack() as pair:
                 metadata, data = (
-                    pair.enter_context(contextlib.closing(_made(fresh, array + suffix)))
-                    for suffix in (".xmd", ".xta")
+                    pair.enter_context(contextlib.closing(_made(fresh, name)))
+                    for name in file_names(array)
                 )
                 found = _metadata_of(packed, array)
                 _unpack_pair(packed, array, found, (metadata, data), progress)

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 from extarray.common.errors import ExistsError
+from extarray.format.suffixes import file_names
 from extarray.maintenance.rechunk_plan import MOST_PASSES
-from extarray.storage.filesystem import family, file_names, fresh_name, publish
+from extarray.storage.filesystem import family, fresh_name, publish
 
 __all__ = ["check_free", "finish_move", "moved_data", "pass_path", "remove_pair"]
 

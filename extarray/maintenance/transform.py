@@ -26,6 +26,7 @@ from extarray.common.on_error import OnError
 from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
 from extarray.format.header import new_uuid
+from extarray.format.suffixes import file_names
 from extarray.grid.policy import EXACT
 from extarray.grid.tiles import tiles
 from extarray.maintenance.journal import Journal, first_notes, has_notes
@@ -39,7 +40,7 @@ from extarray.maintenance.rechunk_files import (
 from extarray.maintenance.rechunk_pass import Pass, Task, check_memory, least_memory
 from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
-from extarray.storage.filesystem import absolute_names, family, file_names, fresh_name
+from extarray.storage.filesystem import absolute_names, family, fresh_name
 from extarray.storage.names import remove_left_overs
 from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing

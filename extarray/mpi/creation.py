@@ -21,6 +21,7 @@ from extarray.common.choices import ENGINES
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import encode_dtype
+from extarray.format.suffixes import file_names
 from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_files import check_free, remove_pair
 from extarray.mpi.array import ParallelArray
@@ -185,7 +186,7 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
         hints = {**default_hints(file), **hints}
         with agreement.step():
             if through_mpi:
-                name, writable = f"{pair.path}.xta", pair.mode == "r+"
+                name, writable = file_names(pair.path)[1], pair.mode == "r+"
                 views = FileViews(comm, name, writable, hints, pair.hidden)
         with agreement.step():
             if views is not None:

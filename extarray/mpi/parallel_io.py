@@ -16,6 +16,7 @@ from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.common.on_error import OnError
+from extarray.format.suffixes import file_names
 from extarray.grid.chunking import chunks_before
 from extarray.mpi.file_views import FileViews, Rounds
 from extarray.mpi.rank_io import OwnIO, ThroughMPI, Transfer, accumulate
@@ -556,7 +557,7 @@ class ParallelIO(ZonedArray):
             with self._opening:
                 if self._alone is None:
                     store = self._pair
-                    name, writable = f"{store.now.absolute}.xta", store.now.mode == "r+"
+                    name, writable = file_names(store.now.absolute)[1], store.now.mode == "r+"
                     views = FileViews(library().COMM_SELF, name, writable, self._hints)
                     with OnError(views.close):
                         views.check(store.now.data)

@@ -20,9 +20,10 @@ from extarray.common.on_error import OnError
 from extarray.format.blocks import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
+from extarray.format.suffixes import file_names
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage.checksums import Sums
-from extarray.storage.filesystem import File, choose_engine, family, file_names, holes_take_space
+from extarray.storage.filesystem import File, choose_engine, family, holes_take_space
 from extarray.storage.names import open_data
 from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader

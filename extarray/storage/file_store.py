@@ -39,6 +39,7 @@ from extarray.common.system import boot_id, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
+from extarray.format.suffixes import file_names
 from extarray.format.superblock import Superblock
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
@@ -49,7 +50,6 @@ from extarray.storage.filesystem import (
     choose_engine,
     create_beside,
     family,
-    file_names,
     fresh_name,
     holes_take_space,
     is_remote,

@@ -27,6 +27,7 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.common.threads import run_in_shares
+from extarray.format.suffixes import PAIR, file_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,9 +40,9 @@ __all__ = [
     "close_all",
     "create_beside",
     "family",
-    "file_names",
     "followed_name",
     "fresh_name",
+    "has_files",
     "holes_take_space",
     "is_folder",
     "is_fuse",
@@ -60,7 +61,6 @@ __all__ = [
 ]
 
 _FILL_BYTES = 1 << 22
-_SUFFIXES = (".xmd", ".xta")
 _IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _FUSE = 0x65735546
@@ -265,9 +265,9 @@ def resolve_path(path: Any) -> Path:
         text = os.fsdecode(text)
     if _IS_ADDRESS.match(text):
         raise ArgumentError(f"path {path!r} is a URL; arrays are local files")
-    if text.endswith(_SUFFIXES):
+    if text.endswith(PAIR):
         text = text[:-4]
-        if text.endswith(_SUFFIXES):  # a.path would lead elsewhere
+        if text.endswith(PAIR):  # a.path would lead elsewhere
             raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
     if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} does not name a file")
@@ -279,11 +279,6 @@ def resolve_path(path: Any) -> Path:
     return Path(text)
 
 
-def file_names(path: Path) -> tuple[str, str]:
-    """Return the names of the metadata and of the principal array, for a path without suffix."""
-    return f"{path}.xmd", f"{path}.xta"
-
-
 def absolute_names(path: Path) -> tuple[str, str]:
     """Return absolute names of metadata and principal array.
 
@@ -291,7 +286,12 @@ def absolute_names(path: Path) -> tuple[str, str]:
     """
     with family("no folder for '{}'", path):
         stem = os.path.abspath(path)
-    return f"{stem}.xmd", f"{stem}.xta"
+    return file_names(stem)
+
+
+def has_files(path: str | Path) -> bool:
+    """Tell whether a file of a pair, or a link with its name, is there; path without suffix."""
+    return any(map(os.path.lexists, file_names(path)))
 
 
 def walk_folders(

@@ -31,6 +31,7 @@ from extarray.common.errors import (
 )
 from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
+from extarray.format.suffixes import DATA, METADATA, PAIR, is_of_pair, split_name, without_suffix
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -94,7 +95,8 @@ _LONGEST_PAUSE = 86400.0
 # Seconds that another job may take to name its files.
 _LONGEST_NAMING = 10.0
 _FRESH = re.compile(r"(.+)\.([0-9a-f]{12})\.new", re.DOTALL)
-_PASS = re.compile(r"(.+)\.rechunk-[0-9]+\.(xmd|xta)", re.DOTALL)
+_EITHER = "|".join(map(re.escape, PAIR))
+_PASS = re.compile(rf"(.+)\.rechunk-[0-9]+({_EITHER})", re.DOTALL)
 # A look at a large folder may be slow: the next one waits this many times as long.
 _PATIENCE = 100
 _next_looks: dict[str, float] = {}
@@ -409,7 +411,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
 
 def what_is_there(path: Path) -> str:
     """Describe a path that is no array, and say what to do with it."""
-    names = sorted(file.stem for file in path.glob("*.xmd"))
+    names = sorted(file.stem for file in path.glob(f"*{METADATA}"))
     if not names:
         return (
             "it exists, but is not an array, which has two files with the suffixes .xmd "
@@ -457,7 +459,7 @@ def is_pass(stem: str) -> bool:
     >>> is_pass("scene.rechunk-1"), is_pass("scene")
     (True, False)
     """
-    return _PASS.fullmatch(f"{stem}.xmd") is not None
+    return _PASS.fullmatch(stem + METADATA) is not None
 
 
 def stem_of(name: str) -> str:
@@ -472,7 +474,7 @@ def stem_of(name: str) -> str:
     fresh = _FRESH.fullmatch(last)
     last = fresh[1] if fresh else last
     made = _PASS.fullmatch(last)
-    last = made[1] if made else last.removesuffix(".xmd").removesuffix(".xta")
+    last = made[1] if made else without_suffix(last)
     return os.path.join(folder, last)
 
 
@@ -492,10 +494,10 @@ def told_of_file(name: str) -> Problem:
 
 def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
     """Return unfinished files meant for the names of a pair."""
-    found = _beside(names, r"\.(xmd|xta)\.[0-9a-f]{12}\.new")
+    found = _beside(names, rf"({_EITHER})\.[0-9a-f]{{12}}\.new")
     if header is not None:
         # The array's own data may still have that name, unless it is a dangling link.
-        own = f".xta.{header.uuid.hex()[:12]}.new"
+        own = f"{DATA}.{header.uuid.hex()[:12]}.new"
         found = [
             name
             for name in found
@@ -506,13 +508,13 @@ def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
 
 def _unfinished(names: tuple[str, str]) -> list[str]:
     """Return the files of `rechunk` passes towards the names of a pair."""
-    return _beside(names, r"\.rechunk-[0-9]+\.(xmd|xta)(\.[0-9a-f]{12}\.new)?")
+    return _beside(names, rf"\.rechunk-[0-9]+({_EITHER})(\.[0-9a-f]{{12}}\.new)?")
 
 
 def _beside(names: tuple[str, str], ending: str) -> list[str]:
     """Return the files in the folder of a pair whose names are its stem and an ending."""
     folder, metadata = os.path.split(os.path.abspath(names[0]))
-    pattern = re.compile(re.escape(metadata.removesuffix(".xmd")) + ending)
+    pattern = re.compile(re.escape(metadata.removesuffix(METADATA)) + ending)
     found: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         found += [entry.path for entry in entries if pattern.fullmatch(entry.name)]
@@ -547,7 +549,7 @@ def remove_seldom(names: tuple[str, str], header: Header | None) -> None:
 
 def remove_left_of(name: str) -> None:
     """Remove files meant for a name, unless that was tried in the folder not long ago."""
-    if not name.endswith((".xmd", ".xta")):  # those may belong to an array
+    if not is_of_pair(name):  # those may belong to an array
         _look_seldom(name, lambda: remove_left_files(left_files(name)))
 
 
@@ -595,17 +597,18 @@ def _is_abandoned(name: str, file: File) -> bool:
     """
     if lock.is_held(file):
         return False
-    stem, identifier, _ = name.rsplit(".", 2)
+    own, identifier, _ = name.rsplit(".", 2)
+    stem, suffix = split_name(own)
     about = file.stat()
-    if stem.endswith(".xta"):
-        if _may_belong(f"{stem.removesuffix('.xta')}.xmd", identifier):
+    if suffix == DATA:
+        if _may_belong(stem + METADATA, identifier):
             return False
-        with _opened(f"{stem.removesuffix('.xta')}.xmd.{identifier}.new", os.O_RDONLY) as metadata:
+        with _opened(f"{stem}{METADATA}.{identifier}.new", os.O_RDONLY) as metadata:
             if metadata is not None:
                 return _is_unlocked(metadata, _IN_THE_MAKING)
         # Complete data may just have got this name, before their metadata, which has another.
         return time.time() - max(about.st_mtime, about.st_ctime) >= _IN_THE_MAKING
-    is_told = stem.endswith(".xmd") or not is_remote(file)
+    is_told = suffix == METADATA or not is_remote(file)
     return _is_unlocked(file, _IN_THE_MAKING if is_told else _LONGEST_PAUSE, is_told)
 
 
@@ -695,11 +698,11 @@ class Packed:
         self.groups: dict[str, Member | None] = {"": files.get(ATTRS_NAME)}
         for member in members:
             stem, suffix = member.name[:-4], member.name[-4:]
-            if suffix in (".xmd", ".xta"):
-                partner = files.get(stem + (".xta" if suffix == ".xmd" else ".xmd"))
+            if suffix in PAIR:
+                partner = files.get(stem + (DATA if suffix == METADATA else METADATA))
                 if partner is None:
                     raise PartnerError(f"'{path}': the partner of '{member.name}' is missing in it")
-                if suffix == ".xmd":
+                if suffix == METADATA:
                     self.arrays[stem] = member, partner
             folder = os.path.dirname(member.name)
             while folder and folder not in self.groups:

@@ -25,6 +25,7 @@ from extarray.format.blocks import (
 )
 from extarray.format.constants import BLOCK, CUTS_BYTES, PLACE_BYTES, SEAL_BYTES
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
+from extarray.format.suffixes import DATA, METADATA
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import (
@@ -110,7 +111,7 @@ class Pair(Present):
     @property
     def absolute(self) -> str:
         """Absolute path of the pair, without suffix."""
-        return self.packed_as or self.names[0].removesuffix(".xmd")
+        return self.packed_as or self.names[0].removesuffix(METADATA)
 
     @property
     def folder(self) -> str:
@@ -138,7 +139,7 @@ class Pair(Present):
 
     def _real_path(self) -> str:
         (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self.names)
-        if suffix == ".xmd" and partner == [(stem, ".xta")]:
+        if suffix == METADATA and partner == [(stem, DATA)]:
             return stem
         # Links to files with unrelated names: only the links form a pair.
         folder, name = os.path.split(self.absolute)

@@ -51,6 +51,7 @@ from extarray.format.records import (
     read_log,
     record_bytes,
 )
+from extarray.format.suffixes import file_names
 from extarray.format.superblock import (
     Superblock,
     decode_superblock,
@@ -61,7 +62,7 @@ from extarray.format.superblock import (
 )
 from extarray.grid.address_runs import segment_boxes
 from extarray.grid.bounds import outside
-from extarray.storage.filesystem import File, family, file_names
+from extarray.storage.filesystem import File, family
 from extarray.storage.pair import Pair
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ import numpy as np
 from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.format.suffixes import METADATA, file_names, split_name, without_suffix
 from extarray.maintenance.group_files import is_in_the_making, packed_names
-from extarray.storage.filesystem import walk_folders
+from extarray.storage.filesystem import has_files, walk_folders
 from extarray.view.coordinates import Coordinate, coordinate_of
 from extarray.view.encoding import PARTS, Choice, choices_of, text_of
 
 __all__ = ["Exhibit", "Gallery"]
 
-_SUFFIXES = (".xmd", ".xta")
 _MOST_OPEN = 16  # arrays
 _MOST_LISTED = 2000
 
@@ -79,8 +79,8 @@ class Gallery:
         text = os.fspath(path)
         self.title = str(path)
         self._root = Path(text)
-        self._packed = None if _is_pair(text) else packed_names(self._root)
-        self.is_folder = self._packed is not None or (os.path.isdir(text) and not _is_pair(text))
+        self._packed = None if has_files(text) else packed_names(self._root)
+        self.is_folder = self._packed is not None or (os.path.isdir(text) and not has_files(text))
         self._open: dict[str, Exhibit] = {}  # the most recently used one last
         self._used: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -104,8 +104,8 @@ class Gallery:
         for where, folders, files in walk_folders(root):  # does not follow links
             folders[:] = sorted(f for f in folders if not is_in_the_making(f))
             for file in files:
-                stem, suffix = os.path.splitext(file)
-                if suffix == _SUFFIXES[0] and _is_inside(os.path.join(where, file), root):
+                stem, suffix = split_name(file)
+                if suffix == METADATA and _is_inside(os.path.join(where, file), root):
                     found.add((Path(where) / stem).relative_to(root).as_posix())
             if len(found) >= _MOST_LISTED:
                 break
@@ -231,12 +231,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
-def _is_pair(path: str) -> bool:
-    """Tell whether files beside a folder have its name."""
-    return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
-
-
 def _is_inside(path: str, root: Path) -> bool:
     """Tell whether both files of an array lie below a folder after resolving links."""
-    stem = os.path.splitext(path)[0]
-    return all(root in Path(os.path.realpath(stem + suffix)).parents for suffix in _SUFFIXES)
+    names = file_names(without_suffix(path))
+    return all(root in Path(os.path.realpath(name)).parents for name in names)

@@ -1,0 +1,65 @@
+"""Names of the two files of an array: a stem, and one of two suffixes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "DATA",
+    "METADATA",
+    "PACKED",
+    "PAIR",
+    "file_names",
+    "is_of_pair",
+    "split_name",
+    "without_suffix",
+]
+
+METADATA, DATA = ".xmd", ".xta"
+PAIR = (METADATA, DATA)
+# The usual ending of a packed file, which may have any.
+PACKED = ".xap"
+
+
+def file_names(path: str | Path) -> tuple[str, str]:
+    """Return the names of the metadata and of the data, for a path without suffix."""
+    return f"{path}{METADATA}", f"{path}{DATA}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return stem and suffix of a file of a pair; the suffix of any other file is empty.
+
+    Examples
+    --------
+    >>> split_name("scene.xta"), split_name("run.2024"), split_name(".xmd")
+    (('scene', '.xta'), ('run.2024', ''), ('.xmd', ''))
+    """
+    if not name.endswith(PAIR) or os.path.basename(name[:-4]) in ("", os.curdir, os.pardir):
+        return name, ""
+    return name[:-4], name[-4:]
+
+
+def without_suffix(name: str) -> str:
+    """Return the name without the suffix of a pair, if it has one.
+
+    Examples
+    --------
+    >>> without_suffix("scene.xta"), without_suffix("run.2024")
+    ('scene', 'run.2024')
+    """
+    return split_name(name)[0]
+
+
+def is_of_pair(name: str) -> bool:
+    """Tell whether a file can be one of a pair, by its name.
+
+    Examples
+    --------
+    >>> is_of_pair("scene.xmd"), is_of_pair(".xmd"), is_of_pair("scene.xap")
+    (True, False, False)
+    """
+    return split_name(name)[1] != ""
