@@ -40,8 +40,8 @@ from extarray.maintenance.rechunk_files import (
 from extarray.maintenance.rechunk_pass import Pass, Task, check_memory, least_memory
 from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
-from extarray.storage.filesystem import absolute_names, family, fresh_name
-from extarray.storage.names import remove_left_overs
+from extarray.storage.filesystem import absolute_names, family, fresh_name, has_files
+from extarray.storage.names import remove_left_of_passes
 from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
 
@@ -197,6 +197,7 @@ class Transformation:
                 os.unlink(fresh_name(file_names(one)[1], uuid))  # the target has the data
             with contextlib.suppress(ExistsError, LockedError):
                 self._clear([one], path)
+        remove_left_of_passes(file_names(path))
         if self.progress is True:
             say(f"rechunk has nothing left to do: '{path}' is complete")
 
@@ -304,12 +305,13 @@ class Transformation:
             for i in range(len(paths), MOST_PASSES):  # left by work in more passes
                 with contextlib.suppress(ExistsError, LockedError):
                     self._clear([pass_path(path, i)], path)
+            remove_left_of_passes(file_names(path))
         if self.progress is True and (new is not None or first):
             say(f"rechunk continues the earlier work on '{path}'")
         return first, new
 
     def _clear(self, paths: list[Path], path: Path) -> None:
-        for one in paths:
+        for one in filter(has_files, paths):
             with (
                 contextlib.suppress(MissingError, FormatError),
                 self.arrays.open(one, "r+") as found,
@@ -324,7 +326,6 @@ class Transformation:
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
                 os.unlink(moved_data(file_names(one)[0], path))
             remove_pair(one)
-            remove_left_overs(file_names(one), None)  # except those younger than a minute
 
     def _has_made(self, store: FileStore) -> bool:
         """Tell whether a pass made an array: it has notes until it is complete."""

@@ -69,6 +69,7 @@ __all__ = [
     "open_data",
     "remove_left_files",
     "remove_left_of",
+    "remove_left_of_passes",
     "remove_left_overs",
     "remove_pair",
     "remove_seldom",
@@ -530,6 +531,11 @@ def _is_file(name: str, other: str) -> bool:
 def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str]:
     """Remove abandoned files that nobody is working on; return a line for each."""
     return remove_left_files([*_unnamed(names, header), *_unfinished(names)])
+
+
+def remove_left_of_passes(names: tuple[str, str]) -> list[str]:
+    """Remove what passes of a `rechunk` to a pair were to publish; return what was done."""
+    return remove_left_files(_unfinished(names))
 
 
 def remove_left_files(names: Sequence[str]) -> list[str]:

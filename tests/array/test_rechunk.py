@@ -22,6 +22,7 @@ from tasks import Counted, tasks
 
 import extarray as xa
 from extarray.common.limits import limits
+from extarray.format.suffixes import file_names
 from extarray.maintenance import execute
 from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_plan import plan_passes
@@ -418,6 +419,25 @@ def test_what_a_kill_has_left_of_a_pass_that_was_being_created_is_removed(tmp_pa
         os.utime(file, (0, 0))
     xa.rechunk(xa.zeros((4, 4)), tmp_path / "new", chunks=2).close()
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+def test_the_folder_is_searched_once_for_what_earlier_passes_have_left(tmp_path, monkeypatch):
+    some = [tmp_path / f"new.rechunk-{i}.xmd.0123456789ab.new" for i in (2, 16)]
+    for file in some:
+        file.touch()
+        os.utime(file, (0, 0))
+    kept = tmp_path / "new.rechunk-2.other"
+    kept.touch()
+    searched = []
+    search = names._beside
+    monkeypatch.setattr(
+        names, "_beside", lambda *given: searched.append(given[0]) or search(*given)
+    )
+    # Creation of an array looks, too, for files that were to become that one.
+    monkeypatch.setattr(names, "_look_seldom", lambda name, look: None)
+    xa.rechunk(xa.zeros((4, 4)), tmp_path / "new", chunks=2).close()
+    assert searched == [file_names(tmp_path / "new")]
+    assert files_of(tmp_path) == ["new.rechunk-2.other", "new.xmd", "new.xta"]
 
 
 KILLED = """

@@ -35,9 +35,7 @@ def literals(source):
     """Suffixes that a module writes down; but names in formatted texts are for messages."""
     tree = ast.parse(source)
     told = {id(part) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
-    values = [
-        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in told
-    ]
+    values = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in told]
     texts = [v.decode("latin-1") if isinstance(v, bytes) else v for v in values]
     return [t for t in texts if isinstance(t, str) and t.removeprefix("*") in SUFFIXES]
 
