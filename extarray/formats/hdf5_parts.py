@@ -554,7 +554,12 @@ def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
         return False
     if kind.kind not in "iuf" or kind.char in "gG" or file.userblock_size:
         return False
-    if dataset.id.get_type().get_size() != kind.itemsize:
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    stored = dataset.id.get_type()
+    if stored.get_class() == h5py.h5t.ENUM:
+        stored = stored.get_super()
+    # Integers may have fewer bits than their bytes, or begin at another bit: h5py converts these.
+    if stored != h5py.h5t.py_create(kind):
         return False
     if file.mode != "r":
         file.flush()

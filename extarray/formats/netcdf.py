@@ -62,6 +62,7 @@ from extarray.formats.netcdf_parts import (
     labels_beside,
     make,
     make_dims,
+    name_in_hdf5,
     path_of,
     read_attrs,
     read_coords,
@@ -412,7 +413,9 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
             h5py: Any = require("h5py", "hdf5", "HDF5")
             with contextlib.suppress(OSError, RuntimeError, ValueError, KeyError):
                 file = stack.enter_context(h5py.File(root.filepath(), "r"))
-                dataset = file[f"{variable.group().path}/{variable.name}"]
+                group = variable.group()
+                inside = name_in_hdf5(variable.name, variable.dimensions, group)
+                dataset = file[f"{group.path}/{inside}"]
                 # The shapes differ if another variable is longer along an unlimited dimension.
                 if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
                     found = in_place(dataset, given.dtype, given, source.read)

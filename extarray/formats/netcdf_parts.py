@@ -46,6 +46,7 @@ __all__ = [
     "labels_beside",
     "make",
     "make_dims",
+    "name_in_hdf5",
     "path_of",
     "read_attrs",
     "read_coords",
@@ -362,10 +363,20 @@ def as_it_is(variable: Any, chartostring: bool = False) -> Iterator[None]:
         variable.set_auto_chartostring(before[2])
 
 
+def name_in_hdf5(name: str, dims: tuple[str, ...], group: Any) -> str:
+    """Return the name of the HDF5 dataset that has the elements of a variable.
+
+    A dimension of its group that has its name, but is not its first one, takes the name itself.
+    """
+    return f"_nc4_non_coord_{name}" if name in group.dimensions and dims[:1] != (name,) else name
+
+
 def _without_cache(variable: Any) -> Any:
     """Shrink the chunk cache, since chunks are read and written whole; return the old setting."""
     if not isinstance(variable.chunking(), list):
         return None
+    if name_in_hdf5(variable.name, variable.dimensions, variable.group()) != variable.name:
+        return None  # netCDF-C opens the dimension in its place then, and reads no more
     before = variable.get_var_chunk_cache()
     variable.set_var_chunk_cache(size=1 << 20, nelems=11)  # 0 would mean the default
     return before
@@ -444,9 +455,11 @@ def read_coords(
     wanted += [(name, True) for name in _named_by(attrs, _LIMITS)]
     for name, is_free in wanted:  # the list grows during the loop
         found = _variable(variable.group(), name)
-        is_taken = name in coords or name in left_out
-        if found is None or is_taken or (name == variable.name and dims == (name,)):
+        if found is None or name in coords or name in left_out or name == variable.name:
             continue
+        first, *rest = (*found.dimensions, None)
+        if name in dims and (first != name or not set(rest).isdisjoint(dims)):
+            continue  # a variable that happens to have the name of a dimension labels nothing
         itemsize = 1 if found.dtype is str else np.dtype(found.dtype).itemsize
         # The last dimension of characters spans one text.
         n = math.prod(found.shape[: -1 if found.dtype == "S1" and found.ndim else None])
