@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.grid.tiles import Box
+
 
 __all__ = [
     "PACKING_ATTRS",
@@ -97,7 +99,9 @@ class Packing:
 
     Parameters
     ----------
-    scale, offset : float
+    scale, offset : float or ndarray
+        Of all elements, or arrays with the number of axes that the elements have, of length 1 along
+        those axes on which nothing depends.
     missing : tuple of scalar
         Stored values that mark missing ones; they become NaN.
     dtype : dtype, optional
@@ -108,8 +112,8 @@ class Packing:
         Dtype in which elements are read, if it differs from theirs: integers of the other sign.
     """
 
-    scale: float = 1.0
-    offset: float = 0.0
+    scale: float | NDArray[Any] = 1.0
+    offset: float | NDArray[Any] = 0.0
     missing: tuple[Any, ...] = ()
     dtype: np.dtype[Any] | None = None
     attrs: tuple[str, ...] = PACKING_ATTRS
@@ -170,23 +174,23 @@ class Packing:
         """Dtype of the values."""
         return np.dtype(np.float64) if self.dtype is None else self.dtype
 
-    def unpack(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """Unpack stored elements."""
+    def unpack(self, stored: NDArray[Any], box: Box | None = None) -> NDArray[Any]:
+        """Unpack stored elements; those of a box, if the scale depends on the place."""
         if self.stored is not None:
             stored = stored.view(self.stored)
-        result = self._scaled(stored)
+        result = self._scaled(stored, box)
         for value in self.missing:
             if value == value:  # NaN is already NaN
                 result[stored == value] = np.nan
         return result
 
-    def _scaled(self, numbers: NDArray[Any]) -> NDArray[Any]:
+    def _scaled(self, numbers: NDArray[Any], box: Box | None = None) -> NDArray[Any]:
         """Scale numbers without missing values."""
         result = numbers.astype(self.values)
-        if self.scale != 1.0:
-            result *= self.scale
-        if self.offset != 0.0:
-            result += self.offset
+        if np.any(self.scale != 1.0):
+            result *= _part(self.scale, box)
+        if np.any(self.offset != 0.0):
+            result += _part(self.offset, box)
         return result
 
     def fill(self, stored: Any, dtype: np.dtype[Any]) -> Any:
@@ -201,6 +205,8 @@ class Packing:
         Limits of stored numbers are unpacked, too.
         """
         kept = {name: value for name, value in attrs.items() if name not in self.attrs}
+        if isinstance(self.scale, np.ndarray) or isinstance(self.offset, np.ndarray):
+            return kept  # limits of all elements together are none of their values
         if self.scale == 1.0 and self.offset == 0.0 and self.stored is None:
             return kept
         unpacked = {}
@@ -220,6 +226,16 @@ class Packing:
         if limits.dtype.kind == "f" and isinstance(said, (np.ndarray, np.generic)):
             return dtype.kind == "f" and limits.itemsize <= dtype.itemsize
         return limits.dtype.kind in ("iuf" if dtype.kind == "f" else "iu")
+
+
+def _part(numbers: float | NDArray[Any], box: Box | None) -> float | NDArray[Any]:
+    """Return the numbers of the elements of a box."""
+    if box is None or not isinstance(numbers, np.ndarray):
+        return numbers
+    part: NDArray[Any] = numbers[
+        tuple(s if n > 1 else slice(None) for s, n in zip(box, numbers.shape, strict=True))
+    ]
+    return part
 
 
 def _of_other_sign(said: Any, dtype: np.dtype[Any]) -> np.dtype[Any] | None:

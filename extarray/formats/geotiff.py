@@ -75,8 +75,8 @@ def from_geotiff(
         Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
         `create`.
     mask_and_scale : bool
-        Unpack numbers by the scale and the offset of the bands, which must be the same for all;
-        elements that are the file's ``nodata`` become NaN.  False: take elements as they are.
+        Unpack the numbers of each band by its scale and its offset; elements that are the file's
+        ``nodata`` become NaN.  False: take elements as they are.
     overwrite : bool
         Replace an existing pair of files.
     sparse : bool, optional
@@ -395,16 +395,20 @@ def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[st
     if any(dataset.descriptions):
         names = np.array([d or "" for d in dataset.descriptions])
         given.coords["band"] = Coordinate(("band",), names, {})
-    scales, offsets = set(dataset.scales), set(dataset.offsets)
-    if dtype.kind in "iuf" and len(scales) == len(offsets) == 1:
-        scale, offset = scales.pop(), offsets.pop()
+    scale, offset = _of_bands(dataset.scales), _of_bands(dataset.offsets)
+    if dtype.kind in "iuf":
         small = dtype.itemsize <= 2 or dtype == np.float32
-        if missing is not None or scale != 1 or offset != 0:
+        if missing is not None or np.any(scale != 1) or np.any(offset != 0):
             values = np.dtype(np.float32 if small else np.float64)
             said_so = ("scales", "offsets", *(() if missing is None else ("nodata",)))
             none = () if missing is None else (missing,)
             given.packing = Packing(scale, offset, none, values, said_so)
     return given, lost
+
+
+def _of_bands(numbers: tuple[float, ...]) -> float | NDArray[Any]:
+    """Return a number that all bands have, or an array for bands, rows and columns."""
+    return numbers[0] if len(set(numbers)) == 1 else np.reshape(numbers, (-1, 1, 1))
 
 
 def _bits(dataset: Any, band: int) -> int | None:

@@ -457,8 +457,8 @@ def read_coords(
         found = _variable(variable.group(), name)
         if found is None or name in coords or name in left_out or name == variable.name:
             continue
-        first, *rest = (*found.dimensions, None)
-        if name in dims and (first != name or not set(rest).isdisjoint(dims)):
+        own: tuple[str, ...] = tuple(found.dimensions)
+        if name in dims and (own[:1] != (name,) or not set(own[1:]).isdisjoint(dims)):
             continue  # a variable that happens to have the name of a dimension labels nothing
         itemsize = 1 if found.dtype is str else np.dtype(found.dtype).itemsize
         # The last dimension of characters spans one text.
@@ -468,7 +468,6 @@ def read_coords(
             left_out.add(name)
             continue
         with as_it_is(found, chartostring=True):
-            own = tuple(found.dimensions)
             told: list[str] = []
             notes = read_attrs(found, told)
             lost += of_coordinate(name, told)

@@ -448,7 +448,7 @@ def load(
     def get(box: Box) -> NDArray[Any]:
         with guard():
             values = source.read(box)
-            return values if packing is None else packing.unpack(values)
+            return values if packing is None else packing.unpack(values, box)
 
     left = _Left(source.is_hole, get, dtype, fill_bytes(fill, dtype))
     if claims is not None and not source.mapped:
