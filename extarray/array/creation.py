@@ -25,7 +25,7 @@ from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.dtypes import check_dtype
+from extarray.format.dtypes import check_dtype, clear_open_bytes
 from extarray.format.header import Header, new_uuid
 from extarray.format.labels import check_dims
 from extarray.grid.chunking import check_chunks, check_shape
@@ -322,13 +322,14 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     value : scalar
     dtype : dtype
     """
-    item = np.zeros((), dtype)
+    item = np.zeros(1, dtype)
     if isinstance(value, int) and value == 0:
         return item.tobytes()  # zero bytes, also for texts and records: a fresh file holds them
     try:
-        item[()] = value
+        item[0] = value
     except (TypeError, ValueError, OverflowError) as error:
         raise CastingError(f"fill_value {value!r} cannot be stored as {dtype}: {error}") from None
+    clear_open_bytes(item)  # else zero would not be free (I8)
     return item.tobytes()
 
 

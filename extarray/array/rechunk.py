@@ -23,7 +23,7 @@ from extarray.common.arguments import as_axis, check_progress, parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.attrs import encode_attrs
-from extarray.format.dtypes import check_dtype
+from extarray.format.dtypes import check_dtype, clear_open_bytes
 from extarray.format.header import new_uuid
 from extarray.format.labels import known_dims
 from extarray.grid.chunking import check_chunks, check_shape
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import DTypeLike
 
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
@@ -383,18 +383,8 @@ def _cast_fill(value: Any, dtype: np.dtype[Any], kind: np.dtype[Any]) -> bytes:
     fill = np.zeros(1, kind)  # also clears the padding between fields of a record
     with contextlib.suppress(ValueError):
         fill[...] = np.asarray(value, dtype)
-    _clear_open_bytes(fill)
+    clear_open_bytes(fill)
     return fill.tobytes()
-
-
-def _clear_open_bytes(values: NDArray[Any]) -> None:
-    """Clear the padding behind each long double of x86, which casts leave undefined."""
-    if values.dtype.names is not None:
-        for name in values.dtype.names:
-            _clear_open_bytes(values[name])
-    elif values.dtype.char in "gG" and np.finfo("g").nmant == 63:  # 10 bytes used of 12 or 16
-        numbers = values[..., None].view("g")
-        numbers[..., None].view(np.uint8)[..., 10:] = 0
 
 
 def _permutation(axes: Any, ndim: int, array: Any = None) -> tuple[int, ...]:

@@ -7,13 +7,16 @@ import functools
 import re
 import reprlib
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.errors import ArgumentError, DTypeError, FormatError
 
-__all__ = ["check_dtype", "decode_dtype", "encode_dtype"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["check_dtype", "clear_open_bytes", "decode_dtype", "encode_dtype"]
 
 # Deepest nesting of records and sub-arrays; NumPy, for example, prints types recursively.
 _DEEPEST = 32
@@ -67,6 +70,33 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
             "unit such as '>m8[s]'"
         )
     return result
+
+
+def clear_open_bytes(values: NDArray[Any]) -> None:
+    """Write zero to the bytes beside each long double of x86, which NumPy leaves as they are.
+
+    Parameters
+    ----------
+    values : ndarray
+        Of one axis or more; it is changed in place.
+
+    Examples
+    --------
+    >>> values = np.zeros(1, "g")
+    >>> values[0] = np.longdouble(0)
+    >>> clear_open_bytes(values)
+    >>> any(values.tobytes())
+    False
+    """
+    if values.dtype.names is not None:
+        for name in values.dtype.names:
+            clear_open_bytes(values[name])
+    elif values.dtype.char in "gG" and np.finfo("g").nmant == 63:  # 10 bytes of 12 or 16
+        numbers = values[..., None].view("g")[..., None].view(np.uint8)
+        if values.dtype.isnative:
+            numbers[..., 10:] = 0
+        else:
+            numbers[..., :-10] = 0
 
 
 def _understood(dtype: Any) -> np.dtype[Any]:

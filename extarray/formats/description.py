@@ -416,7 +416,10 @@ class Description:
         """True if the fill value differs from zero or an empty text."""
         if isinstance(self.fill_value, int) and self.fill_value == 0:  # also for texts
             return False
-        return bool(np.asarray(self.fill_value, self.dtype).tobytes().strip(b"\0"))
+        value = np.asarray(self.fill_value, self.dtype)
+        if value.dtype.char in "gG":  # some of their bytes hold nothing, or anything
+            return bool(value != 0 or np.signbit(value.real) or np.signbit(value.imag))
+        return bool(value.tobytes().strip(b"\0"))
 
     @property
     def missing(self) -> Any:

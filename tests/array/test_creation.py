@@ -385,6 +385,17 @@ def test_zero_by_default(memory):
             assert_same(array.fill_value, np.zeros((), dtype)[()])
 
 
+@pytest.mark.invariant("I8")
+@pytest.mark.parametrize("dtype", ["g", "G", ">g", ">G", [("a", "i1"), ("b", "g", (2,))]], ids=str)
+def test_zero_of_a_long_double_has_no_other_bytes(path, dtype):
+    """NumPy leaves bytes of its memory beside the number; they would stand in the file."""
+    long = np.longdouble(0)
+    value = ((0, [long, long]),) if isinstance(dtype, list) else (long,)
+    with xa.create(path, (2**20,), dtype, fill_value=value[0], sparse=True) as array:
+        assert array.info()["disk_bytes"] < 2**20
+    assert not any(xa.open(path)._store.now.header.fill)
+
+
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [("i4", "text"), ("u1", 300), ("u1", -1), ("f8", [1, 2]), ("i4", None), ("M8[s]", "never")],
