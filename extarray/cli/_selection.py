@@ -73,7 +73,10 @@ def _part(node: ast.expr) -> Any:
     """Return one part of an index."""
     if isinstance(node, ast.Slice):
         ends = (node.lower, node.upper, node.step)
-        return slice(*(None if end is None else _bound(end) for end in ends))
+        start, stop, step = (None if end is None else _bound(end) for end in ends)
+        if step == 0:
+            raise WrongCall("the step of a slice cannot be 0")
+        return slice(start, stop, step)
     if isinstance(node, ast.List):
         return [_item(part) for part in node.elts]
     if isinstance(node, ast.Constant) and (

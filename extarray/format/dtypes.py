@@ -105,7 +105,7 @@ def _understood(dtype: Any) -> np.dtype[Any]:
     try:
         understood = np.dtype(dtype)
         return understood
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         problem = str(error)
     from extarray.common.extras import require
 
@@ -113,7 +113,7 @@ def _understood(dtype: Any) -> np.dtype[Any]:
         require("ml_dtypes", "dtypes", "a name such as 'bfloat16'")
         understood = np.dtype(dtype)
         return understood
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         problem = str(error)
     except ImportError as error:
         problem = f"{problem}; {error}"

@@ -265,3 +265,15 @@ def test_a_negative_zero_is_a_fill_value_of_its_own(factory):
     with factory.array((2,), "f8", fill_value=-0.0) as array:
         array.extend(0, 2)
         assert np.signbit(array[...]).all()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["1:2:0", "nonsense", "i5", "(2,", "{", "M8[parsec]", {"names": ["a"]}, ("i4", "x")]
+    + [{"names": ["a"], "formats": ["1:2:0"]}, ("i4", (-1,))],
+    ids=str,
+)
+def test_what_is_no_data_type_is_an_error_of_the_family(dtype):
+    """NumPy raises TypeError, ValueError or SyntaxError."""
+    with pytest.raises(xa.DTypeError, match="is no data type"):
+        xa.create(None, (2,), dtype)
