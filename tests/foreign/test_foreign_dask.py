@@ -1,0 +1,79 @@
+"""dask's own tests of arrays, with arrays of ours below what `from_array` makes of NumPy's.
+
+They are many: ``EXTARRAY_DASK_TESTS`` names the folder of those that run, ``dask/array/tests`` of
+an installed dask or of its source distribution.  `.ci/run downstream` sets it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from foreign import array_of, expectations, load
+
+FOLDER = os.environ.get("EXTARRAY_DASK_TESTS")
+if FOLDER is None:
+    pytest.skip("EXTARRAY_DASK_TESTS names no folder of dask's tests", allow_module_level=True)
+da = pytest.importorskip("dask.array")
+
+#: As dask's own settings have it: warnings of dask and NumPy are errors, those of others are not.
+FILTERS = ["ignore", "error:::dask[.*]", "error:::numpy[.*]"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*FILTERS)]
+
+#: Modules in which arrays of NumPy's are the data, and not what is tested.
+MODULES = [
+    "test_array_core",
+    "test_masked",
+    "test_overlap",
+    "test_rechunk",
+    "test_reductions",
+    "test_reshape",
+    "test_routines",
+    "test_slicing",
+    "test_ufunc",
+]
+
+
+def from_array(x, *args, **kwargs):
+    """Make an array of dask's on one of ours with the values of NumPy's; on others as they are."""
+    if type(x) is np.ndarray and x.dtype != object and x.ndim and x.size:
+        x = array_of(x)
+    return da.from_array(x, *args, **kwargs)
+
+
+class Dask(ModuleType):
+    """`dask.array`, but for the function that takes arrays of others."""
+
+    from_array = staticmethod(from_array)
+
+    def __init__(self):
+        super().__init__("dask.array")
+
+    def __getattr__(self, name):
+        return getattr(da, name)
+
+
+@pytest.fixture
+def xfail(request):
+    """Give what dask's tests call where they are about to fail on some arrays."""
+    return lambda reason: request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+
+
+FIXTURE = type(pytest.fixture(lambda: None))
+
+for name in MODULES:
+    module = load(f"foreign_dask_{name}", Path(FOLDER) / f"{name}.py")
+    module.da = Dask()
+    if hasattr(module, "from_array"):
+        module.from_array = from_array
+    # What dask itself cannot do, its marks say.
+    tests = {key: value for key, value in vars(module).items() if key.startswith("test_")}
+    assert tests
+    globals().update({f"{key}_of_{name}": test for key, test in tests.items()})
+    globals().update({k: v for k, v in vars(module).items() if isinstance(v, FIXTURE)})
+
+listed_tests_fail = expectations("dask/array")
