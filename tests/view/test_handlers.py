@@ -482,6 +482,69 @@ class TestWhatIsServed(Case):
         assert self.ask("plane", part="colour", **waves).code == 400
 
 
+#: For each call what it takes, and words that make no sense for most of it.
+CALLS = {
+    "array": {"name": "scene"},
+    "plane": {"name": "scene", "at": "0,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
+    | {"ms": "10", "field": "0", "part": "real"},
+    "profile": {"name": "scene", "at": "0,0,0", "axis": "0"},
+    "value": {"name": "scene", "at": "0,0,0"},
+    "labels": {"name": "scene", "axis": "0", "indices": "0,1"},
+    "growth": {"name": "scene", "chunk": "0,0,0", "rows": "1,0,1,1", "columns": "2,0,1,1"},
+}
+WORDS = ["", "x", "-1", "9" * 30, "1e9", "nan", "0,0", ",", "1,,2", "0x1", "\u0663", "1.5", "1_0"]
+WORDS += [" 1", "\0", "a" * 3000, "null", "[0]", "0,0,0,0,0", "\ud7ff", "%00", "0;1", "true"]
+
+
+class TestWords(Case):
+    def words_in(self, call):
+        """Ask with a word in the place of each thing in turn, and without it; and twice."""
+        for key in CALLS[call]:
+            others = {name: value for name, value in CALLS[call].items() if name != key}
+            yield others
+            for word in WORDS:
+                yield {**others, key: word}
+
+    @pytest.mark.slow
+    def test_words_that_make_no_sense_are_answered_as_such(self):
+        for call in CALLS:
+            for query in self.words_in(call):
+                answer = self.ask(call, **query)
+                assert answer.code in {200, 400, 404, 409, 422}, (call, query, answer.code)
+                if answer.code != 200:
+                    assert json.loads(answer.body)["error"], (call, query)
+        head, values = self.plane("scene", (0, 0, 0), (1, 0, 50, 50), (2, 0, 70, 70))
+        assert head["shape"] == [50, 70]
+        np.testing.assert_allclose(values, self.data[0], atol=1e-3)
+
+    def test_what_is_given_twice_or_has_no_name(self):
+        for tail in (
+            "name=scene&name=none",
+            "name=scene&&at=0,0,0",
+            "=&name=scene",
+            "name",
+            "?",
+            "%",
+        ):
+            answer = self.fetch(
+                f"/api/value?{tail}",
+                headers={"Authorization": f"Bearer {TOKEN}"},
+                raise_error=False,
+            )
+            assert answer.code in {200, 400, 404, 409}, (tail, answer.code)
+
+    def test_news_of_words_that_make_no_sense(self):
+        for revision in (None, True, 1.5, -1, 10**30, [], {}, "1"):
+            follower = self.follower()
+            follower.say(json.dumps({"name": "scene", "revision": revision}))
+            heard = follower.hear()
+            assert heard is None or "error" in heard or "revision" in heard, revision
+        for name in ("", "\0", "a" * 3000, "../scene", "scene\n", "sc\u0435ne"):
+            follower = self.follower()
+            follower.follow(name, 0)
+            assert "error" in (follower.hear() or {"error": ""})
+
+
 class TestNews(Case):
     def change(self, action, name="scene"):
         with xa.open(self.folder / "arrays" / name, mode="r+") as a:
