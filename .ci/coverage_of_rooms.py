@@ -22,7 +22,7 @@ def main(file):
         for each in (key, ("all", key[1])):
             ran[each] += found["summary"]["covered_lines"]
             lines[each] += found["summary"]["num_statements"]
-    rows = sorted(key for key in lines if key[0] != "all")
+    rows = sorted(key for key, n in lines.items() if n and key[0] != "all")
     for room, kind in [*rows, ("all", "Python"), ("all", "Cython")]:
         n, of = ran[room, kind], lines[room, kind]
         print(f"{room:<12} {kind}  {100 * n / max(of, 1):5.1f} %  {n:6} of {of:6} lines")
