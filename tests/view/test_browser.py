@@ -424,7 +424,7 @@ def test_seven_pages_follow_an_array(seven, tmp_path):
     assert front.sees("notice", "does not respond")
     # A server that takes its place has another token.
     with Server(path, "--no-browser", "--port", str(port)) as server:
-        assert front.sees("notice", "does not know the token")
+        assert front.sees("notice", "does not accept the token")
         for handle, page in pages:
             page.browser.switch_to.window(handle)
             page.browser.get(server.url)
