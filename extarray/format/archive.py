@@ -265,6 +265,8 @@ def _entries(
         if at > len(directory):
             _refuse("its directory is truncated")
         if not _counts(raw):
+            if _counts(_own_name(read, offset, start)):  # or damage would hide a member
+                _refuse(f"member {raw!r} has another name in its own header")
             continue
         name = _name(raw, flags)
         packed, size, offset = _large(extra, name, packed, size, offset)
@@ -284,6 +286,14 @@ def _entries(
     if at != len(directory):
         _refuse("its directory has more entries than the end record says")
     return found, start
+
+
+def _own_name(read: Callable[[int, int], bytes], offset: int, end: int) -> bytes:
+    """Return the name in the local header at an offset; empty if no header is there."""
+    header = read(_LOCAL.size, offset) if offset + _LOCAL.size <= end else b""
+    if len(header) < _LOCAL.size or not header.startswith(MAGIC):
+        return b""
+    return read(_LOCAL.unpack(header)[9], offset + _LOCAL.size)
 
 
 def _name(raw: bytes, flags: int) -> str:

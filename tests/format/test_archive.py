@@ -140,6 +140,16 @@ def test_members_of_no_array_are_passed_over_whatever_they_are():
     assert decoded(image[:start] + entries + end) == members
 
 
+@pytest.mark.parametrize("name", ["a.xta", "dataset.json"])
+def test_a_member_whose_name_is_damaged_is_not_passed_over(name):
+    image, _ = packed([("a.xta", b"data"), ("a.xmd", b"more"), ("dataset.json", b"{}")])
+    at = image.rindex(name.encode())  # in the directory
+    broken = bytearray(image)
+    broken[at + len(name) - 1] ^= 1
+    with pytest.raises(CorruptError, match="another name in its own header"):
+        decoded(broken)
+
+
 #: Changes to the directory's entry of the first member, and the refusal's words.
 ENTRY = struct.Struct("<4sHHHHHHIIIHHHHHII")
 LIES = {

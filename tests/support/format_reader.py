@@ -736,6 +736,7 @@ def members_of(data):
         at += 46 + n_name + n_extra + n_comment
         need(at <= end, "an entry that does not end")
         if not member_counts(raw):
+            need(not member_counts(own_name(data, place, first)), "a hidden member")
             continue
         size, small, place = large_numbers(extra, size, small, place)
         need(method == 0 and size == small and flags in (0, 2048) and disk == 0, "not stored")
@@ -753,6 +754,13 @@ def members_of(data):
     return {
         name: (data[start : start + size], crc) for name, (_, start, size, crc) in found.items()
     }
+
+
+def own_name(data, place, end):
+    """Return the name in the local header at an offset; empty if no header is there."""
+    if place + 30 > end or data[place : place + 4] != b"PK\3\4":
+        return b""
+    return data[place + 30 :][: struct_at("<26xH", data, place)[0]]
 
 
 def member_at(data, place, raw, size, crc):
