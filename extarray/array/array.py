@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from extarray.grid.policy import GrowthPolicy
     from extarray.grid.tiles import Box
     from extarray.selection.fields import Fields
-    from extarray.selection.query import Query
     from extarray.selection.selections import Accessor, Lazy
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
@@ -1766,13 +1765,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Return, as JSON values, which of all elements ever stored the array has."""
         return [-n for n in self.origin]
 
-    def _read_selected(
-        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
-    ) -> NDArray[Any]:
-        return read_query(self, query, out, order)
-
-    def _write_selected(self, query: Query, value: Any) -> None:
-        write_query(self, query, value)
+    _read_query = read_query
+    _write_query = write_query
 
     # -- for the modules of this room ----------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.growth import as_source, write_values
+from extarray.array.growth import as_source, write_source
 from extarray.array.h5py_compat import dtype_as_read, is_sparse, options_like, options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
@@ -723,5 +723,5 @@ def from_array(
                     write_fresh(new, box, source[box])
                     line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
-                write_values(new, source, (0,) * new.ndim, new.shape, line.add, write_fresh)
+                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write_fresh)
     return new

@@ -70,7 +70,7 @@ __all__ = [
     "reserve",
     "resize",
     "shrink",
-    "write_values",
+    "write_source",
 ]
 
 _later = LazyImports({"extarray.storage.lock": "check_timeout"})
@@ -104,7 +104,7 @@ def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: S
         array._check("append to")
         by = length_of(array, values, j)
         box = beside(array.shape, j, by, first)
-        grow(array, j, by, first, partial(write_values, array, values, *box))
+        grow(array, j, by, first, partial(write_source, array, values, *box))
 
 
 def resize(
@@ -229,7 +229,7 @@ def _text_length(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize // np.dtype((dtype.type, 1)).itemsize
 
 
-def write_values(
+def write_source(
     array: Resizable,
     values: Any,
     start: Index,

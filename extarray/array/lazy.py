@@ -460,12 +460,12 @@ class LazyView(Late):
     get_block_selection = selections.get_block_selection
     set_block_selection = selections.set_block_selection
 
-    def _read_selected(
+    def _read_query(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
     ) -> NDArray[Any]:
         return read_query(self._held(), query, out, order)
 
-    def _write_selected(self, query: Query, value: Any) -> None:
+    def _write_query(self, query: Query, value: Any) -> None:
         if (
             query.field is None
             and self._is_in_parts

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from extarray._core._state import Frame
     from extarray._core._supply import Supply, Trust
     from extarray.format.header import Header
-    from extarray.selection.indexable import Indexable
     from extarray.storage.file_store import FileStore
     from extarray.storage.store import Reader
     from extarray.streaming.blocks import Source
@@ -371,20 +370,9 @@ class Host:
         elements: NDArray[Any] = value._verified()._fetch()
         return elements
 
-    def read_index(
-        self,
-        array: Indexable,
-        key: Any,
-        out: NDArray[Any] | None,
-        order: Literal["C", "F"],
-        frame: Frame,
-    ) -> NDArray[Any]:
-        """Read by an index that is no box."""
-        return read_index(array, key, out, order, frame)
-
-    def write_index(self, array: Indexable, key: Any, value: Any, frame: Frame) -> None:
-        """Write by an index that is no box."""
-        write_index(array, key, value, frame)
+    # By an index that is no box.
+    read_index = staticmethod(read_index)
+    write_index = staticmethod(write_index)
 
     def write_late(self, array: Any, key: Any, value: Any) -> None:
         """Write an array that is read late, while reading it."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from extarray.array import growth, life
-from extarray.array.growth import as_source, grow, length_of, write_values
+from extarray.array.growth import as_source, grow, length_of, write_source
 from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
     carry_out,
@@ -339,7 +339,7 @@ class Shared:
             others.begin_turn(
                 WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
             )
-        grow(array, axis, by, at_start, partial(write_values, array, values, *box))
+        grow(array, axis, by, at_start, partial(write_source, array, values, *box))
         if others.ticket:
             others.end_turn()
 
@@ -396,7 +396,7 @@ class Shared:
             try:
                 array._filling = True
                 _appending.arrays = (*before, array._identity)
-                write_values(array, values, *self._box(array, axis, first, by))
+                write_source(array, values, *self._box(array, axis, first, by))
                 array._filling, _appending.arrays = False, before
             except BaseException:
                 array._filling, _appending.arrays = False, before

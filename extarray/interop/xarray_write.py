@@ -17,7 +17,7 @@ import numpy as np
 
 from extarray.array.creation import create, filled
 from extarray.array.folders import changed_group, open_group, replace_group
-from extarray.array.growth import write_values
+from extarray.array.growth import write_source
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
@@ -193,7 +193,7 @@ def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
         # Values may still be refused, so replace nothing before all are written.
         with array.being_filled(overwrite) as part:
             if compute or not is_late(array.variable):
-                write_values(part.array, part.variable, (0,) * part.array.ndim, part.array.shape)
+                write_source(part.array, part.variable, (0,) * part.array.ndim, part.array.shape)
             else:
                 later.append(part)
     return later

@@ -23,7 +23,7 @@ import numpy as np
 
 from extarray._core._array import check_destination
 from extarray.array.array import ExtArray
-from extarray.array.growth import check_kind, write_values
+from extarray.array.growth import check_kind, write_source
 from extarray.array.together import check_out, grown_at_start, values_of
 from extarray.common.config import config
 from extarray.common.errors import ShapeError
@@ -254,7 +254,7 @@ class OwnIO:
         def write() -> None:
             for box, block in boxes:
                 start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
-                write_values(self._array, block, start, stop)
+                write_source(self._array, block, start, stop)
 
         return _at_the_end(True, write)
 

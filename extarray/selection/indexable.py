@@ -1,4 +1,8 @@
-"""Reads and writes of arrays and views by an index of any kind."""
+"""Reads and writes of arrays and views by an index of any kind.
+
+`write_index` makes a query of an index, `write_fields` one for each field that is named, and the
+array carries it out by `_write_query`.  Reading has the same three steps.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +41,10 @@ class Indexable(Protocol):
         self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> None: ...
     def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any: ...
-    def _read_selected(
+    def _read_query(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
     ) -> NDArray[Any]: ...
-    def _write_selected(self, query: Query, value: Any) -> None: ...
+    def _write_query(self, query: Query, value: Any) -> None: ...
 
 
 def query_on(
@@ -95,21 +99,21 @@ def read_fields(
         dtype = dtype_of_fields(array.dtype, fields)
         if out is not None:
             array._check_out(out, query.shape, dtype)
-        records: NDArray[Any] = array._read_selected(query, None, order)[list(fields)]
+        records: NDArray[Any] = array._read_query(query, None, order)[list(fields)]
         if out is None:
             return records
         out[...] = records
         return out
-    return array._read_selected(query, out, order)
+    return array._read_query(query, out, order)
 
 
 def write_fields(array: Indexable, query: Query, fields: Fields, value: Any) -> None:
     """Write some fields of a query's selection and no other byte; None: whole elements."""
     if not fields:
-        array._write_selected(query, value)
+        array._write_query(query, value)
         return
     if isinstance(fields, str):
-        array._write_selected(replace(query, field=field_of(array.dtype, fields)), value)
+        array._write_query(replace(query, field=field_of(array.dtype, fields)), value)
         return
     dtype = dtype_of_fields(array.dtype, fields)
     value = array._as_values(value, dtype)
@@ -117,4 +121,4 @@ def write_fields(array: Indexable, query: Query, fields: Fields, value: Any) -> 
     records = np.empty(value.shape, dtype)
     records[...] = value[...]
     for name in fields:
-        array._write_selected(replace(query, field=field_of(array.dtype, name)), records[name])
+        array._write_query(replace(query, field=field_of(array.dtype, name)), records[name])

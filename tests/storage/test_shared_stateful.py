@@ -15,7 +15,7 @@ from scratch import new_folder
 from strategies import cases, sides
 
 import extarray as xa
-from extarray.array.growth import write_values
+from extarray.array.growth import write_source
 from extarray.array.life import let_go
 from extarray.common.limits import limits
 
@@ -76,7 +76,7 @@ class Append:
         def end():
             policy, place = self.array._writers, self.array._store.writers._own
             by = place.stop - place.start
-            write_values(
+            write_source(
                 self.array, self.values, *policy._box(self.array, place.axis, place.start, by)
             )
             if how == "die":
