@@ -75,6 +75,7 @@ class Viewable(Protocol):
     def shape(self) -> tuple[int, ...]: ...  # noqa: D102
     @property
     def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+    def _bounds(self) -> tuple[int, ...]: ...
     def _select(self, query: Query) -> Any: ...
     def _of_fields(self, fields: str | Sequence[str]) -> Any: ...
 
@@ -95,6 +96,9 @@ class Lazy:
 
     def __getitem__(self, key: Any) -> Any:
         view = self._view
+        if key is ...:
+            view._bounds()  # raises as `_select` does
+            return view
         rest, fields = split_names(key, view.dtype)
         found = self._get(as_query(rest, view.shape, view.dtype), key)
         return found if fields is None else found._of_fields(fields)

@@ -920,3 +920,13 @@ def test_the_files_are_whole_behind_it(disk):
         with disk.open(array, "r+") as again:
             again.add_axis()
         assert xa.check(array.path, data=True).problems == []
+
+
+@pytest.mark.parametrize("key", [..., slice(None)], ids=["whole", "all"])
+def test_no_view_is_taken_of_a_view_that_lacks_the_new_axis(key):
+    a = xa.from_array(np.arange(6).reshape(2, 3))
+    view = a.lazy[...]
+    assert_same(view.lazy[key][...], a[...])
+    a.add_axis()
+    with pytest.raises(xa.errors.ShapeError, match="gained an axis"):
+        view.lazy[key]
