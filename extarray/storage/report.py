@@ -81,7 +81,7 @@ class Report:
     >>> import extarray as xa
     >>> report = xa.check("no such array")
     >>> report.ok, report.problems[0].kind, report.problems[0].what
-    (False, 'file', 'there is no such file')
+    (False, 'file', 'no such file')
     """
 
     path: Path

@@ -29,7 +29,7 @@ def check_result(nbytes: int, what: str, streamed_way: str) -> None:
     Traceback (most recent call last):
     ...
     extarray.errors.ResultError: the result of add would take 1024.0 PiB of memory, more than \
-config.max_result allows; use out= with an ExtArray
+config.max_result; use out= with an ExtArray
     """
     if nbytes > config.max_result:
         raise ResultError(

@@ -275,5 +275,5 @@ def test_a_negative_zero_is_a_fill_value_of_its_own(factory):
 )
 def test_what_is_no_data_type_is_an_error_of_the_family(dtype):
     """NumPy raises TypeError, ValueError or SyntaxError."""
-    with pytest.raises(xa.DTypeError, match="is no data type"):
+    with pytest.raises(xa.DTypeError, match="is not a data type"):
         xa.create(None, (2,), dtype)
