@@ -26,7 +26,7 @@ from ._mapping cimport (
 )
 from ._selection cimport selection_t
 from ._system cimport (
-    lock_chunk, off_t, sieving_is_over, unlock_chunk, xa_page_bytes, xa_read_at, xa_write_at,
+    lock_chunk, sieving_is_over, unlock_chunk, xa_page_bytes, xa_read_at, xa_write_at,
 )
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
