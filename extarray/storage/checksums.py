@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray._core._supply import Supply
+    from extarray._core._supply import Supply, Use
 
 __all__ = [
     "SUMS_AT_ONCE",
@@ -418,6 +418,7 @@ class Comparison:
     def _unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._table is None:
             return addresses
+        used = self._use(addresses)  # a provider that fails says nothing about the chunks
         try:
             return self._different(addresses)
         except (CorruptError, OSError):
@@ -425,6 +426,12 @@ class Comparison:
             if len(addresses) == 1:
                 return addresses
             return np.concatenate([self._unfit(half) for half in np.array_split(addresses, 2)])
+        finally:
+            del used  # from here on, chunks may be evicted
+
+    def _use(self, addresses: NDArray[np.int64]) -> Use | None:
+        """Bring chunks that come from elsewhere, and keep them while the result lives."""
+        return None if self._supply is None else self._supply.use(np.unique(addresses))
 
     def _different(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the chunks whose sums differ from the table's."""
@@ -438,7 +445,7 @@ class Comparison:
             part = read_sums(self._metadata, self._table, low, int(addresses[stop - 1]) + 1)
             told[first:stop] = part[addresses[first:stop] - low]
             first = stop
-        used = None if self._supply is None else self._supply.use(np.unique(addresses))
+        used = self._use(addresses)
         sums = chunk_sums(self._data, addresses, chunk_bytes)
         del used
         wrong: NDArray[np.int64] = addresses[sums != told ^ np.uint32(self._empty)]

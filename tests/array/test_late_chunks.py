@@ -255,7 +255,7 @@ def test_zarr_store(plain):
 
 def test_references_to_what_is_not_in_the_file_are_refused(plain):
     pytest.importorskip("zarr")
-    with pytest.raises(ArgumentError, match="only in its file after they are read"):
+    with pytest.raises(ArgumentError, match="not in its file (until|before) they are read"):
         plain.to_kerchunk()
 
 
@@ -377,6 +377,19 @@ def test_what_fails_is_passed_on_and_asked_for_again(opened, monkeypatch):
             np.median(a, axis=0)
     assert not a._store.now.supply.present.size
     np.testing.assert_array_equal(a[...], X)
+
+
+def test_a_provider_that_fails_is_not_taken_for_damage(tmp_path, monkeypatch):
+    original(tmp_path / "origin", checksum=True)
+    with late(tmp_path / "origin", tmp_path / "late", "dict", AT_ONCE, verify="read") as (a, own):
+
+        def fail(addresses):
+            raise ConnectionResetError("the server is gone")
+
+        monkeypatch.setattr(own, "provide", fail)
+        for read in (lambda: a[0], a.copy, lambda: xa.pack(a, tmp_path / "a.xap")):
+            with pytest.raises(OSError, match="the server is gone"):
+                read()
 
 
 def test_waiting_threads_ask_themselves_where_another_failed(opened, monkeypatch):
