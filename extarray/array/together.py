@@ -107,8 +107,10 @@ def values_of(array: Joined, values: Any, dtype: np.dtype[Any]) -> Any:
 def provided(array: Joined, addresses: NDArray[np.int64]) -> Iterator[None]:
     """Keep chunks present that the block reads past the core; verify them if the array does."""
     used = array._provide_chunks(addresses, False)
-    yield
-    del used  # from here on they may leave
+    try:
+        yield
+    finally:
+        del used  # from here on they may leave
 
 
 @contextmanager

@@ -270,14 +270,19 @@ class Provider(Protocol):
     """The source of the chunks of an array that is open for reading.
 
     The core asks for chunks by their addresses, sorted and distinct, before it reads them (I16).
-    Several threads may call the methods at a time, but never for one chunk.
+    Several threads may call the methods at a time, but `provide` and `evict` never for one chunk.
+    What they raise is passed on to whoever reads.
     """
 
     def provide(self, addresses: NDArray[np.int64]) -> None:
         """Bring chunks: on return, their bytes lie at their places in the region."""
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
-        """Begin to bring chunks that `provide` may be asked for soon, and return at once."""
+        """Begin to bring chunks that `provide` may be asked for soon, and return at once.
+
+        This is a hint: the chunks are not present before `provide` was asked for them, and are
+        never evicted if that does not happen.  Another thread may bring them meanwhile.
+        """
 
     def evict(self, addresses: NDArray[np.int64]) -> None:
         """Free the space of chunks: nobody uses them before asking `provide` again."""

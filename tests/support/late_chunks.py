@@ -147,8 +147,7 @@ class Local:
             self.most = max(self.most, len(self.here))
 
     def ahead(self, addresses):
-        with self.lock:
-            assert self.here.isdisjoint(addresses.tolist())
+        with self.lock:  # another thread may have brought some meanwhile
             self.foretold.update(addresses.tolist())
 
     def evict(self, addresses):
