@@ -418,7 +418,8 @@ def is_running(pid: int) -> bool:
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Let Ctrl-C wait for the end of a block of a few calls to the system."""
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is None:  # None: not set by Python
         yield
         return
     came: list[int] = []
@@ -427,8 +428,8 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came and callable(before):
-        raise KeyboardInterrupt
+        if came:
+            signal.raise_signal(signal.SIGINT)  # to whatever the program does then
 
 
 @contextlib.contextmanager
