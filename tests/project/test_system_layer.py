@@ -56,8 +56,9 @@ _HEADERS = re.compile(
     r"<(sys/\w+|unistd|fcntl|pthread|sched|poll|dirent|signal|dlfcn)\.h>|\bposix\.\w+"
 )
 _C_CALLS = re.compile(
-    r"(?<![.\w])(mmap|munmap|mprotect|madvise|pread|pwrite|fstat\w*|ftruncate|f?sysconf|fsync|fdatasync"
-    r"|fallocate|flock|pthread_\w+|sched_yield|getauxval|posix_\w+)\s*\("
+    r"(?<![.\w])(mmap|munmap|mprotect|madvise|pread\w*|pwrite\w*|f?statv?fs|fstat\w*|ftruncate"
+    r"|f?sysconf|fsync|fdatasync|fallocate|sync_file_range|flock|fcntl|ioctl|syscall|dup[23]?|uname"
+    r"|pthread_\w+|sched_yield|getauxval|posix_\w+)\s*\("
 )
 _COMMENTS = re.compile(
     r'/\*.*?\*/|//[^\n]*|#(?!\s*include)[^\n]*|"""(?!\n    #include).*?"""', re.DOTALL
