@@ -297,7 +297,7 @@ if child == 0:
         try:
             act()
         except xa.ReadOnlyError as error:
-            assert "forked ones only read" in str(error)
+            assert "this process was forked from its writer" in str(error)
         else:
             os._exit(1)
     end()
