@@ -14,6 +14,7 @@ from extarray.format.suffixes import file_names
 from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.names import Packed
+from extarray.streaming.blocks import comes_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _chunks(
         raise ArgumentError(
             "an array in memory has no file to refer to; write one with a.copy(path)"
         )
-    if array._comes_late:
+    if comes_late(array):
         raise ArgumentError(
             f"chunks of '{array.path}' are not in its file until they are read, so nothing can "
             "refer to them; write a complete file with a.copy(path)"

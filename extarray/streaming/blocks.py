@@ -62,6 +62,7 @@ __all__ = [
     "Source",
     "axis_names",
     "box_bytes",
+    "comes_late",
     "hold",
     "holes_of",
     "lead_of",
@@ -226,6 +227,11 @@ def lead_of(source: Source) -> tuple[int, ...]:
     return source._lead
 
 
+def comes_late(source: ElementAccess) -> bool:
+    """Tell whether chunks of a source come from elsewhere, and are only then in its file."""
+    return isinstance(source, Source) and source._comes_late
+
+
 def holes_of(source: ElementAccess) -> Callable[[Box], bool] | None:
     """Return a function that tells, without reading, if a box is all zero bytes, or None.
 
@@ -284,7 +290,7 @@ def run(
     theirs that come from elsewhere are requested while earlier boxes are worked on.
     """
     n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
-    late = [x for x in operands if isinstance(x, Source) and x._comes_late]
+    late = [x for x in operands if comes_late(x)]
     if late:
         boxes = _ahead(boxes, late, n_threads)
     with SaidOnce():

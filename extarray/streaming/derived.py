@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ReadOnlyError
-from extarray.streaming.blocks import Source, own_box
+from extarray.streaming.blocks import Source, comes_late, own_box
 from extarray.streaming.elementwise import as_operand, chunks_for, part_of, shape_of
 from extarray.streaming.operands import chunks_of
 
@@ -87,7 +87,7 @@ class Computed(_Derived):
 
     @property
     def _comes_late(self) -> bool:
-        return any(isinstance(x, Source) and x._comes_late for x in self._operands)
+        return any(comes_late(x) for x in self._operands)
 
     def _ahead(self, box: Box) -> None:
         for x in self._operands:
