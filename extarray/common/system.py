@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "ALONE",
     "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
@@ -75,8 +74,6 @@ __all__ = [
 
 # -- flags of os.open ----------------------------------------------------------------------------
 
-#: Programs that this process starts do not inherit the descriptor.
-ALONE = os.O_CLOEXEC
 #: To open a pipe by mistake does not wait for its other end.
 NO_WAIT = os.O_NONBLOCK
 #: To open a symbolic link is an error.
@@ -85,12 +82,12 @@ NO_FOLLOW = os.O_NOFOLLOW
 
 def open_folder(name: str, follow: bool = True) -> int:
     """Open a folder, to lock it."""
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | ALONE | (0 if follow else NO_FOLLOW))
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | (0 if follow else NO_FOLLOW))
 
 
 def open_place(name: str, follow: bool = True) -> int:
     """Open a file or folder for facts of its place alone, which takes no permission to read it."""
-    return os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | ALONE | (0 if follow else NO_FOLLOW))
+    return os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | (0 if follow else NO_FOLLOW))
 
 
 # -- bytes at an offset --------------------------------------------------------------------------
@@ -344,7 +341,7 @@ def link(name: str, other: str) -> None:
 def sync_folder(folder: str) -> None:
     """Bring the names in a folder to the disk, where the file system can be asked to."""
     try:
-        fd = os.open(folder, os.O_RDONLY | ALONE)
+        fd = os.open(folder, os.O_RDONLY)
     except PermissionError:  # writable, but not readable
         os.sync()
         return
@@ -362,7 +359,7 @@ def open_nameless(folder: str, mode: int) -> int | None:
     temporary = getattr(os, "O_TMPFILE", 0)
     if temporary and os.path.isdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            return os.open(folder, temporary | os.O_RDWR | ALONE, mode)
+            return os.open(folder, temporary | os.O_RDWR, mode)
     return None
 
 

@@ -33,7 +33,6 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_bytes
 from extarray.common.system import (
-    ALONE,
     NO_WAIT,
     SHARED,
     copy_range,
@@ -481,7 +480,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
 
 def to_disk(name: str) -> None:
     """Flush a file to disk: it must be there before it replaces another."""
-    fd = os.open(name, os.O_RDONLY | ALONE)
+    fd = os.open(name, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

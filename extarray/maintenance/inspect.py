@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.progress import Progress
+from extarray.common.system import NO_WAIT
 from extarray.format.constants import SEAL_BYTES, SEAL_MAGIC
 from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
 from extarray.maintenance.inspect_metadata import (
@@ -30,7 +31,6 @@ from extarray.storage import lock
 from extarray.storage.checksums import Comparison
 from extarray.storage.filesystem import File, close_all, fresh_name, is_remote
 from extarray.storage.names import left_overs
-from extarray.storage.pair import OPEN_FLAGS
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Survey(MetadataSurvey):
                     fresh = fresh_name(name, files[METADATA].read(16, _UUID_AT))
                     name = fresh if os.path.exists(fresh) else name
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    file = File.open(name, flags | OPEN_FLAGS)
+                    file = File.open(name, flags | NO_WAIT)
                     if stat.S_ISREG(file.stat().st_mode):
                         files[number] = file
                     else:

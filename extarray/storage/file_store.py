@@ -35,7 +35,7 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
-from extarray.common.system import boot_id, name_of_descriptor
+from extarray.common.system import NO_WAIT, boot_id, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
@@ -69,7 +69,7 @@ from extarray.storage.names import (
     what_is_there,
 )
 from extarray.storage.new_axis import add_axis, renew_uuid
-from extarray.storage.pair import OPEN_FLAGS, Pair
+from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
 from extarray.storage.states import ATTEMPTS, Unvouched, WholeState
@@ -256,7 +256,7 @@ class FileStore(PairReader):
         assert making is not None
         if not making.overwrite or making.replaces or not os.path.exists(making.names[0]):
             return
-        name, flags, header = making.names[0], os.O_RDWR | OPEN_FLAGS, None
+        name, flags, header = making.names[0], os.O_RDWR | NO_WAIT, None
         there = FileStore(present := Pair(self.now.path))
         try:
             present.metadata = File.open(name, flags)
@@ -394,7 +394,7 @@ class FileStore(PairReader):
         pair = self.now
         commits = writable and self.writers.may_commit
         metadata, data = names or file_names(pair.path)
-        flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | NO_WAIT
         try:
             pair.metadata = File.open(metadata, flags)
         except (FileNotFoundError, NotADirectoryError):
@@ -631,7 +631,7 @@ class FileStore(PairReader):
         # A thread of the parent may just have given the name to other metadata.
         with contextlib.suppress(OSError), before as fd:
             name = pair.names[0] if before.is_at(pair.names[0]) else name_of_descriptor(fd)
-            pair.metadata = File.open(name, os.O_RDONLY | OPEN_FLAGS)
+            pair.metadata = File.open(name, os.O_RDONLY | NO_WAIT)
             pair.watch_cuts()
         with contextlib.suppress(OSError):
             # Closing this copy of the descriptor keeps the parent's lock; unlocking would drop it.

@@ -121,7 +121,7 @@ class File(FileCore):
     @classmethod
     def open(cls, name: str, flags: int, mode: int = 0o666, start: int = 0, size: int = -1) -> Self:
         """Open a file like `os.open`; for reading also a part of it (`size` -1: to the end)."""
-        return cls(os.open(name, flags | system.ALONE, mode), name, start, size)
+        return cls(os.open(name, flags, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
         """Return the result of `os.fstat`."""
@@ -462,7 +462,7 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no usable hard links here
         # Claim the name with an empty file, which only one process can create; then replace it.
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.ALONE))
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         try:
             os.rename(temporary, name)
         except BaseException:

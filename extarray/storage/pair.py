@@ -14,7 +14,7 @@ import numpy as np
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import FormatError, MissingError, TruncatedError
 from extarray.common.on_error import OnError
-from extarray.common.system import ALONE, NO_WAIT, boot_id
+from extarray.common.system import NO_WAIT, boot_id
 from extarray.format.blocks import (
     DIRECTORY_BYTES,
     BlockKind,
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
     from extarray.format.superblock import Superblock
 
-__all__ = ["OPEN_FLAGS", "PASSED_ON", "Pair", "header_at"]
+__all__ = ["PASSED_ON", "Pair", "header_at"]
 
-# Opening a pipe must not block; for regular files the second flag has no effect.
-OPEN_FLAGS = ALONE | NO_WAIT
 # Flag in the number of cuts of a replaced ``.xmd``: its successor continues the count.
 PASSED_ON = 1 << 63
 
@@ -175,7 +173,7 @@ class Pair(Present):
 
     def open_metadata(self, flags: int = os.O_RDONLY) -> None:
         """Open ``.xmd`` alone."""
-        self.metadata = File.open(self.names[0], flags | OPEN_FLAGS)
+        self.metadata = File.open(self.names[0], flags | NO_WAIT)
         with OnError(self.metadata.close):
             self.read_header()
 

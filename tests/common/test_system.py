@@ -1,13 +1,38 @@
-"""Calls of the operating system: blocks that Ctrl-C does not interrupt."""
+"""Calls of the operating system: open files, and blocks that Ctrl-C does not interrupt."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 
 import pytest
 
+from extarray.common import system
 from extarray.common.system import uninterrupted
+from extarray.storage.filesystem import File
+
+# -- open files ----------------------------------------------------------------------------------
+
+
+def test_programs_that_are_started_inherit_no_open_file(tmp_path):
+    """Python asks the system for that in each `os.open`, whatever the flags."""
+    opened = [
+        system.open_folder(str(tmp_path)),
+        system.open_place(str(tmp_path)),
+        system.open_nameless(str(tmp_path), 0o600),
+    ]
+    file = File.open(str(tmp_path / "a"), os.O_RDWR | os.O_CREAT | system.NO_WAIT)
+    with file as fd:
+        for each in [fd, *opened]:
+            assert each is None or not os.get_inheritable(each)
+    file.close()
+    for each in opened:
+        if each is not None:
+            os.close(each)
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
