@@ -159,6 +159,40 @@ cdef class Supply:
         if missing:
             self.provider.ahead(np.array(missing, np.int64))
 
+    def renew(self, addresses):
+        """Bring chunks anew that have changed elsewhere, as far as they are present.
+
+        Unused chunks leave, and come again when they are next needed.  Chunks in use come again at
+        once, over the same bytes, as their users expect of a file that somebody writes to.  A store
+        calls this before it adopts the state to which the changes belong, one thread at a time.
+        """
+        cdef list wanted = addresses.tolist(), leaving, kept
+        cdef Use _held      # until the end
+        with self.lock:
+            while not self.moving.isdisjoint(wanted):
+                self.moved.wait()
+            self._take_back()
+            leaving = [address for address in wanted if address in self.idle]
+            kept = [address for address in wanted if address in self.used]
+            for address in leaving:
+                del self.idle[address]
+            for address in kept:
+                self.used[address] += 1
+            _held = use_of(self, kept)
+            self.moving.update(leaving)
+        try:
+            if leaving:
+                self.provider.evict(np.array(leaving, np.int64))
+            if kept:
+                self.provider.provide(np.array(kept, np.int64))
+        finally:
+            with self.lock:
+                if self.trust is not None:
+                    for address in leaving + kept:
+                        touched_drop(self.trust.known.root, address)
+                self.moving.difference_update(leaving)
+                self.moved.notify_all()
+
     @property
     def present(self):
         """Addresses of the present chunks, in rising order."""

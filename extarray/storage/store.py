@@ -275,7 +275,10 @@ class Provider(Protocol):
     """
 
     def provide(self, addresses: NDArray[np.int64]) -> None:
-        """Bring chunks: on return, their bytes lie at their places in the region."""
+        """Bring chunks: on return, their bytes lie at their places in the region.
+
+        Present ones are asked for only by `Supply.renew`, if they have changed and are in use.
+        """
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to bring chunks that `provide` may be asked for soon, and return at once.

@@ -133,3 +133,19 @@ def test_all_are_closed_together(origin):
     late = open_late(origin)
     xa.close_all()
     assert late.closed
+
+
+def test_what_has_changed_elsewhere_comes_again(tmp_path, engine):
+    """A row that is appended can lie in chunks that are present already."""
+    x = np.arange(90.0).reshape(10, 9)
+    with xa.create(tmp_path / "origin", (0, 9), chunks=CHUNKS, checksum=True) as writer:
+        writer.append(x)
+        writer.flush()
+        with open_late(tmp_path / "origin", engine, 16, "read") as late:
+            np.testing.assert_array_equal(late[...], x)
+            view = late.chunk((2, 0))
+            writer.append(x[:1] + 1000)
+            writer.flush()
+            assert late.refresh()
+            np.testing.assert_array_equal(late[...], np.concatenate([x, x[:1] + 1000]))
+            np.testing.assert_array_equal(view, x[8:, :2])

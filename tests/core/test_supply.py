@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from extarray._core._supply import Supply
+from extarray._core._supply import Supply, Trust
 
 
 class Provider:
@@ -95,6 +95,46 @@ def test_only_what_is_missing_is_announced(provider):
     assert provider.taken() == [("ahead", [2, 3])]
     assert supply.present.tolist() == [1]
     del used
+
+
+def test_what_has_changed_comes_anew(provider):
+    trust = Trust(100)
+    supply = Supply(provider, 8, None, trust)
+    used = supply.use(chunks(1, 2))
+    supply.use(chunks(3, 4))
+    provider.taken()
+    supply.renew(chunks(2, 3, 5))
+    assert provider.taken() == [("evict", [3]), ("provide", [2])]
+    assert supply.present.tolist() == [1, 2, 4]
+    del used
+    supply.renew(chunks(1, 2))
+    assert provider.taken() == [("evict", [1, 2])]
+    supply.use(chunks(1, 3, 4))
+    assert provider.taken() == [("provide", [1, 3])]
+
+
+def test_what_changes_on_its_way_comes_anew_after_it_has_come(provider, monkeypatch):
+    supply = Supply(provider, 8)
+    begun, go_on, own = threading.Event(), threading.Event(), provider.provide
+
+    def slow(addresses):
+        begun.set()
+        assert go_on.wait(30)
+        own(addresses)
+
+    monkeypatch.setattr(provider, "provide", slow)
+    threads = [threading.Thread(target=supply.use, args=[chunks(1)])]
+    threads[0].start()
+    assert begun.wait(30)
+    threads.append(threading.Thread(target=supply.renew, args=[chunks(1)]))
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    first, second = provider.taken()
+    assert first == ("provide", [1])
+    assert second in [("evict", [1]), ("provide", [1])]  # as its first use has ended or not
 
 
 @pytest.mark.parametrize("name", ["provide", "evict"])

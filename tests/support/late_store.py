@@ -107,6 +107,11 @@ class LateStore:
     def _update(self):
         """Fetch the metadata again, into the open file, and make room for more chunks."""
         data, pair = Path(f"{self.origin}.xmd").read_bytes(), self.now
+        if data != Path(pair.names[0]).read_bytes():
+            present = pair.supply.present
+            self.provider.changed = {*present.tolist()}
+            pair.supply.renew(present)
+            self.provider.changed = set()
         with open(pair.names[0], "r+b") as file:
             file.write(data)
         length = os.stat(f"{self.origin}.xta").st_size
