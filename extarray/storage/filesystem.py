@@ -412,9 +412,16 @@ def create_beside(fresh: str, name: str, like: str | None = None) -> File:
     except OSError as error:
         error.filename = name
         raise
-    with OnError(file.close):
+    with OnError(_discard, file, fresh):
         take_after(file, like)
     return file
+
+
+def _discard(file: File, name: str) -> None:
+    """Close and remove a file that nobody else knows."""
+    with contextlib.suppress(OSError):
+        os.unlink(name)
+    file.close()
 
 
 def take_after(file: File, name: str) -> None:

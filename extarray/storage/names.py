@@ -148,6 +148,10 @@ class Publication:
         except OSError:
             if not self.replaces:
                 raise
+        if self.old_header is not None and self.old_header.uuid != self.uuid:
+            # The replaced pair may never have got its data named: they would stay for ever.
+            with contextlib.suppress(OSError):
+                os.unlink(fresh_name(self.names[1], self.old_header.uuid))
 
     def _claim(self, found: str) -> None:
         """Give the data the fresh name by which openers find them.

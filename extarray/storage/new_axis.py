@@ -17,7 +17,7 @@ from extarray.format.header import Header, new_uuid
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
-from extarray.storage.filesystem import File, create_beside, family, random_name
+from extarray.storage.filesystem import File, create_beside, family, fresh_name
 from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def add_axis(
                 "hard link); remove one of the two, or work on a copy of the array",
                 name,
             )
-        temporary = random_name(name)
+        temporary = fresh_name(name, pair.header.uuid)
         file = File()
         try:
-            file = create_beside(temporary, name)
+            file = _create_own(temporary, name)
             lock.acquire(file, pair.path, 0)
             header = replace(pair.header, chunks=chunks)
             state = pair.state._replace(
@@ -114,8 +114,8 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
     commits.begin_growth()  # removes the seal, which has the old uuid
     with family("cannot replace '{}'", pair.path):
         name = pair.own_name("cannot replace '{}'")
-        temporary = random_name(name)
-        file = create_beside(temporary, name)
+        temporary = fresh_name(name, pair.header.uuid)
+        file = _create_own(temporary, name)
         try:
             lock.acquire(file, pair.path, 0)
             header = replace(pair.header, uuid=new_uuid())
@@ -137,6 +137,16 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
             _succeed(pair, commits, file, fresh, pair.attrs, sums)
             raise
         _succeed(pair, commits, file, fresh, pair.attrs, sums)
+
+
+def _create_own(temporary: str, name: str) -> File:
+    """Make the file of new metadata under a name that only a holder of the array's lock uses.
+
+    So a file with this name was left by a holder that died, and goes, however young it is.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    return create_beside(temporary, name)
 
 
 def _hand_on(pair: Pair, fresh: Fresh) -> None:

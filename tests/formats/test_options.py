@@ -384,7 +384,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     found = xa.file_formats()
 texts = " ".join(str(w.message) for w in caught)
-assert "'broken'" in texts and "another one of this name" in texts, texts
+assert "'broken'" in texts and "another format has this name" in texts, texts
 assert found["npy"].title == "NumPy .npy"
 table = format_of("x.TAB")
 assert table is found["table"]

@@ -72,7 +72,7 @@ COMMITS = {
 
 
 @pytest.mark.invariant("I2")
-@pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
+@pytest.mark.filterwarnings("ignore:.*are not verified:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.slow
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
 @pytest.mark.parametrize("segments", [2, 64])

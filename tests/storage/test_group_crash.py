@@ -121,7 +121,7 @@ GROUPS = [["abc", "abc"], ["abc", "bca"], ["ab", "ac"], ["abc", "ca"], ["ca", "a
 
 
 @pytest.mark.invariant("I2")
-@pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
+@pytest.mark.filterwarnings("ignore:.*are not verified:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, groups):
@@ -160,7 +160,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
     assert len(seen) > 15
 
 
-@pytest.mark.filterwarnings("ignore:.*nothing vouches:extarray.errors.RecoveryWarning")  # copies
+@pytest.mark.filterwarnings("ignore:.*are not verified:extarray.errors.RecoveryWarning")  # copies
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):

@@ -189,7 +189,7 @@ ERRORS = [
     ),
     (
         xa.BoundsError,
-        "along axis 2",
+        "for axis 2",
         lambda: pexta.read_section(False, g_a, (0,) * 3, (0, 0, 5), d_a, (0,) * 3, (0, 0, 5)),
     ),
     (xa.DTypeError, "float32", lambda: pexta.write(other, d_a)),
@@ -226,7 +226,7 @@ if size > 1:
         ),
         (
             xa.BoundsError,
-            "along axis 0",
+            "for axis 0",
             lambda: pexta.write_section(
                 False, g_a, (0,) * 3, (0,) * 3, d_a, (20 * rank, 0, 0), (20 * rank, 0, 0)
             ),

@@ -120,23 +120,23 @@ damaged = comm.bcast(wrong_sums(path)[0] if not comm.rank else None)
 assert len(damaged) == 1
 box = (0, *xa.check(path, data=True).problems[0].boxes[0][1:])
 with opened() as array:
-    with raises(xa.ChecksumError, "does not fit"):
+    with raises(xa.ChecksumError, "does not match its checksum"):
         array.write((0, box[1].start, box[2].start) if last else slice(0), 5)
-    with raises(xa.ChecksumError, "does not fit"):
+    with raises(xa.ChecksumError, "does not match its checksum"):
         rows, columns = [box[1].start] * 2, [box[2].start, box[2].start + 1]
         array.write((0, rows, columns) if last else slice(0), 5)
     if last:
-        with raises(xa.ChecksumError, "does not fit"):
+        with raises(xa.ChecksumError, "does not match its checksum"):
             array[0, box[1].start, box[2].start] = 5
-        with raises(xa.ChecksumError, "does not fit"):
+        with raises(xa.ChecksumError, "does not match its checksum"):
             array.copy()
     array.read()
     array.write((0, 0, 0), 9)
 holds(wrong=damaged)
 with opened("r", verify="read") as array:
-    with raises(xa.ChecksumError, "does not fit"):
+    with raises(xa.ChecksumError, "does not match its checksum"):
         array.read(... if last else slice(0))
-    with raises(xa.ChecksumError, "does not fit", last):
+    with raises(xa.ChecksumError, "does not match its checksum", last):
         array.read(box if last else (0, 0, 0), collective=False)
 with opened() as array:
     array.write(box if last else slice(0), 6)
