@@ -567,12 +567,20 @@ class Room:
         Name of the file and title of its format, for errors.
     size : callable, optional
         Returns the size of the file, including bytes that the library has not written yet.
+    kept : int
+        Most bytes of elements that the library keeps before it writes them.
     """
 
     def __init__(
-        self, file: File | None, shown: str, title: str, size: Callable[[], int] | None = None
+        self,
+        file: File | None,
+        shown: str,
+        title: str,
+        size: Callable[[], int] | None = None,
+        kept: int = _CACHE_BYTES,
     ) -> None:
         self._file, self.shown, self._title, self._size = file, shown, title, size
+        self._kept = kept
         self._first = self._high = 0 if file is None else file.length
         self._told = 0
 
@@ -596,13 +604,26 @@ class Room:
             return
         self._told += nbytes
         end = max(self._file.length, self._size() if self._size else 0) + nbytes
-        end += _HEAD_BYTES + min(_CACHE_BYTES, self._told) + chunks * _ENTRY_BYTES
+        end += _HEAD_BYTES + min(self._kept, self._told) + chunks * _ENTRY_BYTES
         if end > self._high:
             failure = self._take(self._high, end)
             if failure:
-                error = OSError(failure, os.strerror(failure))
-                raise storage_error(error, f"{self._title}: cannot write '{{}}'", self.shown)
+                raise self.error(failure)
             self._high = end
+
+    def check(self) -> None:
+        """Raise the error that more space would meet, before a library opens the file.
+
+        A library that makes a file anew gives back space taken before.
+        """
+        failure = self.fails()
+        if failure:
+            raise self.error(failure)
+
+    def error(self, number: int) -> StorageError:
+        """Return the error of a number, for the file that cannot be written."""
+        error = OSError(number, os.strerror(number))
+        return storage_error(error, f"{self._title}: cannot write '{{}}'", self.shown)
 
     def _take(self, start: int, end: int) -> int:
         """Allocate the space of a range of the file; return the error number."""
@@ -665,6 +686,7 @@ def written(
         own = File.open(fresh, os.O_RDWR)
     room = Room(own, where, title, lambda: own.length if size is None else size(file))
     try:
+        room.check()
         with of_library(where, title):
             file = open_file()
         step = "write"
@@ -691,8 +713,7 @@ def written(
                 else:
                     file.close()
             if failure:
-                told = OSError(failure, os.strerror(failure))
-                raise storage_error(told, f"{title}: cannot write '{{}}'", where) from error
+                raise room.error(failure) from error
             raise
     finally:
         room.close()

@@ -531,9 +531,15 @@ def _npz_sink(
             stream.write(header_bytes(given, "C"))
 
         def write(box: Box, values: NDArray[Any]) -> None:
-            stream.write(memoryview(values.reshape(-1).view(np.uint8)))
+            with of_library(where, _NPZ):
+                stream.write(memoryview(values.reshape(-1).view(np.uint8)))
 
-        yield Sink(write, sequential=tuple(range(given.ndim)), lost=losses(given))
+        try:
+            yield Sink(write, sequential=tuple(range(given.ndim)), lost=losses(given))
+        except BaseException:
+            with contextlib.suppress(Exception):  # told already
+                stack.close()
+            raise
         with of_library(where, _NPZ):
             stack.close()
 

@@ -15,10 +15,12 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
+from extarray.common.system import physical_bytes
 from extarray.format.places import Line, affine, plane
 from extarray.formats.description import Coordinate, Description, Packing, as_element
-from extarray.formats.files import beside, file_name, of_library, target_name
+from extarray.formats.files import Room, beside, file_name, of_library, target_name
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
+from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +43,10 @@ _KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", 
 _HALF = np.dtype(np.float16)
 #: GDAL may keep blocks of so many bytes; then the file is opened anew.
 _KEPT_BYTES = 1 << 26
+#: Part of the memory in which GDAL keeps blocks before it writes them.
+_CACHE_PART = 20
+#: Compression by LZW may make a block longer by half; no other makes it longer by more.
+_LONGEST = 1.5
 #: Integers whose value for "no data" rasterio rounds to a float, with GDAL's names for them.
 _LONG = {"int64": "Int64", "uint64": "UInt64"}
 #: Bits of an integer that a float has exactly.
@@ -451,8 +457,16 @@ def _sink(
         asked = str(settings.get("compress") or "none")
         if asked.lower() not in known:  # GDAL would leave it out
             raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
+        is_compressed = asked.lower() != "none"
+        room = stack.enter_context(contextlib.closing(_room(fresh, where, is_compressed)))
+        room.check()
         dataset = stack.enter_context(_created(fresh, where, settings, given, lost))
         stored = dataset.dtypes[0]
+        rows, columns = dataset.block_shapes[0]
+        n_blocks = dataset.count * -(-dataset.height // rows) * -(-dataset.width // columns)
+        itemsize = np.dtype(stored).itemsize
+        nbytes = 0 if is_compressed else n_blocks * rows * columns * itemsize
+        room.need(nbytes + 6 * len(repr(given.attrs)), n_blocks)  # attributes become XML
         nodata = np.asarray(settings.get("nodata", 0))
 
         def write(box: Box, values: NDArray[Any]) -> None:
@@ -463,11 +477,12 @@ def _sink(
             ):
                 lost.append("the bits of NaN, where a block has no other elements")
                 nodata = np.asarray(0)  # said once
+            if is_compressed:
+                room.need(math.ceil(_LONGEST * cube.size * itemsize))
             first = box[0].start if given.ndim == 3 else 0
             bands = list(range(first + 1, first + len(cube) + 1))
             dataset.write(cube.astype(stored, copy=False), bands, window=_window(box))
 
-        rows, columns = dataset.block_shapes[0]
         pieces = (
             max(1, given.chunks[-3]) if given.chunks and given.ndim == 3 else 1,
             rows,
@@ -476,6 +491,17 @@ def _sink(
         if str(settings.get("interleave", "")).lower() == "pixel" and given.ndim == 3:
             pieces = (given.shape[0], rows, columns)
         yield Sink(write, chunks=pieces[-given.ndim :], lost=lost)
+
+
+def _room(fresh: str, where: str, is_compressed: bool) -> Room:
+    """Return the space of a new file: GDAL reports no error of the writes in which it closes one.
+
+    Without compression, all of the elements' space is taken at once.
+    """
+    with of_library(where, _TITLE):
+        file = File.open(fresh, os.O_RDWR)
+    cache = (physical_bytes() or 1 << 34) // _CACHE_PART
+    return Room(file, where, _TITLE, kept=cache if is_compressed else 0)
 
 
 @contextlib.contextmanager

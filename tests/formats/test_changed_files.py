@@ -240,6 +240,66 @@ def test_a_full_disk_leaves_an_open_file_as_it_was(private_mount, script, tmp_pa
     assert script(IN_PLACE, folder, kind, room, prefix=private_mount).split()[-1] == "alive"
 
 
+EXPORTS = """
+import errno, os, sys
+import fulldisk, numpy as np
+import extarray as xa
+folder, call, name, options = sys.argv[1], sys.argv[2], sys.argv[3], eval(sys.argv[4])
+fulldisk.mount(folder, 2**22)
+path = f"{folder}/{name}"
+old = xa.from_array(np.arange(12, dtype="u1").reshape(1, 3, 4))
+new = xa.from_array(np.random.default_rng(0).integers(0, 255, (3, 300, 300), "u1"))
+def export(a):
+    part = () if "b" in name else ("x",)
+    getattr(xa, call)(a, path, *part, overwrite=True, progress=False, **options)
+def content():
+    return {n: open(f"{folder}/{n}", "rb").read() for n in os.listdir(folder) if n != "ballast"}
+export(old)
+before = content()
+for room in (0, 4096, 120_000, 260_000, 268_000):
+    left = os.statvfs(folder)
+    with open(f"{folder}/ballast", "wb") as ballast:
+        ballast.write(bytes(max(0, left.f_bavail * left.f_frsize - room)))
+    try:
+        export(new)
+    except xa.StorageError as error:
+        assert error.errno == errno.ENOSPC, repr(error)
+        assert ".new" not in str(error), repr(error)
+    else:
+        raise AssertionError("the disk is full")
+    assert content() == before
+    os.unlink(f"{folder}/ballast")
+export(new)
+assert sum(map(len, content().values())) >= new.nbytes
+print("alive")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "name", "options"),
+    [
+        ("to_geotiff", "b.tif", {}),
+        ("to_geotiff", "b.tif", {"compress": "lzw"}),
+        ("to_geotiff", "b.tif", {"compress": "deflate", "tiled": True}),
+        ("to_envi", "b.hdr", {}),
+        ("to_npy", "b.npy", {}),
+        ("to_npz", "a.npz", {}),
+        ("to_fits", "a.fits", {}),
+        ("to_mat", "a.mat", {}),
+        ("to_hdf5", "a.h5", {}),
+        ("to_netcdf", "a.nc", {}),
+    ],
+)
+def test_an_export_to_a_full_disk(private_mount, script, tmp_path, call, name, options):
+    needs = {"geotiff": "rasterio", "netcdf": "netCDF4", "fits": "astropy", "mat": "scipy"}
+    pytest.importorskip(needs.get(call.removeprefix("to_"), "h5py"))
+    folder = tmp_path / "full"
+    folder.mkdir()
+    said = script(EXPORTS, folder, call, name, repr(options), prefix=private_mount)
+    assert said.split()[-1] == "alive"
+
+
 @pytest.mark.parametrize("kind", ["hdf5", "netcdf"])
 def test_a_limit_of_the_size_of_files(script, tmp_path, kind):
     pytest.importorskip("netCDF4")
