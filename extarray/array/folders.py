@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -46,6 +45,7 @@ from extarray.maintenance.group_files import (
     left_folders,
     making_folder,
     remove_left_folders,
+    remove_tree,
 )
 from extarray.storage.filesystem import family, followed_name
 from extarray.storage.names import Packed
@@ -299,7 +299,7 @@ def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
                 return
         for entry in os.scandir(root):  # the folder itself has to stay
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+                remove_tree(entry.path)
             else:
                 os.unlink(entry.path)
         del arrays  # held until here

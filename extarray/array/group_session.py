@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import sys
 import threading
 import weakref
@@ -39,6 +38,7 @@ from extarray.maintenance.group_files import (
     InPacked,
     link_rest,
     remove_folder,
+    remove_tree,
     swap_folders,
     sweep,
 )
@@ -283,7 +283,7 @@ class Session:
         assert isinstance(self.place, InFolder)
         with family("cannot write '{}'", self.place.root):
             self.place.save_attrs("", Path(fresh, ATTRS_NAME).read_bytes())
-            shutil.rmtree(fresh)
+            remove_tree(fresh)
 
     def move(self, key: str, kind: str, other: str, new: Path) -> None:
         """Give a member another key, and its files the path of that key."""

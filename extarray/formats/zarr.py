@@ -7,7 +7,6 @@ import errno
 import itertools
 import math
 import os
-import shutil
 import threading
 from dataclasses import replace
 from functools import partial
@@ -34,7 +33,7 @@ from extarray.formats.whole import (
     save_whole,
 )
 from extarray.grid.tiles import tiles
-from extarray.maintenance.group_files import making_folder, swap_folders
+from extarray.maintenance.group_files import making_folder, remove_tree, swap_folders
 from extarray.storage.filesystem import File, family, followed_name
 
 if TYPE_CHECKING:
@@ -670,13 +669,13 @@ def _take_place(fresh: str, place: str) -> None:
     swap_folders(fresh, place)
     if not _remove(fresh):
         with family(f"'{place}' is replaced, but its old content is left in '{{}}'", fresh):
-            shutil.rmtree(fresh)
+            remove_tree(fresh)
 
 
 def _remove(folder: str) -> bool:
     """Remove a folder; try twice, as a failure may be temporary."""
     for _ in range(2):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
             return True
     return False

@@ -50,6 +50,7 @@ __all__ = [
     "packed_names",
     "remove_folder",
     "remove_left_folders",
+    "remove_tree",
     "swap_folders",
     "sweep",
     "told_of",
@@ -67,6 +68,8 @@ _OF_ZARR = re.compile(
 _FRESH = re.compile(r".+\.[0-9a-f]{12}\.new", re.DOTALL)
 # Seconds: a younger empty folder may not have its lock yet.
 _IN_THE_MAKING = 60.0
+# Levels of folders that one call of `shutil.rmtree` removes, which calls itself for each.
+_LEVELS = 100
 
 
 # -- members -------------------------------------------------------------------------------------
@@ -268,7 +271,7 @@ def making_folder(
                     _take_after(fresh, old)
                 publish(fresh, name)
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove_tree(fresh, ignore_errors=True)
         raise
     with family("cannot make the folder '{}'", name):
         sync_folders([name])
@@ -340,18 +343,23 @@ def link_rest(name: str, fresh: str, gone: Collection[str] = ()) -> None:
     OSError
         The file system has no usable hard links.
     """
-    with os.scandir(name) as found:
-        entries = list(found)
-    for entry in entries:
-        other = os.path.join(fresh, entry.name)
-        if entry.is_dir(follow_symlinks=False):
-            if not is_in_the_making(entry.name):
-                os.mkdir(other, 0o700)
-                link_rest(entry.path, other)
-                shutil.copystat(entry.path, other, follow_symlinks=False)
-                _take_one_after(other, entry.path)
-        elif entry.name not in gone and not os.path.lexists(other):
-            link(entry.path, other)
+    left, made = [(name, fresh)], []
+    while left:
+        where, there = left.pop()
+        with os.scandir(where) as found:
+            entries = list(found)
+        for entry in entries:
+            other = os.path.join(there, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                if not is_in_the_making(entry.name):
+                    os.mkdir(other, 0o700)
+                    left.append((entry.path, other))
+                    made.append((entry.path, other))
+            elif not (where == name and entry.name in gone) and not os.path.lexists(other):
+                link(entry.path, other)
+    for where, other in reversed(made):  # filled, which changes times
+        shutil.copystat(where, other, follow_symlinks=False)
+        _take_one_after(other, where)
 
 
 def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
@@ -359,20 +367,25 @@ def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
 
     Move newer arrivals to the other folder.
     """
-    with os.scandir(old) as found:
-        entries = list(found)
-    for entry in entries:
-        other = os.path.join(name, entry.name)
-        if entry.is_dir(follow_symlinks=False):
-            if os.path.lexists(other):
-                sweep(entry.path, other)
+    left, empty = [(old, name)], []
+    while left:
+        where, there = left.pop()
+        empty.append(where)
+        with os.scandir(where) as found:
+            entries = list(found)
+        for entry in entries:
+            other = os.path.join(there, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                if os.path.lexists(other):
+                    left.append((entry.path, other))
+                else:
+                    os.rename(entry.path, other)
+            elif (where == old and entry.name in gone) or _is_same(entry.path, other):
+                os.unlink(entry.path)
             else:
-                os.rename(entry.path, other)
-        elif entry.name in gone or _is_same(entry.path, other):
-            os.unlink(entry.path)
-        else:
-            os.replace(entry.path, other)
-    os.rmdir(old)
+                os.replace(entry.path, other)
+    for where in reversed(empty):
+        os.rmdir(where)
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -382,6 +395,17 @@ def _is_same(one: str, other: str) -> bool:
         return False
 
 
+def remove_tree(folder: str, ignore_errors: bool = False) -> None:
+    """Remove a folder and its contents, which may be deeper than Python's limit of recursion."""
+    folder = folder.rstrip(os.sep)
+    places = [where for where, _, _ in walk_folders(folder)]
+    for where in reversed(places):  # inner folders first
+        depth = where.count(os.sep) - folder.count(os.sep)
+        if depth and depth % _LEVELS == 0:
+            shutil.rmtree(where, ignore_errors)
+    shutil.rmtree(folder, ignore_errors)
+
+
 def remove_folder(name: str) -> None:
     """Remove a folder and its contents; others see all of it or nothing."""
     with _at_work(name):
@@ -389,7 +413,7 @@ def remove_folder(name: str) -> None:
         if not is_in_the_making(os.path.basename(name)):
             fresh = random_name(name)
             os.rename(name, fresh)
-        shutil.rmtree(fresh)
+        remove_tree(fresh)
 
 
 @contextlib.contextmanager
@@ -442,7 +466,7 @@ def remove_left_folders(folders: list[str]) -> list[str]:
             try:
                 lock_whole(fd, EXCLUSIVE)
                 if _is_abandoned(folder):
-                    shutil.rmtree(folder)
+                    remove_tree(folder)
                     done.append(f"{folder} was removed")
             finally:
                 os.close(fd)

@@ -673,6 +673,38 @@ def test_a_packed_group_2000_folders_deep(deep, scratch):
     assert xa.check(deep, data=True).ok
 
 
+@pytest.mark.slow
+def test_folders_deeper_than_the_limit_of_recursion(scratch):
+    """A damaged member ends the unpacking as such, and leaves nothing; folders link and go."""
+    depth = sys.getrecursionlimit() + 50
+    with xa.open_group(scratch / "flat", "w") as g:
+        g["a"] = np.arange(3)
+        xa.pack(g, scratch / "flat.xap")
+    with (
+        zipfile.ZipFile(scratch / "flat.xap") as flat,
+        zipfile.ZipFile(scratch / "deep.xap", "w") as made,
+    ):
+        for name in ("a.xmd", "a.xta"):
+            made.writestr("x/" * depth + name, flat.read(name))
+    image = (scratch / "deep.xap").read_bytes()
+    at = image.index(np.arange(3).tobytes())
+    (scratch / "damaged.xap").write_bytes(image[:at] + b"!" + image[at + 1 :])
+    with pytest.raises(xa.errors.CorruptError, match="CRC"):
+        xa.unpack(scratch / "damaged.xap", scratch / "new")
+    assert not list(scratch.glob("new*"))
+    xa.unpack(scratch / "deep.xap", scratch / "new")
+    inner = "/".join("x" * depth)
+    (scratch / "other").mkdir()
+    group_files.link_rest(str(scratch / "new"), str(scratch / "other"))
+    assert os.path.samefile(scratch / "new" / inner / "a.xta", scratch / "other" / inner / "a.xta")
+    group_files.sweep(str(scratch / "new"), str(scratch / "other"))
+    assert not (scratch / "new").exists()
+    left = scratch / "new.0123456789ab.new"
+    (scratch / "other").rename(left)
+    assert group_files.remove_left_folders([str(left)]) == [f"{left} was removed"]
+    assert not left.exists()
+
+
 def test_members_that_are_removed_meanwhile(group):
     """An iteration goes on with the members that are left."""
     folder = group.path
