@@ -56,6 +56,7 @@ from extarray.storage.filesystem import (
     close_all,
     create_beside,
     family,
+    followed_name,
     publish,
     random_name,
     replaced_name,
@@ -318,15 +319,19 @@ class _Sums:
 def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> Report:
     """Compare a packed file, or the array that the path names in it, with its checksums."""
     inner = packed.inner(path)
+
+    def is_asked(name: str) -> bool:
+        return inner in ("", name) or name.startswith(f"{inner}/")
+
     members = [
         member
         for name, pair in packed.arrays.items()
-        if inner in ("", name) or name.startswith(f"{inner}/")
+        if is_asked(name)
         for member in (pair if data else pair[:1])
     ]
-    members += [m for group, m in packed.groups.items() if m and not (inner and group != inner)]
+    members += [m for group, m in packed.groups.items() if m and is_asked(group)]
     problems = []
-    if not members:
+    if not any(map(is_asked, (*packed.arrays, *packed.groups))):
         what, remedy = f"it has no {inner!r}", "extarray ls lists its content"
         problems.append(Problem("file", what, packed.name, None, "error", remedy))
     with Progress(max(1, sum(m.size for m in members)), "check", check_progress(progress)) as line:
@@ -507,7 +512,7 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
     name = os.path.abspath(path)
     if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
         raise ExistsError(errno.EEXIST, "it already exists; give the path of a new folder", name)
-    with making_folder(name) as fresh:
+    with making_folder(followed_name(name)) as fresh:
         folders = []
         for group, member in sorted(packed.groups.items()):
             folders.append(os.path.join(fresh, group, ATTRS_NAME))

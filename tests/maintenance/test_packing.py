@@ -251,6 +251,33 @@ def test_a_packed_file_is_checked(tmp_path):
     assert "does not end as a ZIP file" in xa.check(path).problems[0].what
 
 
+def test_a_part_of_a_packed_file_is_checked_with_all_below_it(tmp_path):
+    path = tmp_path / "b.xap"
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create_group("outer/inner").attrs["title"] = "a long title"
+        g.create_group("empty")
+        xa.pack(g, path)
+    assert xa.check(path / "empty").ok and not xa.check(path / "none").ok
+    image = path.read_bytes()
+    path.write_bytes(image.replace(b"a long title", b"a wrong one!"))
+    for part in ("", "outer", "outer/inner"):
+        (problem,) = xa.check(path / part).problems
+        assert "'outer/inner/dataset.json' in it is damaged" in problem.what
+    assert xa.check(path / "empty").ok
+
+
+def test_a_link_to_an_empty_folder_stays_one_when_a_group_is_unpacked_there(tmp_path):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["a"] = np.arange(3)
+        xa.pack(g, tmp_path / "g.xap")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    xa.unpack(tmp_path / "g.xap", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    with xa.open_group(tmp_path / "disk") as g:
+        assert g["a"][...].tolist() == [0, 1, 2]
+
+
 def test_work_tells_how_far_it_has_come(tmp_path):
     seen = []
     xa.pack(xa.ones(100), tmp_path / "a.xap", progress=lambda *done: seen.append(done))
