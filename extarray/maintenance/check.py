@@ -144,7 +144,8 @@ def _look(pair: Pair, data: bool, progress: Reported) -> Survey:
             before = survey.fingerprint()
             survey.look()
             suspect = any(p.severity != "note" and p.kind != "left over" for p in survey.problems)
-            if not suspect or survey.fingerprint() == before or attempt == _ATTEMPTS - 1:
+            stands = survey.fingerprint() == before and survey.is_in_place()
+            if not suspect or stands or attempt == _ATTEMPTS - 1:
                 if data:
                     survey.look_at_chunks(progress)
                 break

@@ -77,21 +77,29 @@ class Survey(MetadataSurvey):
         pair, files = self.pair, [File(), File()]
         try:
             for number, name in enumerate(pair.names):
-                # Whatever has that name (a pipe, say), opening it must not block.
+                names = [name]
                 if number == DATA and not files[METADATA].closed:
-                    # Its maker may have stopped before renaming it.
-                    fresh = fresh_name(name, files[METADATA].read(16, _UUID_AT))
-                    name = fresh if os.path.exists(fresh) else name
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    file = File.open(name, flags | NO_WAIT)
-                    if stat.S_ISREG(file.stat().st_mode):
-                        files[number] = file
-                    else:
+                    # Its maker may have stopped before renaming it, or may rename it just now.
+                    names.insert(0, fresh_name(name, files[METADATA].read(16, _UUID_AT)))
+                for each in names:
+                    # Whatever has that name (a pipe, say), opening it must not block.
+                    with contextlib.suppress(
+                        FileNotFoundError, NotADirectoryError, IsADirectoryError
+                    ):
+                        file = File.open(each, flags | NO_WAIT)
+                        if stat.S_ISREG(file.stat().st_mode):
+                            files[number] = file
+                            break
                         file.close()
             pair.metadata, pair.data = files
             yield
         finally:
             close_all(*files)
+
+    def is_in_place(self) -> bool:
+        """Tell whether the metadata still have their name; otherwise the data may be others'."""
+        metadata = self.pair.metadata
+        return metadata.closed or metadata.is_at(self.pair.names[METADATA])
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return a value that changes if a writer has been at work."""

@@ -1223,3 +1223,30 @@ def test_a_folder(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert cli.main(["check", str(tmp_path / "empty")]) == 1
     assert "no array in this folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["the data get their name", "another pair gets the names"])
+def test_a_check_between_two_names(tmp_path, monkeypatch, step):
+    """The files change after the check has opened the metadata."""
+    xa.from_array(np.arange(6), tmp_path / "a").close()
+    xa.from_array(np.arange(20.0), tmp_path / "b").close()
+    with xa.open(tmp_path / "a") as array:
+        uuid = array._store.now.header.uuid
+    data, fresh = tmp_path / "a.xta", tmp_path / f"a.xta.{uuid.hex()[:12]}.new"
+    if step == "the data get their name":
+        data.rename(fresh)
+    plain, done = File.open, []
+
+    def opened(name, *more):
+        if ".xta" in name and not done:
+            done.append(name)
+            if fresh.exists():
+                fresh.rename(data)
+            else:
+                for suffix in (".xmd", ".xta"):
+                    (tmp_path / f"b{suffix}").replace(tmp_path / f"a{suffix}")
+        return plain(name, *more)
+
+    monkeypatch.setattr(File, "open", opened)
+    report = xa.check(tmp_path / "a")
+    assert report.ok and done, str(report)
