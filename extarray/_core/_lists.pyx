@@ -62,7 +62,7 @@ def in_bounds(cnp.ndarray indices not None, index_t extent):
     return found
 
 
-# Booleans of any NumPy array.
+# The elements of a NumPy array of booleans, with any strides.
 cdef struct strided_t:
     int ndim
     const uint8_t *data

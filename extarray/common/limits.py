@@ -16,7 +16,7 @@ class Limits:
     # -- threads ---------------------------------------------------------------------------------
     #: Bytes that justify another thread, in transfers and in checksums of chunks.
     share_bytes: int = 1 << 23
-    #: The same for an operation that goes box by box.
+    #: Bytes that justify another thread, in an operation that goes box by box.
     streamed_bytes: int = 1 << 23
     # -- selections ------------------------------------------------------------------------------
     #: Bits of a word that holds an element's place in its chunk and its number in a list.

@@ -93,9 +93,9 @@ class Progress:
     def _make_bar(self) -> None:
         """Begin a bar, in the style of a terminal or a notebook."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of widgets a notebook lacks: the bar is a line then
+            warnings.simplefilter("ignore")  # a notebook without widgets gets a plain bar
             kind = require("tqdm.auto", "cli", "the bar").tqdm
-            # Not needed: tqdm's thread that watches bars that stand still.
+            # Do without tqdm's thread, which watches for stalled bars.
             quiet = type("Bar", (kind,), {"monitor_interval": 0})
             self._bar = quiet(
                 total=self._total,
@@ -106,7 +106,7 @@ class Progress:
                 initial=self._first,
                 leave=False,
                 mininterval=0,
-                # A terminal whose width nobody has set has width 0: nothing would be shown.
+                # An unset terminal width is 0, with which tqdm would print nothing.
                 ncols=None if _has_notebook() else min(shutil.get_terminal_size().columns, 120),
             )
             self._bar.update(self.done - self._bar.n)

@@ -74,9 +74,9 @@ __all__ = [
 
 # -- flags of os.open ----------------------------------------------------------------------------
 
-#: To open a pipe by mistake does not wait for its other end.
+#: Opening a pipe by mistake does not wait for its other end.
 NO_WAIT = os.O_NONBLOCK
-#: To open a symbolic link is an error.
+#: Opening a symbolic link is an error.
 NO_FOLLOW = os.O_NOFOLLOW
 
 
@@ -86,7 +86,7 @@ def open_folder(name: str, follow: bool = True) -> int:
 
 
 def open_place(name: str, follow: bool = True) -> int:
-    """Open a file or folder for facts of its place alone, which takes no permission to read it."""
+    """Open a file or folder only to learn where it is, which needs no permission to read it."""
     return os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | (0 if follow else NO_FOLLOW))
 
 
@@ -167,7 +167,7 @@ _IS_LAST, _IS_SHARED = 0x1, 0x2000
 
 
 def shares_blocks(fd: int) -> bool:
-    """Tell whether a file shares blocks with another; False where its file system does not say."""
+    """Tell whether a file shares blocks with another; False if the file system cannot tell."""
     start = 0
     while True:
         request = bytearray(_REQUEST.size + _EXTENTS * _EXTENT.size)
@@ -284,7 +284,7 @@ def is_foreign_link(link: os.stat_result, folder: os.stat_result) -> bool:
 
 # -- names ---------------------------------------------------------------------------------------
 
-# renameat2(2): flags, which macOS has in another form.
+# Flags of renameat2(2), and of macOS' call.
 _AT_FDCWD, _NO_REPLACE, _EXCHANGE = -100, 1, 2
 _MACOS_FLAGS = {_NO_REPLACE: 4, _EXCHANGE: 2}
 _HAS_NO_SUCH_CALL = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -317,7 +317,7 @@ def _rename(name: str, other: str, how: int) -> bool:
 
 @cache
 def _rename_call() -> Callable[[bytes, bytes, int], int] | None:
-    """Return the system's call that renames as a flag says, and gives an errno; None: no call."""
+    """Return a function that renames by a flag and returns an errno; None: the system has none."""
     import ctypes  # NumPy has loaded it
 
     library = ctypes.CDLL(None, use_errno=True)
@@ -355,7 +355,7 @@ def sync_folder(folder: str) -> None:
 
 
 def open_nameless(folder: str, mode: int) -> int | None:
-    """Make a file in a folder without a name, which `name_nameless` gives; None: not here."""
+    """Make a file without a name, which `name_nameless` gives it; None: not possible here."""
     temporary = getattr(os, "O_TMPFILE", 0)
     if temporary and os.path.isdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -365,13 +365,12 @@ def open_nameless(folder: str, mode: int) -> int | None:
 
 def name_nameless(fd: int, name: str) -> None:
     """Give a file of `open_nameless` its name."""
-    # Python follows the link in /proc only where a descriptor of a folder is given, which a path
-    # from the root then makes unused.
+    # Python follows the link in /proc only if `src_dir_fd` is given; an absolute path ignores it.
     os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, follow_symlinks=True)
 
 
 def name_of_descriptor(fd: int) -> str:
-    """Return a path by which this process can open what it has open, also without a name."""
+    """Return a path by which this process can reopen a file, even a nameless one."""
     return f"/dev/fd/{fd}"
 
 

@@ -39,9 +39,9 @@ __all__ = ["GEOTIFF", "from_geotiff", "to_geotiff"]
 _TITLE = "GeoTIFF"
 _DIMS = ("band", "y", "x")
 _KINDS = frozenset(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"])
-#: GDAL keeps floats of 2 bytes as floats of 4, with a note of their bits.
+#: GDAL gives floats of 2 bytes as floats of 4, with a note of their bits.
 _HALF = np.dtype(np.float16)
-#: GDAL may keep blocks of so many bytes; then the file is opened anew.
+#: Bytes of blocks that GDAL may cache; then the file is opened anew.
 _KEPT_BYTES = 1 << 26
 #: Part of the memory in which GDAL keeps blocks before it writes them.
 _CACHE_PART = 20
@@ -49,9 +49,9 @@ _CACHE_PART = 20
 _LONGEST = 1.5
 #: Integers whose value for "no data" rasterio rounds to a float, with GDAL's names for them.
 _LONG = {"int64": "Int64", "uint64": "UInt64"}
-#: Bits of an integer that a float has exactly.
+#: Bits of integers that a float represents exactly.
 _EXACT = 53
-#: Attributes that are not tags: the georeferencing, and what bands have.
+#: Attributes that are not tags: the georeferencing, and properties of bands.
 _OWN = ("crs", "transform", "scales", "offsets", "units", "colors", "nodata")
 #: Values for bands without an entry.
 _DEFAULTS = {"scales": 1.0, "offsets": 0.0, "units": "", "colors": "undefined"}
@@ -219,12 +219,12 @@ def to_geotiff(
 
 @contextlib.contextmanager
 def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
-    """Give a dataset of rasterio; files beside it, which GDAL has for some, are not made."""
+    """Yield a dataset of rasterio, for which GDAL makes and reads no files beside it."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     with contextlib.ExitStack() as stack:
         with of_library(shown, _TITLE):
             if mode == "r":
-                os.stat(where)  # the system's own words
+                os.stat(where)  # raises the error of the system
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
                 stack.enter_context(
@@ -243,14 +243,14 @@ def _opened(where: str, mode: str, shown: str, **options: Any) -> Iterator[Any]:
             dataset.close()
 
 
-_with_range: dict[Any, Any] = {}  # classes of rasterio, and those that `_with_ranges` makes
+_with_range: dict[Any, Any] = {}  # classes of rasterio, and their subclasses
 
 
 def _with_ranges(kind: Any) -> Any:
-    """Return a class of datasets whose bands a range counts.
+    """Return a subclass of a dataset's class in which a range lists the bands.
 
-    rasterio makes a tuple of all bands for each band of a call, and searches it: minutes for 65,000
-    bands of one element.
+    For each band of a call, rasterio makes a tuple of all bands and searches it, which takes
+    minutes for 65,000 bands of one element.
     """
     bands = property(lambda dataset: range(1, dataset.count + 1))
     return _with_range.setdefault(kind, type(kind.__name__, (kind,), {"indexes": bands}))
@@ -286,7 +286,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
         def read(box: Box) -> NDArray[Any]:
             nonlocal dataset, kept
-            if kept > most:  # GDAL keeps what it has read until a file is closed
+            if kept > most:  # GDAL caches blocks until the file is closed
                 stack.close()
                 dataset, kept = stack.enter_context(_opened(where, "r", where)), 0
             bands = list(range(box[0].start + 1, box[0].stop + 1))
@@ -298,7 +298,7 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 
 
 def _check_length(where: str, dataset: Any) -> None:
-    """Refuse a file that ends before its last block: GDAL would find out band by band."""
+    """Refuse a file that ends before its last block; GDAL would notice band by band."""
     has, band = os.stat(where).st_size, dataset.count
     rows, columns = dataset.block_shapes[0]
     last = f"{(dataset.width - 1) // columns}_{(dataset.height - 1) // rows}"
@@ -312,22 +312,22 @@ def _check_length(where: str, dataset: Any) -> None:
 
 
 def _exact_nodata(where: str, dataset: Any) -> float | int | None:
-    """Return the number for "no data" as the file has it.
+    """Return the number for "no data", unrounded.
 
-    rasterio rounds integers to floats, and leaves out a number that is no element.  A file of VRT,
-    which is text, has all digits.
+    rasterio rounds integers to floats, and omits a number that the dtype cannot hold. A VRT file
+    is text, and has all digits.
     """
     rounded: float | None = dataset.nodata
     if rounded is not None and dataset.dtypes[0] not in _LONG:
         return rounded
-    # Most files have no such number, and some very many bands: one of these tells as much.
+    # Most files have no such number, and some have very many bands: ask one band first.
     if dataset.count > 1 and "?" not in where and _nodata_in_vrt(f"vrt://{where}?bands=1") is None:
         return None
     return _nodata_in_vrt(dataset)
 
 
 def _nodata_in_vrt(source: Any) -> float | int | None:
-    """Return the number for "no data" that GDAL writes for a dataset, or its name, into VRT."""
+    """Return the number for "no data" that GDAL writes into a VRT copy of a dataset or file."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     shutil: Any = require("rasterio.shutil", "geotiff", _TITLE)
     with rasterio.io.MemoryFile(ext=".vrt") as file:
@@ -339,7 +339,7 @@ def _nodata_in_vrt(source: Any) -> float | int | None:
 
 
 def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[str]]:
-    """Return what a dataset of rasterio has, and what of it no array can hold."""
+    """Return the description of a dataset of rasterio, and the facts that no array can hold."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     lost: list[str] = []
     kinds = set(dataset.dtypes)
@@ -413,18 +413,18 @@ def _described(dataset: Any, nodata: float | None) -> tuple[Description, list[st
 
 
 def _of_bands(numbers: tuple[float, ...]) -> float | NDArray[Any]:
-    """Return a number that all bands have, or an array for bands, rows and columns."""
+    """Return the number that all bands share, or an array that broadcasts over rows and columns."""
     return numbers[0] if len(set(numbers)) == 1 else np.reshape(numbers, (-1, 1, 1))
 
 
 def _bits(dataset: Any, band: int) -> int | None:
-    """Return the bits of an element where a file has fewer than GDAL gives; else None."""
+    """Return the bits of an element in the file if GDAL returns more; else None."""
     text = dataset.tags(band, ns="IMAGE_STRUCTURE").get("NBITS", "")
     return int(text) if text.isdecimal() else None
 
 
 def _is_half(nodata: float | None) -> bool:
-    """Tell whether elements of 2 bytes have a value: GDAL gives it where nothing was written."""
+    """Tell whether half floats can hold the value that GDAL returns for unwritten elements."""
     return nodata is None or not math.isfinite(nodata) or abs(nodata) <= float(np.finfo(_HALF).max)
 
 
@@ -455,7 +455,7 @@ def _sink(
         settings = _settings(given, options, lost)
         known = {str(each.value).lower() for each in rasterio.enums.Compression}
         asked = str(settings.get("compress") or "none")
-        if asked.lower() not in known:  # GDAL would leave it out
+        if asked.lower() not in known:  # GDAL would ignore it
             raise ArgumentError(f"compress {asked!r} is not possible; use one of {sorted(known)}")
         is_compressed = asked.lower() != "none"
         room = stack.enter_context(contextlib.closing(_room(fresh, where, is_compressed)))
@@ -508,7 +508,7 @@ def _room(fresh: str, where: str, is_compressed: bool) -> Room:
 def _created(
     fresh: str, where: str, settings: dict[str, Any], given: Description, lost: list[str]
 ) -> Iterator[Any]:
-    """Give a new dataset of rasterio, which says all but the elements."""
+    """Yield a new dataset of rasterio, complete but for its elements."""
     nodata = settings.get("nodata")
     is_long = isinstance(nodata, int) and abs(nodata) > 1 << _EXACT
     try:
@@ -541,9 +541,9 @@ def _created_by_vrt(
     transform: Any = None,
     **options: Any,
 ) -> Iterator[Any]:
-    """Give a new dataset as `_opened` does, with all digits of the number for "no data".
+    """Yield a new dataset like `_opened`, with all digits of the number for "no data".
 
-    rasterio would round it to a float.  GDAL copies it from a file of VRT without elements.
+    rasterio would round it to a float.  GDAL copies it from a VRT file without elements.
     """
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     shutil: Any = require("rasterio.shutil", "geotiff", _TITLE)
@@ -565,7 +565,7 @@ def _created_by_vrt(
 
 
 def _settings(given: Description, options: dict[str, Any], lost: list[str]) -> dict[str, Any]:
-    """Return what rasterio needs to make a file."""
+    """Return the arguments with which rasterio makes a file."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     settings: dict[str, Any] = {
         "count": given.shape[0] if given.ndim == 3 else 1,
@@ -623,7 +623,7 @@ def _transform(given: Description) -> list[float]:
     Raises
     ------
     ValueError
-        It is about other axes.
+        The transform concerns other axes.
     """
     numbers = [float(v) for v in given.attrs["transform"]]
     found, last = plane(given.names, last=True), (given.ndim - 2, given.ndim - 1)
@@ -636,7 +636,7 @@ def _transform(given: Description) -> list[float]:
 
 
 def _entries(key: str, given: Description, lost: list[str]) -> list[Any]:
-    """Return the entries of an attribute for all bands: a default where one has none."""
+    """Return an attribute's entry for each band; bands without one get the default."""
     default, entries = _DEFAULTS[key], given.entries(given.attrs[key], 0)
     without = [str(j) for j, each in enumerate(entries, 1) if each is None]
     if len(without) == len(entries):
@@ -650,7 +650,7 @@ def _entries(key: str, given: Description, lost: list[str]) -> list[Any]:
 
 
 def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
-    """Write tags, and what bands have."""
+    """Write the tags, and the properties of bands."""
     rasterio: Any = require("rasterio", "geotiff", _TITLE)
     tags = {}
     for key, value in given.attrs.items():

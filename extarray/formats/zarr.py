@@ -472,7 +472,7 @@ def _marks_missing(value: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a JSON number to NumPy, as for other markers of missing elements."""
+    """Convert a JSON number to an element of a float dtype, like other markers of missing ones."""
     return dtype.type(value) if type(value) in (int, float) and dtype.kind == "f" else value
 
 

@@ -123,7 +123,7 @@ def runs_together(
     if math.prod(extents) <= limits.addresses_at_once:
         indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
         addresses = np.sort(axial.addresses(indices))
-        parted = np.ones(len(addresses) + 1, bool)  # before each, and behind the last
+        parted = np.ones(len(addresses) + 1, bool)  # a run begins here, or ended before
         np.greater(addresses[1:] - addresses[:-1], 1, out=parted[1:-1])
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
         return

@@ -210,7 +210,7 @@ class Entry(NamedTuple):
 
 
 def _are_texts(name: str, variables: Mapping[Any, Any]) -> bool:
-    """Tell whether the last dimension of a variable only has characters, as xarray requires."""
+    """Tell whether a variable's last dimension holds nothing but characters, as xarray requires."""
     dim = variables[name].dims[-1]
     sharing = [v for v in variables.values() if dim in v.dims]
     return dim not in variables and all(v.dtype.kind == "S" and v.dims[-1] == dim for v in sharing)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "dispatch", "form_of", "forms", "steadily"]
 
-#: Maps each module to the functions it has streamed forms of, by their names below ``numpy``.
+#: Maps each module to the names, below ``numpy``, of the functions that it streams.
 _FORMS = LazyImports(
     {
         "extarray.numpy_api.along_axis": (

@@ -325,7 +325,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     if options or len(given) not in (1, 2) or not isinstance(subscripts, str):
         return NotImplemented
     arrays = [as_array(x) for x in given]
-    # NumPy's errors, and the dtype in which it computes, which depends on the output's.
+    # Let NumPy raise its errors, and tell its dtype, which depends on that of the output.
     into: dict[str, Any] = {"out": hollow(out)} if isinstance(out, (Source, np.ndarray)) else {}
     sample = np.einsum(subscripts, *[hollow(x) for x in arrays], **into)
     parsed = _parse(subscripts, [len(x.shape) for x in arrays])

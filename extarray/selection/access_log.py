@@ -102,7 +102,7 @@ class AccessLog:
 
 
 class _Logs(tuple[AccessLog, ...]):
-    """The logs of all blocks, on any thread, that record an array; passes each read to all."""
+    """The logs of all blocks, on any thread, that record an array; `note` logs a read in each."""
 
     __slots__ = ()
 

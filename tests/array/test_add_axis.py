@@ -800,7 +800,7 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
 
 
 def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
-    """The part cut off is holes of zeros by now: an error is better than those."""
+    """By now, the part cut off is holes, which read as zeros: an error is better."""
     with disk.array((4, 1024), chunks=(1, 1024), fill_value=7) as array:
         array[...] = 3
         with disk.open(array) as reader:
@@ -817,7 +817,7 @@ def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
 def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
-    """Until something is cut off after the axes came, the reader may read all elements."""
+    """While nothing has been cut off since the axes came, the reader may read all elements."""
     with disk.array((6, 1024), chunks=(1, 1024), fill_value=7) as array:
         array[...] = 3
         expected = np.full((6, 1024), 3.0)

@@ -388,7 +388,7 @@ def test_zero_by_default(memory):
 @pytest.mark.invariant("I8")
 @pytest.mark.parametrize("dtype", ["g", "G", ">g", ">G", [("a", "i1"), ("b", "g", (2,))]], ids=str)
 def test_zero_of_a_long_double_has_no_other_bytes(path, dtype):
-    """NumPy leaves bytes of its memory beside the number; they would stand in the file."""
+    """NumPy leaves old memory in the padding of the number, which would get into the file."""
     long = np.longdouble(0)
     value = ((0, [long, long]),) if isinstance(dtype, list) else (long,)
     with xa.create(path, (2**20,), dtype, fill_value=value[0], sparse=True) as array:

@@ -1,4 +1,4 @@
-"""Chunks that come from elsewhere: no way of reading goes round what brings them.
+"""Chunks that come from elsewhere: every way of reading first brings the chunks that it needs.
 
 The arrays have grown on all axes, so that addresses differ from the order of chunks, and so few
 chunks may be present that they leave again and again.
@@ -180,7 +180,7 @@ def test_chunks_are_asked_for_once_while_they_are_present(place, engine):
                 read(a)
             np.median(a, axis=0)
             a.chunk((0, 0, 0))
-        # All that has elements, and no chunk that has none.
+        # Each chunk with elements was requested once, and no other.
         assert set(provider.asked.values()) == {1}
         assert provider.n_evicted == 0
 
@@ -241,7 +241,7 @@ def test_dask_in_threads(opened):
 
 @pytest.fixture
 def plain(tmp_path, engine):
-    """An array that begins with its first chunk, as Zarr needs it, and is late."""
+    """Yield an array with late chunks and no growth at a start, which suits Zarr."""
     xa.from_array(X, tmp_path / "plain", chunks=CHUNKS).close()
     with late(tmp_path / "plain", tmp_path / "late", "dict", AT_ONCE, engine=engine) as (a, _):
         yield a

@@ -1,4 +1,4 @@
-"""An array on a store that has nothing of a pair of files but the protocol of readers."""
+"""An array whose store is not a pair of files, and only follows the protocol of readers."""
 
 from __future__ import annotations
 

@@ -433,7 +433,7 @@ def test_the_folder_is_searched_once_for_what_earlier_passes_have_left(tmp_path,
     monkeypatch.setattr(
         names, "_beside", lambda *given: searched.append(given[0]) or search(*given)
     )
-    # Creation of an array looks, too, for files that were to become that one.
+    # Creating an array also looks for unfinished files of that name.
     monkeypatch.setattr(names, "_look_seldom", lambda name, look: None)
     xa.rechunk(xa.zeros((4, 4)), tmp_path / "new", chunks=2).close()
     assert searched == [file_names(tmp_path / "new")]

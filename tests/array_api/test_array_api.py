@@ -45,7 +45,7 @@ def test_all_names_are_there():
 
 
 def test_functions_of_numpy_beside_the_standard():
-    """Libraries look for them in the namespace; nobody is shown them."""
+    """The namespace has these functions for other libraries, but does not list them."""
     assert "pad" not in dir(xp)
     assert "pad" not in xp.__all__
     assert xp.pad(xa.ones(2), 1).tolist() == [0, 1, 1, 0]

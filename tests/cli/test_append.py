@@ -1,4 +1,4 @@
-"""``extarray append`` into arrays with labels and packed numbers: netCDF4 says what files mean."""
+"""``extarray append`` into arrays with labels and packed numbers, against netCDF4."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST = ("2024-01-01", 0.01, 280.0)
 
 
 def file_of(path, day, scale, offset, **units):
-    """Two times of a day in hours since it began, and temperatures that are packed."""
+    """Write two times of a day, in hours since its beginning, and packed temperatures."""
     with netcdf4.Dataset(path, "w") as file:
         file.createDimension("time", None)
         file.createDimension("x", 3)
@@ -43,7 +43,7 @@ def file_of(path, day, scale, offset, **units):
 
 
 def said(path):
-    """The dates and the temperatures of a file, as netCDF4 has them."""
+    """Return the dates and the temperatures that netCDF4 reads from a file."""
     with netcdf4.Dataset(path) as file:
         time = file["time"]
         dates = netcdf4.num2date(time[:], time.units, only_use_cftime_datetimes=False)
@@ -75,7 +75,7 @@ def append(*words):
 
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_all_that_shares_the_axis_grows(group, days, side):
-    """The packing and the unit of dates are those that are stored."""
+    """Appended elements get the stored packing and the stored unit of dates."""
     xr = pytest.importorskip("xarray")
     assert append(group / "t2m", f"{days[1]}:/t2m", "--axis", "time", "--side", side) == 0
     want = [said(path) for path in days][:: 1 if side == "end" else -1]
@@ -89,7 +89,7 @@ def test_all_that_shares_the_axis_grows(group, days, side):
 
 @pytest.mark.parametrize("is_group", [True, False])
 def test_arrays_of_others_are_appended_as_files_are(group, days, tmp_path, is_group):
-    """One array has its labels in attributes."""
+    """One of the target arrays keeps its labels in attributes."""
     xr = pytest.importorskip("xarray")
     more, target = tmp_path / "more", group / "t2m"
     if is_group:
@@ -192,7 +192,7 @@ def test_arrays_that_only_lie_in_one_folder_grow_alone(tmp_path):
 
 
 def test_axes_are_put_in_order_by_their_names(tmp_path):
-    """Also where the shape would fit as it is."""
+    """Axes are reordered even if the shapes agree without that."""
     pytest.importorskip("xarray")
     x = np.arange(4).reshape(2, 2)
     xa.from_array(x, tmp_path / "a", dims=["y", "x"]).close()

@@ -1,4 +1,4 @@
-"""``extarray append`` of files that mean their numbers, or their places, in another way."""
+"""``extarray append`` of files that encode numbers, or locate elements, differently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def append(*words):
         ("i2", np.array([70000]), False),
         ("i2", np.array([-7]), True),
         ("u8", np.array([7], "u4"), True),
-        ("i8", np.array([1 << 63], "u8"), None),  # NumPy refuses the kind
+        ("i8", np.array([1 << 63], "u8"), None),  # NumPy refuses this kind
         ("f8", np.array([(1 << 53) + 1]), False),
         ("f4", np.array([1e300]), False),
         ("f4", np.array([0.5, np.nan]), True),

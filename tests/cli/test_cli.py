@@ -62,7 +62,7 @@ def test_info(path, suffix, capsys):
 
 
 def test_info_has_the_attributes(script, path):
-    """Each a line, whatever is in it and whatever the output can show."""
+    """Each attribute takes one line, whatever it contains and the output can show."""
     attrs = {
         "unit": "µm",
         "e\x1b[2J": "\x9b",
@@ -133,7 +133,7 @@ def folder_of_arrays(path):
     ids=["missing", "a file", "a folder"],
 )
 def test_what_is_no_array(path, prepare, what, commands, capsys):
-    """`extarray check` says what `extarray info` says, once; of folders it checks the arrays."""
+    """`check` gives the same message as `info`, once; in a folder, it checks the arrays."""
     prepare(path)
     texts = []
     for command in commands:
@@ -199,7 +199,7 @@ def test_python_m(script, path):
 
 
 def test_output_that_nobody_reads(script, path):
-    """As in `extarray info scene | head -0`: no traceback."""
+    """A closed pipe, as in `extarray info scene | head -0`, causes no traceback."""
     xa.create(path, shape=(4, 3), dtype="u2").close()
     read, write = os.pipe()
     os.close(read)
@@ -220,7 +220,7 @@ def test_output_that_nobody_reads(script, path):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
 def test_outputs_that_are_closed(script, path, closed):
-    """As some services start their programs."""
+    """Some services start programs with closed outputs."""
     xa.create(path, shape=(4, 3), dtype="u2").close()
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "extarray", "info", path],

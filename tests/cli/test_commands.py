@@ -1,4 +1,4 @@
-"""The commands: what they do to files, what they print, and what they refuse."""
+"""The commands: their effects on files, their output, and their refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from extarray.cli._selection import parse_selection, parse_value
 
 @pytest.fixture
 def run(capsys):
-    """Runs a command in this process; its status, and what it printed."""
+    """Return a function that runs a command here; it returns the status and the output."""
 
     def run(*words):
         status = cli.main([str(word) for word in words])
@@ -41,7 +41,7 @@ def run(capsys):
 
 @pytest.fixture
 def done(run):
-    """Runs a command that has to succeed; what it printed."""
+    """Return a function that runs a command, which must succeed; it returns the output."""
 
     def done(*words):
         found = run(*words)
@@ -66,7 +66,7 @@ def elements(path):
 
 
 def pipe(monkeypatch, data):
-    """Puts bytes on the standard input."""
+    """Replace the standard input by one with these bytes."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
@@ -217,7 +217,7 @@ def test_tables_are_in_colours_on_a_terminal(scene, monkeypatch, capsys):
 
 
 def test_folders_with_links_that_lead_nowhere(scratch, run):
-    """One of them ends no list."""
+    """A dangling link does not end a listing."""
     (scratch / "inner").mkdir()
     for name in ("a", "inner/b"):
         xa.create(scratch / name, 3).close()
@@ -259,12 +259,12 @@ def test_a_packed_file_2000_folders_deep(scratch, run, done):
     assert run("tree", scratch / "deep.xap", "--json").err.endswith("too deeply for JSON\n")
 
 
-#: A title of the window, a cleared screen, a line that says what is not so, and text reversed.
+#: Sets the window's title, clears the screen, adds a false line, and reverses text.
 HOSTILE = "a\x1b]0;owned\x07\x9b2J\nall: ok\u202eb\x7f"
 
 
 def hostile_folder(folder):
-    """A folder in which everything that has a name has a hostile one."""
+    """Make a folder in which every name is a hostile one."""
     with xa.open_group(folder / HOSTILE, "w") as group:
         with group.create(HOSTILE, (2, 3), dims=["y", HOSTILE], chunks=2) as a:
             a.attrs[HOSTILE] = HOSTILE
@@ -317,7 +317,7 @@ def hostile_folder(folder):
     ],
 )
 def test_no_name_reaches_the_terminal_as_it_is(scratch, run, words):
-    """Whatever a command prints, of files, axes, attributes and its own arguments."""
+    """Names of files, axes and attributes, and the arguments themselves, are escaped."""
     folder = hostile_folder(scratch)
     given = {"folder": folder, "array": folder / HOSTILE, "name": HOSTILE}
     found = run(*(word.format(**given) for word in words.split(" ")))
@@ -395,7 +395,7 @@ class TestLooking:
 
     def test_follow(self, scene, done, monkeypatch):
         with xa.open(scene, "r+") as writer:
-            # It sleeps when it has looked once.
+            # The command sleeps after its first look, and the writer appends meanwhile.
             monkeypatch.setattr(growth.time, "sleep", lambda seconds: writer.append([[7] * 5]))
             out = done("follow", scene, "--axis", "y", "--count", "1", "--json")
         assert json.loads(out) == {"selection": [[2, 3], [0, 5]], "data": [[7] * 5]}
@@ -412,7 +412,7 @@ class TestLooking:
         reader.start()
         deadline = time.monotonic() + 60
         while reader.is_alive() and time.monotonic() < deadline:
-            writer.append([[7] * 5])  # it follows from some moment on
+            writer.append([[7] * 5])  # it began to follow at an unknown row
             reader.join(0.1)
         writer.close()
         follower.send_signal(signal.SIGINT)
@@ -724,7 +724,7 @@ class TestFiles:
         found = run("pack", scene, tmp_path / "a.xap")
         assert found.status == 1
         assert "give --overwrite to replace" in found.err
-        # An option that the command does not have is named as it is in Python.
+        # An option that the command lacks keeps its Python name.
         found = run("show", tmp_path / "a.xap" / "nothing")
         assert "--" not in found.err
 
@@ -919,7 +919,7 @@ class TestWork:
     ids=" ".join,
 )
 def test_ctrl_c_leaves_nothing_half_done(forked, tmp_path, words):
-    """The signal comes while elements are copied; nothing has the name, and nothing is left."""
+    """The signal comes during the copy: no file has taken the name, and no other is left."""
     big = np.ones((1 << 11, 1 << 13), "u1")
     np.save(tmp_path / "big.npy", big)
     with xa.from_array(big, path=tmp_path / "big", chunks=64) as a:
@@ -982,7 +982,7 @@ class TestCompletion:
         assert self.complete(monkeypatch, run, "extarray info --j") == {"--json"}
         assert self.complete(monkeypatch, run, "extarray info s") == {"scene", "sub/"}
         assert self.complete(monkeypatch, run, f"extarray info {scene.parent}/sc") == {str(scene)}
-        (scene.parent / "so\nplain,other.xmd").touch()  # two answers to a shell
+        (scene.parent / "so\nplain,other.xmd").touch()  # two answers for the shell
         assert self.complete(monkeypatch, run, "extarray info s") == {"scene", "sub/"}
 
     @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -1,4 +1,4 @@
-"""The demo: that it does what it says, and that each of its checks can fail."""
+"""The demo does what it says, and each of its checks can fail."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def scene_file(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, scene_file, capsys):
-    """Runs the demo on a small scene; the exit status and what it printed."""
+    """Return a function that runs the demo on a small scene: exit status, output, errors."""
 
     def run(*options, scene=scene_file):
-        # Few chunks: drawing the growth map would be most of the time.
+        # Use few chunks: otherwise drawing the growth map would take most of the time.
         few = ["--chunks", "8", "--ranks", "1"]
         argv = ["demo", "--out", str(tmp_path / "out"), "--scene", str(scene), *few, *options]
         status = cli.main([str(option) for option in argv])
@@ -59,14 +59,14 @@ def run(tmp_path, scene_file, capsys):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """No pictures are drawn, and the scene is not unmixed for them: most of a run's time."""
+    """Draw no pictures, and unmix no scene for them: both take most of a run's time."""
     monkeypatch.setattr(demo, "_draw", lambda *args: [])
     monkeypatch.setattr(demo, "_unmix", lambda *args: [])
 
 
 @pytest.fixture
 def readers(monkeypatch):
-    """The reading processes that the demo starts."""
+    """Return the list of reading processes that the demo has started."""
     started = []
 
     def start(*args):
@@ -78,7 +78,7 @@ def readers(monkeypatch):
 
 
 def restored(path):
-    """The array of a demo in the scene's order, found without the demo's own code."""
+    """Return a demo's array in the scene's order, without using the demo's own code."""
     with xa.open(path) as a:
         orders = [[i for part in axis for i in range(*part)] for axis in a.attrs["pieces"]]
         return a[...][np.ix_(*(np.argsort(order) for order in orders))]
@@ -89,7 +89,7 @@ class TestMainJob:
     @pytest.mark.mpi
     @pytest.mark.usefixtures("shared_memory")
     def test_indian_pines(self, script, tmp_path):
-        """As a user runs it: its own process, its own folder, the scene that tensorly carries."""
+        """Run the demo as users do: in a process and a folder, on the scene of tensorly."""
         try:
             path = scenes.default_path()
         except MissingExtraError:
@@ -106,7 +106,7 @@ class TestMainJob:
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # Of the processor: how long that takes depends on what else the machine does.
+        # Measure processor time: elapsed time depends on the machine's other work.
         assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 60
         for phrase in (
             "AVIRIS Indian Pines: 145 x 145 x 200 uint16, 8.0 MiB",
@@ -253,7 +253,7 @@ class TestMainJob:
         found = scene_pictures.unmix(tmp_path / "scene", 1)
         assert found.estimate == 4 and found.error < 0.01
         assert sorted(found.positions.tolist()) == sorted(made.positions.tolist())
-        # Pixels without data change nothing of it.
+        # Pixels without data do not change the materials.
         holes = np.ones((30, 40), bool)
         holes[tuple(made.positions.T)] = False
         holes[:, ::2] = False
@@ -297,7 +297,7 @@ class TestMainJob:
 
 
 class TestChecksCanFail:
-    """Each fault is made on purpose; the demo must find it, say so in a line, and end."""
+    """Each test makes a fault; the demo must find it, report it in a line, and end."""
 
     def failed(self, result, *phrases):
         status, _, err = result
@@ -331,7 +331,7 @@ class TestChecksCanFail:
         self.failed(run(), "the array has shape")
 
     def test_reader_finds_a_wrong_element(self, run, tmp_path, monkeypatch, readers):
-        """The reader is given another scene, with one other element."""
+        """The reader gets a scene that differs in one element."""
         other = make_scene()
         other[11, 7, 13] ^= 1
         np.save(tmp_path / "other.npy", other)
@@ -451,7 +451,7 @@ class TestChecksCanFail:
 
 
 class TestReader:
-    """The reading process's own checks, in this process."""
+    """The checks of the reading process, run in this process."""
 
     @pytest.fixture
     def growing(self, tmp_path, scene_file):
@@ -512,7 +512,7 @@ class TestReader:
         def overwrite(**event):
             a[0, 0, 0] = a[0, 0, 0] ^ 1
 
-        # The first state is told of when the reader has compared it, and has its view.
+        # The reader reports the first state after comparing it, when it holds its view.
         monkeypatch.setattr(_reader, "_say", overwrite)
         with pytest.raises(_checks.CheckError, match="a view of chunk"):
             self.read(a, scene_file)

@@ -1,4 +1,4 @@
-"""Every argument and option of every command, with words that make no sense there."""
+"""Every argument and option of every command, given words that make no sense there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from extarray import cli
 
 click = pytest.importorskip("click")
 
-#: Commands that wait, or measure.
+#: Commands that wait for events, or that measure.
 LONG = {"bench", "demo", "follow", "view"}
 COMMANDS = {k: v for k, v in cli.command_line().commands.items() if k not in LONG}
-#: What the arguments are where the others are tried.
+#: Valid values of arguments, for the cases that try another argument.
 GOOD = {"target": "new", "data": "d.npy", "selection": "0", "value": "1", "kind": "growth"}
 GOOD |= {"names": "units", "shell": "bash"}
 NEEDED = {"extend": ["--axis", "y", "--by", "1"], "shrink": ["--axis", "y", "--by", "1"]}
@@ -26,7 +26,7 @@ NEEDED["advise"] = ["--read", "0"]
 
 
 def make(folder):
-    """A folder with an array, a folder, and files that are no arrays."""
+    """Fill a folder with an array, a folder, and files that are not arrays."""
     with xa.create(folder / "a", (4, 6), "f4", chunks=(2, 3), dims=("y", "x")) as a:
         a[...] = np.arange(24).reshape(4, 6)
         a.attrs["units"] = "K"
@@ -37,7 +37,7 @@ def make(folder):
 
 
 def contents(folder):
-    """What the files of a folder hold; of an array, what it is, as writers leave notes in it."""
+    """Return the contents of a folder; for arrays their elements, as writers leave notes."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -57,7 +57,7 @@ def folder(scratch, monkeypatch):
 
 
 def words_of(name):
-    """The arguments with which a command may run, and the places of those that are tried."""
+    """Return arguments with which a command can run, and the places of those to replace."""
     arguments = [p for p in COMMANDS[name].params if isinstance(p, click.Argument)]
     words = [GOOD.get(p.name, "new" if name == "create" else "a") for p in arguments]
     if name == "import":
@@ -66,7 +66,7 @@ def words_of(name):
 
 
 def check(name, words, folder, before, capsys):
-    """Run a command: it does its work, or says in a line why not and changes nothing."""
+    """Require that a command succeeds, or refuses in one line and changes nothing."""
     try:
         status = cli.main([name, *words])
     except SystemExit as end:
@@ -123,7 +123,7 @@ def test_arguments_that_name_something_else(name, folder, capsys, monkeypatch):
             check(name, given, folder, before, capsys)
 
 
-# A selection may begin with a minus sign.
+# Skip `show` and `set`: a selection may begin with a minus sign.
 @pytest.mark.parametrize("name", sorted({*cli.command_line().commands} - {"set", "show"}))
 def test_an_option_that_there_is_not_is_refused(name, capsys):
     status = cli.main([name, "--no-such-option"])

@@ -1,7 +1,7 @@
-"""dask's own tests of arrays, with arrays of ours below what `from_array` makes of NumPy's.
+"""dask's own tests of arrays, in which `from_array` puts our arrays in place of NumPy's.
 
-They are many: ``EXTARRAY_DASK_TESTS`` names the folder of those that run, ``dask/array/tests`` of
-an installed dask or of its source distribution.  `.ci/run downstream` sets it.
+They are many: ``EXTARRAY_DASK_TESTS`` names the folder of the tests to run: ``dask/array/tests``
+of an installed dask or of its source distribution. `.ci/run downstream` sets it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if FOLDER is None:
     pytest.skip("EXTARRAY_DASK_TESTS names no folder of dask's tests", allow_module_level=True)
 da = pytest.importorskip("dask.array")
 
-#: As dask's own settings have it: warnings of dask and NumPy are errors, those of others are not.
+#: As in dask's own settings, only warnings of dask and NumPy are errors.
 FILTERS = ["ignore", "error:::dask[.*]", "error:::numpy[.*]"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*FILTERS)]
 
-#: Modules in which arrays of NumPy's are the data, and not what is tested.
+#: Modules of tests that use NumPy arrays as data, not as their subject.
 MODULES = [
     "test_array_core",
     "test_masked",
@@ -39,14 +39,14 @@ MODULES = [
 
 
 def from_array(x, *args, **kwargs):
-    """Make an array of dask's on one of ours with the values of NumPy's; on others as they are."""
+    """Make a dask array on one of ours with the values of `x`, or on `x` if that is no ndarray."""
     if type(x) is np.ndarray and x.dtype != object and x.ndim and x.size:
         x = array_of(x)
     return da.from_array(x, *args, **kwargs)
 
 
 class Dask(ModuleType):
-    """`dask.array`, but for the function that takes arrays of others."""
+    """`dask.array` with another `from_array`."""
 
     from_array = staticmethod(from_array)
 
@@ -59,7 +59,7 @@ class Dask(ModuleType):
 
 @pytest.fixture
 def xfail(request):
-    """Give what dask's tests call where they are about to fail on some arrays."""
+    """Return the function that dask's tests call when they expect to fail."""
     return lambda reason: request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
 
 
@@ -70,7 +70,7 @@ for name in MODULES:
     module.da = Dask()
     if hasattr(module, "from_array"):
         module.from_array = from_array
-    # What dask itself cannot do, its marks say.
+    # The marks of dask's tests tell what dask itself cannot do.
     tests = {key: value for key, value in vars(module).items() if key.startswith("test_")}
     assert tests
     globals().update({f"{key}_of_{name}": test for key, test in tests.items()})

@@ -1,4 +1,4 @@
-"""NumPy's own tests of indexing, with arrays of ours in the place of NumPy's."""
+"""NumPy's own tests of indexing, with our arrays in place of NumPy's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ listed_tests_fail = expectations("numpy/test_indexing.py")
 
 
 class TestMultiIndexingAutomated(Automated):
-    """Thousands of combinations of indices; those that are arrays are arrays of ours as well."""
+    """Thousands of combinations of indices, with our arrays as index arrays, too."""
 
     test_multidim = pytest.mark.slow(Automated.test_multidim)
 
@@ -36,7 +36,7 @@ class TestMultiIndexingAutomated(Automated):
         return array
 
     def _get_multi_index(self, arr, indices):
-        """What is expected is computed by NumPy on NumPy's arrays, and is never a view."""
+        """NumPy computes the expected result from NumPy arrays; it is never a view."""
         given = tuple(np.asarray(i) if isinstance(i, xa.ExtArray) else i for i in indices)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "np", np)
@@ -45,7 +45,7 @@ class TestMultiIndexingAutomated(Automated):
 
 
 class TestMultiIndexingByArraysOfNumPy(TestMultiIndexingAutomated):
-    """The same, with indices that are NumPy's arrays."""
+    """The same tests, with NumPy arrays as indices."""
 
     def _create_complex_indices(self):
         with pytest.MonkeyPatch.context() as patch:

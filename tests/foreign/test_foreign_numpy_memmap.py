@@ -1,4 +1,4 @@
-"""NumPy's own tests of memory-mapped arrays, with arrays of ours in files in their place."""
+"""NumPy's own tests of memory-mapped arrays, with our arrays in files in their place."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PATH = Path(np.__file__).parent / "_core" / "tests" / "test_memmap.py"
 if not PATH.exists():
     pytest.skip(f"this NumPy comes without {PATH}", allow_module_level=True)
 
-#: A memmap is closed by forgetting it; an array of ours complains.
+#: Dropping the last reference closes a memmap silently; our arrays warn.
 pytestmark = pytest.mark.filterwarnings("ignore:.* was not closed:ResourceWarning")
 
 
-#: The stores of what a test has opened.
+#: The stores of the arrays that a test has opened.
 opened: list[weakref.ref] = []
 
 
 class Mapped(Array):
-    """An array of ours that is made and opened as `numpy.memmap` is."""
+    """An array of ours, made and opened like a `numpy.memmap`."""
 
     __slots__ = ()
 
@@ -42,11 +42,11 @@ class Mapped(Array):
         else:
             array = xa.open(path, mode=mode)
         opened.append(weakref.ref(array._store))
-        array.__class__ = cls  # which fails for a subclass that has no slots
+        array.__class__ = cls  # this assignment fails for a subclass without slots
         return array
 
     def __init__(self, *args, **kwargs):
-        """Do nothing more: the array is there."""
+        """Do nothing: `__new__` has made the array."""
 
     @property
     def filename(self):
@@ -66,14 +66,14 @@ listed_tests_fail = expectations("numpy/test_memmap.py")
 
 @pytest.fixture(scope="module", autouse=True)
 def files_are_removed(tmp_path_factory):
-    """Files beside the temporary ones of the tests lie in a folder of this suite."""
+    """Put the tests' temporary files, and those made beside them, into a folder of this suite."""
     folder = tmp_path_factory.mktemp("memmap")
     module.NamedTemporaryFile = functools.partial(NamedTemporaryFile, dir=folder)
 
 
 @pytest.fixture(autouse=True)
 def files_are_closed():
-    """A test that fails keeps its arrays, or their stores, in the traceback."""
+    """Close the stores: the traceback of a failed test keeps its arrays alive."""
     yield
     while opened:
         store = opened.pop()()

@@ -1,6 +1,6 @@
-"""zarr's own tests of indexing, with arrays of ours in the place of zarr's.
+"""zarr's own tests of indexing, with our arrays in place of zarr's.
 
-zarr's wheels have no tests: ``EXTARRAY_ZARR_TESTS`` names the folder of those of its source
+zarr's wheels have no tests: ``EXTARRAY_ZARR_TESTS`` names the folder of the tests in its source
 distribution (``pip download --no-deps --no-binary zarr zarr``).
 """
 
@@ -24,7 +24,7 @@ zarr = pytest.importorskip("zarr")
 
 
 class Buffer(np.ndarray):
-    """zarr's results are read into buffers; ours into arrays of NumPy's."""
+    """A NumPy array that stands for zarr's buffers, into which its tests read."""
 
     @classmethod
     def from_numpy_array(cls, array):
@@ -37,7 +37,7 @@ class Buffer(np.ndarray):
 
 
 class Later:
-    """Brackets that a coroutine reads."""
+    """Brackets whose reading is a coroutine."""
 
     def __init__(self, brackets):
         self.brackets = brackets
@@ -47,7 +47,7 @@ class Later:
 
 
 class Zarr(Array):
-    """An array of ours, with what zarr's tests ask its own for beside elements."""
+    """An array of ours with the attributes of zarr's arrays that the tests use."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class Zarr(Array):
 
 
 def make(store, values, chunk_shape=None):
-    """An array of ours with the values and chunks that a test gives to one of zarr's."""
+    """Make an array of ours with the values and chunks that a test gives."""
     values = np.asarray(values)
     array = array_of(values, np.maximum(chunk_shape or values.shape, 1).tolist())
     array.__class__ = Zarr
@@ -72,12 +72,12 @@ def make(store, values, chunk_shape=None):
 
 
 def create(shape, chunks, dtype="f8", fill_value=0, **options):
-    """An array of ours as zarr creates one."""
+    """Create an array of ours by the arguments of `zarr.create`."""
     return make(None, np.full(shape, fill_value, dtype), chunks)
 
 
 class Group(dict):
-    """A place for arrays with names."""
+    """A group: arrays by name."""
 
     def create_array(self, name, shape, dtype, chunks=None):
         self[name] = create(shape, chunks, dtype)
@@ -85,7 +85,7 @@ class Group(dict):
 
 
 def that_numpy_refuses(selections, shape):
-    """Without selections that NumPy takes and so do we: negative steps, new axes."""
+    """Return the selections that NumPy refuses, too: we accept negative steps and new axes."""
     refused = []
     for selection in selections:
         with suppress(IndexError, TypeError):
@@ -116,4 +116,4 @@ listed_tests_fail = expectations("zarr/test_indexing.py")
 
 @pytest.fixture
 def store(request):
-    """Arrays of ours are in memory."""
+    """Return no store: our arrays are in memory."""

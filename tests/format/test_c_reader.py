@@ -339,7 +339,7 @@ def originals(tmp_path_factory):
 @given(data=st.binary(min_size=12, max_size=40))
 @settings(QUICK, max_examples=400)
 def test_any_change_of_the_bytes_of_a_pair(reader, folder, originals, data):
-    """It reads what the package reads, or refuses; from a whole pair it reads its elements."""
+    """The reader agrees with the package or refuses; of a whole pair, it reads the elements."""
     dice = Dice(data)
     xmd, xta, model = dice.pick(originals())
     files = bytearray(xmd), bytearray(xta)

@@ -72,7 +72,7 @@ def test_blocks_come_with_their_first_use(path, number):
 
 
 def test_a_block_stays_where_it_is_in_older_states(tmp_path):
-    """After a loss of power, a state may count that knows no block."""
+    """After a power cut, the state that counts may be older than the block."""
     paths, before = together(tmp_path)
     for path, old in zip(paths, before, strict=True):
         xmd = metadata(path).read_bytes()
@@ -94,7 +94,7 @@ def test_a_block_stays_where_it_is_in_older_states(tmp_path):
 
 
 def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path, monkeypatch):
-    """The state returns to one without room for the block; the block stays."""
+    """The array returns to a state older than the block; the block stays in place."""
     paths = [tmp_path / name for name in "ab"]
     with xa.create(paths[0], (1,), chunks=1) as a, xa.create(paths[1], (1,), chunks=1) as b:
         prepare = GroupShare.prepare
@@ -119,7 +119,7 @@ def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path, 
 
 @pytest.mark.parametrize("number", [GROUP, WRITERS])
 def test_a_file_that_ends_before_a_block_does(path, number):
-    """The block does not count, and the next writer that needs one makes another."""
+    """A truncated block does not count; the next writer that needs one makes another."""
     xa.create(path, (2,), chunks=1).close()
     image = Image.of((metadata(path).read_bytes(), b""))
     at = image.block(WRITERS_OF_IMAGE if number == WRITERS else MEMBERS_OF_IMAGE)
@@ -135,7 +135,7 @@ def test_a_file_that_ends_before_a_block_does(path, number):
 @pytest.mark.parametrize("number", [GROUP, WRITERS])
 @pytest.mark.parametrize("place", ["header", "log", "attributes", "far"])
 def test_a_block_in_the_place_of_something_else(path, number, place):
-    """No writer writes there: it makes another block."""
+    """Writers do not write there, but make another block."""
     with xa.create(path, (2,), chunks=1, attrs={"unit": "mm", "text": "x" * 40_000}) as array:
         state = array._store.now.state
     image = Image.of((metadata(path).read_bytes(), Path(f"{path}.xta").read_bytes()))
@@ -184,7 +184,7 @@ def test_the_list_of_members_comes_with_a_new_axis(tmp_path):
 
 
 def test_the_header_is_written_once(path):
-    """Whatever happens to the array."""
+    """No change of the array rewrites the header."""
     with xa.create(path, (4, 4), "i2", chunks=2, fill_value=3) as array:
         array[...] = 1
         before = metadata(path).read_bytes()[:4096]

@@ -528,7 +528,7 @@ def test_the_rules_of_the_records(folder, axis_side, by, changes):
     [
         ([(0, 0, [0, 2])], [3, 2], True),
         ([(0, 0, [0, 2])], [3, 3], False),  # another axis has grown
-        ([(0, 0, [1, 2])], [3, 2], False),  # does not begin at nothing
+        ([(0, 0, [1, 2])], [3, 2], False),  # does not begin with 0 chunks
         ([(1, 0, [0, 2])], [0, 2], False),  # record 0 must have axis 0
         ([(0, 1, [0, 2])], [3, 2], False),  # and side 0
         ([(0, 0, [0, -2])], [0, -2], False),

@@ -1,4 +1,4 @@
-"""A writer written from the pages leaves whole arrays, with which the package goes on."""
+"""A writer built from the format pages leaves whole arrays, which the package then extends."""
 
 import json
 from itertools import islice
@@ -134,7 +134,7 @@ def test_a_writer_that_dies(tmp_path, torn):
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("step", range(10))
 def test_a_commit_of_several_arrays(tmp_path, step, again):
-    """Wherever it stops, all of it counts or nothing, and the package goes on."""
+    """Wherever the commit stops, it counts for all arrays or for none, and the package goes on."""
     (tmp_path / "ä b").mkdir()
     paths = [tmp_path / "one", tmp_path / "ä b" / "two", tmp_path / "three"]
     for path in paths:

@@ -1,4 +1,4 @@
-"""Files of other formats that change: as a whole or not at all, whatever happens meanwhile."""
+"""Files of other formats change as a whole or not at all, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def watched(shim, tmp_path):
-    """Environment of a process whose files in a folder of its own are watched."""
+    """Return the environment of a process whose files in a separate folder are watched."""
     folder = tmp_path / "watched"
     folder.mkdir()
     return preload.environment(shim, folder, tmp_path / "control")
@@ -232,7 +232,7 @@ print("alive")
 @pytest.mark.parametrize("room", [0, 300_000, 2_000_000])
 @pytest.mark.parametrize("kind", ["plain", "compressed", "export", "netCDF"])
 def test_a_full_disk_leaves_an_open_file_as_it_was(private_mount, script, tmp_path, kind, room):
-    """It changes in place, after the space for all was found."""
+    """The file changes in place, once all of the space has been found."""
     if kind == "netCDF":
         pytest.importorskip("netCDF4")
     folder = tmp_path / "full"
@@ -385,7 +385,7 @@ def test_a_file_that_somebody_writes_to_is_left_alone(file, forked):
 
 
 def test_two_at_once_lose_nothing(file, forked):
-    """Each adds datasets: one at a time, and the other is told."""
+    """Two processes add datasets; one at a time may, and the other gets an error."""
     filled(file)
     code = """
 import sys
@@ -410,7 +410,7 @@ print("done", flush=True)
 
 
 def test_a_file_that_was_changed_meanwhile_is_not_replaced(file):
-    """By a program that takes no locks."""
+    """The other program takes no locks."""
     filled(file)
 
     def change(done, total):
@@ -442,7 +442,7 @@ def test_a_file_that_this_process_has_open_changes_in_place(file):
         assert f["keep"][0] == 8 and f["level"].shape == (4, 4) and f["new"].shape == (3,)
         m[1, 1] = 50
         assert m.write_back() > 0
-        assert f["level"][1, 1] == 5  # who reads a file goes on with the old one
+        assert f["level"][1, 1] == 5  # a reader keeps the old file
     with h5py.File(file) as f:
         assert f["level"][1, 1] == 50
 
@@ -495,7 +495,7 @@ def test_a_link_to_a_file_stays_one(file, tmp_path):
 
 
 def test_holes_of_a_file_stay_holes(file):
-    """A copy takes no more space than the file."""
+    """The changed copy takes no more space than the file."""
     space = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     space.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     space.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -511,7 +511,7 @@ def test_holes_of_a_file_stay_holes(file):
 
 
 def test_an_export_that_fails_takes_its_scales_back(file, monkeypatch):
-    """In a file that is open: neither the dataset nor what belongs to it is left."""
+    """In an open file, a failed export leaves neither the dataset nor its scales."""
     filled(file)
     a = xa.from_array(
         np.ones((2, 3)),

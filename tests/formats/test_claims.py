@@ -1,4 +1,4 @@
-"""Files that say they are larger than they are: refused, or read in time and memory that fit."""
+"""Files that claim to be larger than they are: refused, or read in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import extarray as xa
 from extarray import cli
 
-SHAPE = 4096, 4096  # of 16 MiB, of which next to nothing is written
+SHAPE = 4096, 4096  # 16 MiB, almost none of which is written
 
 
 def hdf5(path):
@@ -23,7 +23,7 @@ def hdf5(path):
 
 
 def hdf5_group(path):
-    """Arrays none of which is too large."""
+    """Make a file of arrays, no single one of which is too large."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(path, "w") as f:
         for name in "ab":
@@ -32,7 +32,7 @@ def hdf5_group(path):
 
 
 def hdf5_texts(path):
-    """Texts that have to be gone through before their longest one is known."""
+    """Make a file of texts, all of which must be read to find the longest."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(path, "w") as f:
         f.create_dataset("level", SHAPE, h5py.string_dtype(), chunks=(256, 256))
@@ -92,7 +92,7 @@ def test_a_file_that_says_it_is_much_larger(make, tmp_path):
         read(*names, path=target, sparse=False)
     assert str(path) in str(caught.value) or make is hdf5_texts
     assert sorted(os.listdir(tmp_path)) == [path.name], "nothing is left"
-    for allowed in ({"max_result": "16 MiB"}, {}):  # the second one by the settings
+    for allowed in ({"max_result": "16 MiB"}, {}):  # the setting refuses the second array
         with xa.config.set(max_result="15 MiB" if allowed else "16 MiB"):
             made = read(*names, path=target, sparse=False, overwrite=True, **allowed)
         array = made["b"] if make is hdf5_group else made
@@ -104,7 +104,7 @@ def test_a_file_that_says_it_is_much_larger(make, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [hdf5, hdf5_group, mapped_hdf5, netcdf, zarr])
 def test_holes_that_stay_holes_are_no_claim(make, tmp_path):
-    """Of the array, a box of at most 4 MiB is made."""
+    """The array takes space for one box, of at most 4 MiB."""
     read, names = make(tmp_path / "file")
     with xa.config.set(max_result="5 MiB"):
         made = read(*names, path=tmp_path / "array")
@@ -116,7 +116,7 @@ def test_holes_that_stay_holes_are_no_claim(make, tmp_path):
 
 
 def test_holes_of_another_value_are_a_claim(tmp_path):
-    """The array has its fill value written everywhere."""
+    """The array would have its fill value written everywhere."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "file.h5", "w") as f:
         f.create_dataset("level", SHAPE, "u1", chunks=(256, 256), fillvalue=3)
@@ -128,7 +128,7 @@ def test_holes_of_another_value_are_a_claim(tmp_path):
 
 
 def test_what_a_file_has_is_the_sum_of_its_arrays(tmp_path):
-    """A small array is not alone to vouch for a large one before it."""
+    """The size of the whole file vouches for both arrays, not that of the small one alone."""
     h5py = pytest.importorskip("h5py")
     noise = np.random.default_rng(1).integers(0, 255, (1024, 1024), "u1")
     with h5py.File(tmp_path / "file.h5", "w") as f:
@@ -191,7 +191,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_what_is_compressed_well_is_no_claim(tmp_path):
-    """Zeros that a file really has: a thousandth of them is there."""
+    """The file stores its zeros, compressed to a thousandth."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "file.h5", "w") as f:
         f.create_dataset("level", data=np.zeros(SHAPE, "u1"), chunks=(1024, 1024), compression=1)
@@ -216,7 +216,7 @@ def test_coordinates_of_hdf5_that_nobody_could_read(tmp_path):
     with pytest.warns(xa.LossyWarning, match="coordinate 'text' .4 elements, too many") as told:
         assert xa.from_hdf5(tmp_path / "file.h5", "small")[...].tolist() == [0, 1, 2, 3]
     assert len(told) == 1
-    for options in ({"sparse": False}, {}):  # holes would take hours to be passed over
+    for options in ({"sparse": False}, {}):  # skipping the holes one by one would take hours
         with (
             xa.config.set(max_result="1 GiB"),
             pytest.raises(xa.ResultError, match="would become 16.0 TiB"),
@@ -245,7 +245,7 @@ def test_coordinates_of_netcdf_that_nobody_could_read(tmp_path):
 
 
 def tiff(path, bands, size=4096, offset=8, order="<"):
-    """A file of one element a band, that lie one behind the other."""
+    """Write a file whose bands have one element each, stored one after another."""
     short, long = (lambda tag, n: (tag, 3, n)), (lambda tag, n: (tag, 4, n))
     tags = [
         short(256, 1),
@@ -268,7 +268,7 @@ def tiff(path, bands, size=4096, offset=8, order="<"):
 @pytest.mark.slow
 @pytest.mark.parametrize("order", "<>")
 def test_a_tiff_of_4_kb_that_says_it_has_65281_bands(tmp_path, order):
-    """GDAL tries each of them."""
+    """GDAL would try to read each band."""
     pytest.importorskip("rasterio")
     tiff(tmp_path / "file.tif", 65281, order=order)
     with pytest.raises(xa.FormatError, match=r"4096 bytes, but .* 65289"):

@@ -1,4 +1,4 @@
-"""ENVI: headers as others write them, byte orders, what an image has for each band."""
+"""ENVI: headers as other programs write them, byte orders, entries for each band."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said(tmp_path):
 
 
 def written(folder, attrs, **options):
-    """Write a small image; return the header as others read it, and the losses."""
+    """Write a small image; return the header as Spectral Python reads it, and the losses."""
     spectral = pytest.importorskip("spectral")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""What holds for every format: its files and arrays have the same elements, whoever wrote them."""
+"""Every format: files and arrays have the same elements, whichever library wrote them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ settings_here = settings(
 
 @pytest.fixture(params=PEERS, ids=str)
 def peer(request):
-    """A format, and the library of others for it."""
+    """Return each format, with another library for it."""
     if not request.param.is_there:
         pytest.skip(f"{request.param.needs} is not installed")
     return request.param
@@ -33,13 +33,13 @@ def peer(request):
 
 @pytest.fixture
 def file(peer, tmp_path):
-    """A path for a file of the format."""
+    """Return a path for a file of the format."""
     return tmp_path / f"file{peer.suffix}"
 
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """Let a transfer of a few bytes go in many steps."""
+    """Cut a transfer of a few bytes into many steps."""
     monkeypatch.setattr(transfer, "_STEP_BYTES", 8)
     monkeypatch.setattr(transfer, "_MAPPED_BYTES", 8)
     monkeypatch.setattr(transfer, "_LINE_BYTES", 1)
@@ -47,7 +47,7 @@ def small_steps(monkeypatch):
 
 
 def sample(shape, dtype):
-    """Elements with every bit pattern that the dtype has, but signalling NaNs and odd texts."""
+    """Return elements with all bit patterns of the dtype, except signalling NaNs and odd texts."""
     dtype = np.dtype(dtype)
     n = int(np.prod(shape, dtype=int))
     if dtype.names:
@@ -81,7 +81,7 @@ def clear(folder):
 
 
 def quiet(call, *args, **options):
-    """Call something that may lose what the format does not hold."""
+    """Make a call that may lose facts that the format cannot hold."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", xa.errors.LossyWarning)
         return call(*args, **options)
@@ -98,7 +98,7 @@ def assert_equal(got, x):
 
 @st.composite
 def arrays(draw, peer):
-    """Elements that the format has."""
+    """Draw elements that the format supports."""
     ndim = draw(st.sampled_from(peer.ranks))
     extents = [1, 2, 3, 5, 7, 0] if peer.empty else [1, 2, 3, 5, 7]
     shape = tuple(draw(st.sampled_from(extents)) for _ in range(ndim))

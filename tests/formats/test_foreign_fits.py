@@ -1,4 +1,4 @@
-"""FITS files as astropy makes them: compressions, types, scales, extensions, whole files packed."""
+"""FITS files made by astropy: compressions, types, scales, extensions, whole files compressed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(file, unit, **options):
 
 
 def agrees(file, hdu=None):
-    """Compare what we read with what astropy reads, and its reading of what we write with both."""
+    """Require that we and astropy read the same, and that astropy reads our copy alike."""
     with fits.open(file, uint=True) as f:
         images = [j for j, u in enumerate(f) if u.is_image and u.shape]
         want = np.array(f[images[0] if hdu is None else hdu].data)
@@ -58,17 +58,17 @@ def test_compressed_integers(file, kind, dtype):
 @pytest.mark.parametrize("level", [16, 0])
 @pytest.mark.parametrize("missing", [False, True])
 def test_compressed_floats(file, kind, level, missing):
-    """Of quantized numbers the library makes floats, and NaN of those that are missing."""
+    """The library turns quantized numbers into floats, and missing ones into NaN."""
     x = F.copy()
     if missing:
         x[3, 3] = np.nan
     try:
         made(file, fits.CompImageHDU(x, compression_type=kind, quantize_level=level))
         fits.getdata(file)
-    except Exception as error:  # which of these go together differs from version to version
+    except Exception as error:  # versions differ in the combinations that they support
         pytest.skip(f"this astropy does not write and read it: {error}")
     a = agrees(file)
-    if level == 0 and kind.startswith("GZIP"):  # the only ones that lose nothing then
+    if level == 0 and kind.startswith("GZIP"):  # only these lose nothing at level 0
         assert same_values(a[...].astype("f4"), x)
 
 
@@ -110,7 +110,7 @@ def test_scaled_numbers(file, bscale, bzero):
 
 
 def test_sums_of_a_file_are_left_behind(file):
-    """They are those of another header and of other bytes."""
+    """The checksums belong to another header and other bytes."""
     made(file, fits.PrimaryHDU(X.astype("i2")), checksum=True)
     assert "CHECKSUM" in fits.getheader(file)
     agrees(file)
@@ -181,7 +181,7 @@ def test_files_that_are_packed_as_a_whole(file, kind):
 def test_files_that_are_too_short(file):
     made(file, fits.PrimaryHDU(X.astype("i2")))
     data, head = file.read_bytes(), 2880
-    file.write_bytes(data[: head + 2 * X.size])  # all elements, and nothing behind them
+    file.write_bytes(data[: head + 2 * X.size])  # all elements, without the padding behind them
     assert same_values(xa.from_fits(file)[...].astype("i2"), X.astype("i2"))
     for n in (head + 2 * X.size - 1, head + 100, head, head - 80, 100, 0):
         file.write_bytes(data[:n])

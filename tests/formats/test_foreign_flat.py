@@ -1,4 +1,4 @@
-"""Files of NumPy, SciPy and Spectral Python: .npy, .npz, .mat and ENVI, of all types and kinds."""
+"""Files of NumPy, SciPy and Spectral Python: .npy, .npz, .mat and ENVI, with all types."""
 
 from __future__ import annotations
 

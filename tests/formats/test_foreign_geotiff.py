@@ -1,4 +1,4 @@
-"""GeoTIFF files as rasterio and GDAL make them: types, compressions, layouts, places, masks."""
+"""GeoTIFF files made by rasterio and GDAL: types, compressions, layouts, places, masks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def file(tmp_path):
 
 
 def made(file, data, edit=None, **options):
-    """Make a file of bands, as rasterio does."""
+    """Make a file of bands with rasterio."""
     profile = {
         "driver": "GTiff",
         "count": len(data),
@@ -46,7 +46,7 @@ def same_number(one, other):
 
 
 def agrees(file, is_exact=True):
-    """Compare what we read with what rasterio reads, and its reading of what we write with both."""
+    """Require that we and rasterio read the same, and that rasterio reads our copy alike."""
     with rasterio.open(file) as f:
         want, profile, tags = f.read(), f.profile, f.tags()
         facts = (f.scales, f.offsets, f.units, f.descriptions)
@@ -133,7 +133,7 @@ def test_elements_of_fewer_bits(file, dtype, bits, options):
 
 @pytest.mark.parametrize("bits", [16, 24])
 def test_floats_of_fewer_bits(file, bits):
-    """GDAL gives 4 bytes; elements of 2 bytes are what they are in an array."""
+    """GDAL returns floats of 4 bytes; for those of 16 bits, the array has elements of 2 bytes."""
     made(file, (X / 7).astype("float32"), NBITS=bits)
     with rasterio.open(file) as f:
         want = f.read()
@@ -271,7 +271,7 @@ def test_small_images(file, shape, options):
 
 
 def test_a_part_of_what_was_appended_is_what_rasterio_reads(file):
-    """Tiles along the edges are cut off, in the file and in the array."""
+    """The bounds cut the tiles along the edges, in the file and in the array."""
     a = xa.create(None, (0, 37, 53), "int16", chunks=(2, 16, 16), dims=("band", "y", "x"))
     a.attrs["transform"] = [10.0, 0.0, 5.0, 0.0, -10.0, 7.0]
     for band in X.astype("int16"):

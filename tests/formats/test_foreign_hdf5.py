@@ -1,4 +1,4 @@
-"""HDF5 files as h5py and the library below it make them: layouts, filters, types, places."""
+"""HDF5 files made by h5py and the HDF5 library: layouts, filters, types, places."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def file(tmp_path):
 
 
 def agrees(file, name="x", **options):
-    """Compare what we read with what h5py reads, and h5py's reading of what we write with both."""
+    """Require that we and h5py read the same, and that h5py reads our copy alike."""
     with h5py.File(file) as f:
         want, fill = np.asarray(f[name][()]), f[name].fillvalue
     a = xa.from_hdf5(file, name, **options)
@@ -97,7 +97,7 @@ def test_times_of_space_and_fill_values(file, kind, fill_time):
         options = {"fillvalue": 7, "fill_time": fill_time, "chunks": (3, 3), "dcpl": made}
         f.create_dataset("x", (6, 6), "f4", **options)[:3] = 1
         if fill_time == "never":
-            f["x"][3:] = 2  # else anything may lie there
+            f["x"][3:] = 2  # otherwise unwritten space may hold anything
     agrees(file)
 
 
@@ -128,7 +128,7 @@ def test_types(file, dtype, chunks):
     ids=["12 at 4", "31", "20 at 12", "17"],
 )
 def test_integers_of_fewer_bits_than_their_bytes(file, bits, first, chunks):
-    """As detectors write them: the library moves the bits and extends the sign."""
+    """Detectors write such integers; the library moves the bits and extends the sign."""
     kind = h5py.h5t.STD_I32LE.copy()
     kind.set_precision(bits)
     kind.set_offset(first)
@@ -143,7 +143,7 @@ def test_integers_of_fewer_bits_than_their_bytes(file, bits, first, chunks):
 
 
 def test_large_chunks_of_integers_of_fewer_bits(file):
-    """Chunks that are read where they lie, if their elements lie there as in an array."""
+    """Large chunks are read in place only if their elements have the form of an array's."""
     kind = h5py.h5t.STD_I32LE.copy()
     kind.set_precision(12)
     kind.set_offset(4)

@@ -1,4 +1,4 @@
-"""netCDF files as netCDF4 and SciPy make them: models, filters, types, names, groups."""
+"""netCDF files made by netCDF4 and SciPy: models, filters, types, names, groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file(tmp_path):
 
 
 def made(file, dtype="i4", name="v", dims=("y", "x"), model="NETCDF4", unlimited=(), **options):
-    """Make a file with one variable, as netCDF4 does."""
+    """Make a file with one variable, with netCDF4."""
     with nc.Dataset(file, "w", format=model) as f:
         for dim, n in zip(("y", "x"), X.shape, strict=True):
             f.createDimension(dim, None if dim in unlimited else n)
@@ -38,7 +38,7 @@ def made(file, dtype="i4", name="v", dims=("y", "x"), model="NETCDF4", unlimited
 
 
 def stored(file, name):
-    """What netCDF4 reads, neither masked nor scaled, and the attributes."""
+    """Return the elements, axis names and attributes that netCDF4 reads, unmasked and unscaled."""
     with nc.Dataset(file) as f:
         f.set_auto_maskandscale(False)
         f.set_auto_chartostring(False)
@@ -47,7 +47,7 @@ def stored(file, name):
 
 
 def agrees(file, name="v"):
-    """Compare what we read with what netCDF4 reads, and its reading of what we write with both."""
+    """Require that we and netCDF4 read the same, and that netCDF4 reads our copy alike."""
     want, dims, attrs = stored(file, name)
     a = xa.from_netcdf(file, name)
     assert (a.dtype, a.shape) == (want.dtype, want.shape)
@@ -97,7 +97,7 @@ FILTERS = {
 @pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize("name", ["v", "x"])
 def test_filters_and_names(file, options, name):
-    """A variable of two axes may have the name of a dimension, and is no coordinate then."""
+    """A variable of two axes with the name of a dimension is not a coordinate."""
     try:
         made(file, name=name, **options)
     except RuntimeError as error:
@@ -108,7 +108,7 @@ def test_filters_and_names(file, options, name):
 
 @pytest.mark.parametrize("chunks", [None, (3,)])
 def test_a_variable_with_the_name_of_a_dimension_that_it_does_not_have(file, chunks):
-    """HDF5 has the dimension under that name, here of the same length and type."""
+    """HDF5 stores the dimension under that name, here with the variable's length and type."""
     with nc.Dataset(file, "w") as f:
         f.createDimension("y", 7)
         f.createDimension("x", 7)
@@ -140,7 +140,7 @@ def test_byte_orders(file, endian, chunks):
 
 
 def test_two_unlimited_dimensions_and_other_lengths(file):
-    """A variable that has less of a dimension than another has fill values there."""
+    """A variable shorter than others along a dimension has fill values at the end."""
     with nc.Dataset(file, "w") as f:
         f.createDimension("t", None)
         f.createDimension("m", None)

@@ -1,4 +1,4 @@
-"""Stores of Zarr 2 and 3 as zarr-python makes them: codecs, keys, orders, shards, stores."""
+"""Stores of Zarr 2 and 3 made by zarr-python: codecs, keys, orders, shards, stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def agrees(store, made, **options):
-    """Compare what we read with what zarr reads, and its reading of what we write with both."""
+    """Require that we and zarr read the same, and that zarr reads our copy alike."""
     want = np.asarray(made[...])
     a = xa.from_zarr(store)
     assert (a.dtype.newbyteorder("="), a.shape) == (want.dtype.newbyteorder("="), want.shape)
@@ -115,7 +115,7 @@ def codecs_of_3():
 )
 @pytest.mark.parametrize("sparse", [False, True])
 def test_codecs_and_keys_of_zarr_3(store, name, sparse):
-    """Chunks that nobody wrote have no file, and no place in a shard."""
+    """Unwritten chunks have no file, and no place in a shard."""
     options = codecs_of_3()[name]
     given = {"shape": X.shape, "dtype": "i4", "chunks": (5, 6), "zarr_format": 3, **options}
     made = zarr.create_array(store, fill_value=-1, **given)

@@ -1,4 +1,4 @@
-"""GeoTIFF: georeferencing, bands, tiles, what stands for no data, files of more than 4 GiB."""
+"""GeoTIFF: georeferencing, bands, tiles, values for "no data", files of more than 4 GiB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import extarray as xa
 rasterio = pytest.importorskip("rasterio")
 pytest.importorskip("rasterio.shutil")
 
-#: From GDAL 3.11 on numbers of two bytes are a type of their own; before, floats of 16 bits.
+#: Since GDAL 3.11, floats of 16 bits are a type; before, they were marked floats of 32 bits.
 HAS_HALVES = "float16" in rasterio.dtypes.dtype_rev
 
 
@@ -94,7 +94,7 @@ def test_elements_of_two_bytes_that_stand_for_a_number_of_four(file):
 @pytest.mark.parametrize(
     ("chunks", "options"),
     [
-        ((4, 64, 64), {}),  # a box is a chunk, and several tiles
+        ((4, 64, 64), {}),  # a box is one chunk, and several tiles
         ((8, 64, 64), {"interleave": "pixel"}),
         ((4, 64, 64), {"tiled": True, "blockxsize": 128, "blockysize": 32}),
         ((4, 60, 64), {}),  # strips
@@ -214,7 +214,7 @@ def test_a_file_of_several_pages_is_refused(file, path, n):
     with pytest.raises(xa.FormatError, match=f"has {n} pages"):
         xa.from_geotiff(file, path=path)
     assert not os.path.exists(f"{path}.xmd")
-    with quiet_georeference(), rasterio.open(f"GTIFF_DIR:2:{file}") as f:  # as the error says
+    with quiet_georeference(), rasterio.open(f"GTIFF_DIR:2:{file}") as f:  # as the error advises
         assert (xa.from_array(f.read())[...] == 1).all()
 
 
@@ -254,7 +254,7 @@ def test_no_data_is_exact_and_comes_back(file, tmp_path, dtype, nodata, options,
 
 
 def gdal_info(name):
-    """Return the value for "no data" as GDAL has it: rasterio rounds it, or leaves it out."""
+    """Return GDAL's value for "no data", which rasterio would round or omit."""
     with quiet_georeference(), rasterio.open(name) as f:
         rasterio.shutil.copy(f, f"{name}.vrt", driver="VRT")
     text = Path(f"{name}.vrt").read_text().partition("<NoDataValue>")[2].partition("<")[0]
@@ -262,7 +262,7 @@ def gdal_info(name):
 
 
 def test_no_data_as_rasterio_writes_it(file):
-    """As the digits of a float: GDAL reads an integer up to the point, and has another number."""
+    """rasterio writes digits of a float, and GDAL reads those before the point: -9."""
     settings = {"count": 1, "height": 1, "width": 2, "dtype": "int64", "nodata": -(2**63)}
     with quiet_georeference(), rasterio.open(file, "w", driver="GTiff", **settings) as f:
         f.write(np.array([[[-(2**63), -9]]]))

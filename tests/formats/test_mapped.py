@@ -181,7 +181,7 @@ def test_a_dataset_that_something_keeps_is_made_anew_if_asked(file, tmp_path, ho
         warnings.filterwarnings("ignore", ".*is a reference", xa.LossyWarning)
         m = xa.map_hdf5(file, "run/level")
     m[0, 0] = 5
-    m.write_back()  # in place, whatever keeps it
+    m.write_back()  # a change in place works, whatever keeps the dataset
     m.append([[9, 9, 9, 9]])
     with pytest.raises(xa.ArgumentError, match=HOLDERS[how]) as caught:
         m.write_back()
@@ -199,7 +199,7 @@ def test_a_dataset_that_something_keeps_is_made_anew_if_asked(file, tmp_path, ho
 
 
 def test_what_keeps_nothing_lets_a_dataset_be_made_anew(file):
-    """Soft links and references to others, and links to groups that lead in a circle."""
+    """Soft links, references to other datasets, and circular links to groups keep nothing."""
     made(file)
     with h5py.File(file, "r+") as f:
         f["soft"] = h5py.SoftLink("/run/level")

@@ -1,4 +1,4 @@
-"""MATLAB: what is no matrix of numbers, several variables, orders of bytes, both versions."""
+"""MATLAB: variables that are no matrices of numbers, several variables, byte orders, versions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_variables_beside_each_other(file, version):
 
 
 def test_a_big_endian_file(file):
-    """As machines wrote it that are no more; SciPy reads it, and writes none."""
+    """Old machines wrote such files; SciPy reads but never writes them."""
     x = np.array([[1, 2, 3], [4, 5, 6]], ">i2")
     parts = [(6, struct.pack(">II", 10, 0)), (5, struct.pack(">ii", 2, 3)), (1, b"level")]
     parts.append((3, x.tobytes(order="F")))
@@ -119,7 +119,7 @@ HEAD = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H", 0x0100) + b"IM"
 
 @pytest.mark.parametrize(("name_type", "dims_type"), [(1, 5), (16, 5), (1, 6), (16, 6)])
 def test_files_of_other_programs(file, name_type, dims_type):
-    """Names as UTF-8, and extents without a sign, as some write them."""
+    """Some programs write names in UTF-8, and unsigned extents."""
     file.write_bytes(HEAD + matrix(b"x", [[1.5, 2.5]], name_type, dims_type))
     assert xa.from_mat(file, "x")[...].tolist() == sio.loadmat(file)["x"].tolist() == [[1.5, 2.5]]
     xa.to_mat(xa.from_array([1]), file, "y")
@@ -178,7 +178,7 @@ def test_types_of_matlab_in_version_7_3(file):
 
 
 def test_complex_numbers_keep_their_imaginary_parts_in_any_type(file):
-    """SciPy drops these with its own ``mat_dtype=True``."""
+    """SciPy, with its own ``mat_dtype=True``, drops the imaginary parts."""
     sio.savemat(file, {"z": np.array([[1 + 2j]], "c8")})
     for option in (False, True):
         a = xa.from_mat(file, mat_dtype=option)
@@ -194,7 +194,7 @@ def test_a_logical_sparse_matrix_is_refused(file):
 
 
 def test_whole_numbers_are_stored_as_integers(file):
-    """As MATLAB does, and SciPy does not."""
+    """MATLAB stores them so; SciPy does not."""
     x = np.array([[1, 2], [3, 300]], "<i2")
     sio.savemat(file, {"x": x})
     data = bytearray(file.read_bytes())

@@ -96,7 +96,7 @@ def test_complex_zeros_keep_their_signs_in_zarr(file, zarr_format):
 
 @pytest.mark.parametrize("limit", ["1 MiB", "4 KiB"])
 def test_chunks_of_two_boxes_keep_their_nan(file, limit):
-    """What is written to a chunk later may be the plain NaN, for which zarr would remove it."""
+    """A later write may fill the chunk with the plain NaN, for which zarr would remove it."""
     pytest.importorskip("zarr")
     x = np.full((2, 4096), np.nan)
     x.view("u8")[0] = 0x7FF0000000000002
@@ -120,7 +120,7 @@ _OTHERS = {
 
 @pytest.mark.parametrize("form", _OTHERS)
 def test_bits_of_nan_go_through_other_formats(file, form):
-    """GDAL takes blocks of other NaN for blocks of its nodata: that is said."""
+    """GDAL takes blocks of other NaNs for its nodata; a warning says so."""
     needs = {"hdf5": "h5py", "netcdf": "netCDF4", "fits": "astropy", "geotiff": "rasterio"}
     if form in needs:
         pytest.importorskip(needs[form])
@@ -196,7 +196,7 @@ def test_the_value_for_missing_elements_goes_through_zarr(file, dtype, missing, 
     a = xa.from_array(np.zeros(3, dtype), dims=("x",), attrs={"_FillValue": missing})
     xa.to_zarr(a, file, zarr_format=zarr_format)
     b = xa.from_zarr(file)
-    if zarr_format == 3 or missing == missing:  # Zarr 2 has it as its fill value, and NaN says so
+    if zarr_format == 3 or missing == missing:  # in Zarr 2, a fill value of NaN suffices
         assert b.attrs["_FillValue"] == missing or missing != missing
         assert b.attrs["_FillValue"].dtype == dtype
     if zarr_format == 2:
@@ -239,7 +239,7 @@ def _missing_in_envi(a, file):
 def _missing_in_fits(a, file):
     fits = pytest.importorskip("astropy.io.fits")
     xa.to_fits(a, file)
-    # astropy takes a BLANK of 0 for none, though the standard does not.
+    # astropy ignores a BLANK of 0, which the standard allows.
     with fits.open(file, do_not_scale_image_data=True) as images:
         return images[0].data == images[0].header["BLANK"]
 
@@ -262,7 +262,7 @@ def _missing_in_fits(a, file):
 @pytest.mark.filterwarnings("ignore::extarray.LossyWarning")
 @pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 def test_the_missing_value_of_one_format_is_that_of_another(file, missing, name, value):
-    """Zero as any other, though it is no fill value of its own."""
+    """Zero marks missing elements like any other value, though it is the default fill value."""
     x = np.arange(8, dtype="i2").reshape(1, 2, 4)
     said = str(value) if " " in name else value
     with xa.from_array(x, dims=["band", "y", "x"], attrs={name: said}) as a:
@@ -270,7 +270,7 @@ def test_the_missing_value_of_one_format_is_that_of_another(file, missing, name,
 
 
 def test_zeros_are_not_missing_in_zarr_2(file):
-    """The fill value would say so to xarray, which knows arrays by the names of their axes."""
+    """A fill value of 0 would mean "missing" to xarray, which reads arrays with axis names."""
     zarr = pytest.importorskip("zarr")
     xa.to_zarr(xa.create(None, (4,), "i2", dims=("x",)), file, zarr_format=2)
     assert zarr.open(file).fill_value is None and zarr.open(file)[...].tolist() == [0] * 4
@@ -286,7 +286,7 @@ def test_zeros_are_not_missing_in_zarr_2(file):
 
 
 def goes(file, model="NETCDF4", said="true", kind="i2"):
-    """Write a file as satellites have them, which has unsigned integers by an attribute alone."""
+    """Write a file like a satellite's: an attribute gives integers the other sign."""
     netCDF4 = pytest.importorskip("netCDF4")
     other = {"i": "u", "u": "i"}[kind[0]] + kind[1]
     numbers = np.array([0, 1, -2 if other[0] == "i" else 250, 100, -1]).astype(other).view(kind)
@@ -332,12 +332,12 @@ def test_an_attribute_says_that_integers_are_unsigned(file, kind, model, name):
 
 
 def test_an_attribute_says_that_integers_have_a_sign(file):
-    """netCDF4 does not look at it, and xarray does."""
+    """netCDF4 ignores the attribute, xarray does not."""
     goes(file, said="false", kind="u2")
     assert xa.from_netcdf(file, "raw", mask_and_scale=True)[...].tolist() == [0, 1, -2, 100, -1]
     values = xa.from_netcdf(file, "packed", mask_and_scale=True)[...]
     assert np.array_equal(values, [-3, -2.5, -4, 47, np.nan], equal_nan=True)
-    goes(file, said="True", kind="u2")  # as they are anyway
+    goes(file, said="True", kind="u2")  # integers that are unsigned anyway
     assert xa.from_netcdf(file, "raw", mask_and_scale=True)[-1] == 65535
 
 
@@ -380,7 +380,7 @@ def test_limits_of_packed_numbers_are_unpacked_with_them(file, scale, limits):
 @pytest.mark.invariant("I13")
 @pytest.mark.parametrize("to", ["netcdf", "zarr"])
 def test_packing_that_a_format_does_not_know_is_named(tmp_path, to):
-    """xarray takes the numbers as they are stored, though the attributes of GeoTIFF are there."""
+    """xarray reads the stored numbers, despite the attributes of GeoTIFF."""
     pytest.importorskip({"netcdf": "netCDF4"}.get(to, to))
     how = {"chunks": (2,), "dims": ["x"], "attrs": {"scales": [0.5], "offsets": [0.0]}}
     a = xa.from_array(np.arange(3, dtype="i2"), **how)

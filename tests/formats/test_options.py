@@ -1,4 +1,4 @@
-"""What HDF5 and netCDF have beside plain datasets, and formats of other packages."""
+"""HDF5 and netCDF beyond plain datasets, and formats of other packages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_attributes_of_records(file, tmp_path, recwarn):
 @pytest.mark.parametrize("filled", [True, False])
 @pytest.mark.parametrize("driver", [None, "core"])
 def test_open_chunks_are_mapped_and_written_whole(file, tmp_path, shape, filled, driver):
-    """Chunks of 256 KiB and more: whole ones, cut-off ones, and those that nobody wrote."""
+    """Chunks of 256 KiB and more: whole, cut by the bounds, and unwritten."""
     h5py = pytest.importorskip("h5py")
     x = np.random.default_rng(0).random((*shape, 64))
     with h5py.File(file, "w", driver=driver) as f:

@@ -1,7 +1,7 @@
-"""Places on the earth and in the sky: other libraries find each element where it is.
+"""Places on the earth and in the sky: other libraries locate each element correctly.
 
-An array of a file grows at its starts and ends, a view of it is written to another file: the other
-library has for each value the place that it had in the first one.
+An array read from a file grows at its starts and ends, and a view of it is written to another
+file. The other library must locate each value at its place in the first file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from peers import quiet_georeference
 
 import extarray as xa
 
-#: Files without names of axes: said, and of no account here.
+#: The formats warn that they lose the names of axes, which does not matter here.
 NAMES = r"ignore:[^;]* does not have the names of the axes [^;]*$:extarray.LossyWarning"
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Plan(NamedTuple):
-    """Growth, and a view of what has grown."""
+    """Growths of an array, and a view of the result."""
 
     growths: list[tuple[int, int, str]]
     key: tuple[slice, ...]
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 @st.composite
 def plans(draw, ndim, orders=None):
-    """Plans for arrays of some axes; `orders` are those that the axes of the view may have."""
+    """Draw plans for arrays of `ndim` axes; `orders` lists possible orders of the view's axes."""
     sides = st.sampled_from(["start", "end"])
     growths = st.tuples(st.integers(0, ndim - 1), st.integers(1, 4), sides)
     steps = st.sampled_from([None, 1, 2, 3, -1, -2])
@@ -50,12 +50,12 @@ def plans(draw, ndim, orders=None):
 
 
 def numbered(shape, dtype="i4"):
-    """Elements that tell themselves apart; those that are added by growth are 0."""
+    """Return distinct elements other than 0, the value of those that growth adds."""
     return np.arange(1, np.prod(shape) + 1, dtype=dtype).reshape(shape)
 
 
 def check_places(x, y, old, new, atol=1e-6):
-    """Compare the places of the values of two images, of which the second shows parts of `x`."""
+    """Require that `new` locates the values of `y`, part of `x`, where `old` does those of `x`."""
     first = {int(v): index for index, v in np.ndenumerate(x)}
     for index, v in np.ndenumerate(y):
         if v:
@@ -127,7 +127,7 @@ def test_what_no_transform_says(tmp_path, rasterio):
 
 
 def test_what_bands_have(tmp_path, rasterio):
-    """Entries stay with their bands; a band that was added has none."""
+    """Entries stay with their bands; an added band has none."""
     x = numbered((3, 4, 5))
     attrs = {
         "transform": AFFINES[0],
@@ -190,7 +190,7 @@ SYSTEMS = {
 
 
 def worlds(header, letter=" "):
-    """Return what gives the world coordinates of an element; axes that are gone have one pixel."""
+    """Return a function from elements to world coordinates; dropped axes have one pixel."""
     from astropy.wcs import WCS, FITSFixedWarning
 
     with warnings.catch_warnings():
@@ -264,7 +264,7 @@ def test_pixels_of_sections():
         ltm = np.array([[attrs.get(f"LTM{i}_{j}", 0.0) for j in (1, 2)] for i in (1, 2)])
         return pytest.approx(np.linalg.solve(ltm, np.array(pixel) - ltv))
 
-    want = [26, 2]  # of the element [1, 2]
+    want = [26, 2]  # place of element [1, 2]
     assert whole(cards, 3, 2) == want
     a.extend(1, 5, side="start")
     assert a.attrs["DATASEC"] == "[7:9,1:3]" and a.attrs["TRIMSEC"] == "none"
@@ -305,7 +305,7 @@ def test_envi(tmp_path, rasterio, plan, kind):
         lost = {key for each in told for key in re.findall("attribute '(.*?)'", str(each.message))}
         starts = dict(zip(("y start", "x start"), steps, strict=True))
         expected = {key for key, step in starts.items() if step != 1}
-        if kind == "rotated" and steps != [1, 1]:  # its tie point is not at the first pixel
+        if kind == "rotated" and steps != [1, 1]:  # tie point not at the first pixel
             expected.add("map info")
         assert lost == expected
         b = xa.from_envi(tmp_path / "b.hdr")
@@ -316,7 +316,7 @@ def test_envi(tmp_path, rasterio, plan, kind):
                 check_places(x, y, lambda i: f.xy(*i), lambda i: g.xy(*i))
     for place in np.argwhere(y)[:1]:
         index = np.array(divmod(int(y[tuple(place)]) - 1, 6))
-        # Counted in pixels of the whole image of which the file has a part.
+        # Starts count pixels of the whole image, of which the file has a part.
         for name, first, i, j in zip(starts, (21, 11), index, place, strict=True):
             assert name in lost or int(b.attrs[name]) + j == first + i
         # The outer edge of the first pixel is 1, its centre is 1.5.
@@ -395,7 +395,7 @@ def test_netcdf(tmp_path, plan):
             row, column = divmod(int(v[i, j]) - 1, 4)
             assert v.sel(day=days[row], lon=column * 10.0) == x[row, column]
             assert v.letter[j] == "abcd"[column] and v.lat[i, j] == x[row, column] / 2
-            place = np.array([i, j] if b.v.dims == v.dims else [j, i]) + 0.5  # as the file's axes
+            place = np.array([i, j] if b.v.dims == v.dims else [j, i]) + 0.5  # in the file's order
             x0, width, across, y0, down, height = map(float, b.crs.GeoTransform.split())
             assert x0 + width * place[1] + across * place[0] == pytest.approx(column * 10)
             assert y0 + down * place[1] + height * place[0] == pytest.approx(0.5 - row)

@@ -56,10 +56,10 @@ def test_netcdf(file, tmp_path):
             v.set_auto_maskandscale(False)
             v.set_auto_chartostring(False)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a _FillValue that is no element
+                warnings.simplefilter("ignore")  # warns of a _FillValue that is no element
                 assert a[...].tobytes() == np.asarray(v[...]).tobytes()
             xa.to_netcdf(a, tmp_path / f"{j}.nc", name)
-            # Of integers NaN is no _FillValue.
+            # For integers, NaN is not a _FillValue.
             among = (
                 ("_FillValue", "coords") if v.dtype.kind in "iu" or "eraint" in str(file) else ()
             )
@@ -87,7 +87,7 @@ def test_fits(file, tmp_path):
                 stored = fits.getdata(file)
             np.testing.assert_array_equal(a[...], stored)
             xa.to_fits(a, tmp_path / f"{j}.fits")
-            # Ends of comments that are too long for their cards are cut.
+            # Comments too long for their cards are truncated.
             assert_same(xa.from_fits(tmp_path / f"{j}.fits"), a, ("card_comments",))
             xa.to_fits(a, tmp_path / "all.fits", name)
             assert_same(xa.from_fits(tmp_path / "all.fits", name), a, ("EXTNAME", "card_comments"))

@@ -1,6 +1,6 @@
-"""Functions of all formats share parameters: with one name, one default, one order, one wording.
+"""The functions of all formats share parameters: their names, defaults, order and wording.
 
-Each function writes its signature and its docstring out; these tests hold them together.
+Each function spells out its signature and its docstring; these tests keep them consistent.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from extarray.formats.transfer import Format
 
 FORMATS = Path(registry.__file__).parent
 
-#: Shared parameters in their order, with their defaults, before and after those of one format.
+#: Shared parameters in order, with their defaults; a format's own stand between the two groups.
 READ_FIRST = {"path": None, "chunks": None, "mask_and_scale": False}
 READ_LAST = {"overwrite": False, "sparse": None, "progress": True, "max_result": None}
 WRITTEN_FIRST = {"selection": None}
 WRITTEN_LAST = {"overwrite": False, "progress": True}
 #: Formats whose numbers are never packed.
 PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "map_hdf5", "map_netcdf"}
-#: Functions that make or write groups, too, and say so.
+#: Functions that also make or write groups, which their docstrings mention.
 OF_GROUPS = {"from_hdf5", "from_netcdf", "from_zarr"}
 #: Parameters that every format describes in the same words.
 SAME = ["chunks", "sparse", "progress", "max_result", "selection"]
@@ -48,7 +48,7 @@ WRITERS = [name for name in FUNCTIONS if name.startswith("to_")]
 
 
 def keywords(function):
-    """Return the parameters that are given by name, without those of a library."""
+    """Return the keyword parameters, without those of a library."""
     return {
         p.name: p
         for p in inspect.signature(function).parameters.values()

@@ -1,4 +1,4 @@
-"""Files of which parts were never written become arrays that are as sparse."""
+"""Files with unwritten parts become equally sparse arrays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_hdf5(file, tmp_path, options):
 
 @pytest.mark.parametrize("fill", [7.0, np.nan])
 def test_hdf5_with_another_fill_value(file, tmp_path, fill):
-    """Holes are no zeros there; the array has its space, as its fill value is written."""
+    """Unwritten elements are not zeros here, so the array takes its full space."""
     theirs = make_hdf5(file, fillvalue=fill)
     with xa.from_hdf5(file, "run/d", path=tmp_path / "a") as a:
         assert a[...].tobytes() == theirs.tobytes()
@@ -73,7 +73,7 @@ def test_hdf5_with_another_fill_value(file, tmp_path, fill):
 
 
 def test_packed_numbers_that_were_never_written(file, tmp_path):
-    """Missing or not: what the attributes say of the number that a hole is."""
+    """The attributes decide whether the stored number of a hole means "missing"."""
     for number, attrs in enumerate(
         ({"scale_factor": 0.5, "add_offset": 3.0}, {"_FillValue": np.int16(0), "scale_factor": 0.5})
     ):

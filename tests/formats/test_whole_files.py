@@ -35,7 +35,7 @@ def group(tmp_path):
 
 
 def contents(g):
-    """Return all that a group has."""
+    """Return the whole content of a group."""
     return {
         name: dict(item.attrs)
         if isinstance(item, xa.Group)
@@ -204,7 +204,7 @@ def test_arrays_that_zarr_does_not_know_do_not_stop_a_store(tmp_path, zarr_forma
 
 @pytest.mark.parametrize("kind", ["hdf5", "netcdf", "zarr"])
 def test_warnings_name_the_array(tmp_path, kind):
-    """Of arrays, groups, coordinates and single arrays."""
+    """Warnings name arrays, groups, coordinates, and single arrays."""
     suffix = {"hdf5": "h5", "netcdf": "nc", "zarr": "zarr"}[kind]
     save, load = (getattr(xa, f"{way}_{kind}") for way in ("to", "from"))
     bad = {"bad": {"a": 1j}}

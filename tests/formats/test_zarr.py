@@ -1,4 +1,4 @@
-"""Zarr 2 and 3: stores, groups, shards and compression, names of axes, what JSON does not have."""
+"""Zarr 2 and 3: stores, groups, shards and compression, names of axes, values that JSON lacks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_names_of_axes_and_attributes(store, form):
     b = xa.from_zarr(store)
     assert b.dims == ("y", "x") and b.fill_value == -1
     assert {k: b.attrs[k] for k in attrs} == attrs
-    # xarray, which has the names of axes so in Zarr 2, takes the fill value for a missing one.
+    # xarray, which stores axis names like this in Zarr 2, reads the fill value as missing.
     more = {"_FillValue"} if form == 2 else set()
     assert set(b.attrs) - {"dims"} == set(attrs) | more
     assert b.attrs.get("_FillValue", -1) == -1
@@ -59,7 +59,7 @@ def test_chunks_that_were_never_written(store, form, fill):
 
 
 def test_a_chunk_that_the_disk_takes_in_part_is_an_error(store):
-    """One call may write less than it was given, and say so by a number alone."""
+    """One call may write less than asked, and report that only by its result."""
     a = xa.from_array(np.ones((64, 512)), chunks=(64, 512))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -201,7 +201,7 @@ def test_files_of_chunks_are_read_and_written_as_they_are(tmp_path, chunks, zarr
         fill_value=-1,
         zarr_format=zarr_format,
     )
-    z[:, :150] = x[:, :150]  # the files of other chunks are not there
+    z[:, :150] = x[:, :150]  # there are no files of other chunks
     x[:, 150:] = -1
     with xa.from_zarr(tmp_path / "z", path=tmp_path / "a") as a:
         assert a.dtype == zarr.open(tmp_path / "z").dtype and np.array_equal(a[...], x)

@@ -1,6 +1,6 @@
-"""Hostile files of other formats, in processes with limits: refused by errors of the family.
+"""Hostile files of other formats, read in processes with limits, raise errors of the family.
 
-A part of what `tests/support/fuzz_files.py` does for as long as one likes, the same in every run.
+A small, fixed part of the cases that `tests/support/fuzz_files.py` can run without end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def there(name):
 @pytest.mark.process
 @pytest.mark.parametrize("name", fuzz_files.FORMATS)
 def test_files(name):
-    """A crash of a library ends a process, and not the rest."""
+    """A crash of a library ends one child process, not the run."""
     there(name)
     children = fuzz_files.Children(name, seed=1)
     children.run(0, 150)
@@ -46,7 +46,7 @@ def test_files(name):
 @pytest.mark.slow
 @pytest.mark.process
 def test_corpus():
-    """What has reached new code before, when the fuzzer ran with all formats."""
+    """Inputs that reached new code when the fuzzer ran with all formats."""
     if not all(importlib.util.find_spec(f.needs) for f in fuzz_files.FORMATS.values() if f.needs):
         pytest.skip("the libraries of some formats are not installed")
     corpus = fuzz.read_corpus("files")
@@ -59,7 +59,7 @@ def test_corpus():
 
 @pytest.mark.parametrize("name", ["npy", "npz", "envi", "packed"])
 def test_good_files_are_read(name, tmp_path):
-    """Or else nothing of it would be tested."""
+    """Otherwise, changed files would test only refusals."""
     for seed in fuzz_files.seeds([name]):
         for job in fuzz_files.FORMATS[name].jobs:
             place = tmp_path / seed.name
@@ -89,13 +89,13 @@ def test_whose_fault_it_is():
     theirs = ours.replace("/a/extarray/formats/flat.py", "/a/h5py/dims.py")
     assert deaths.in_ours(ours)
     assert not deaths.in_ours(theirs)
-    assert not deaths.in_ours(ours.replace("flat", "hdf5"))  # which calls the library in C
+    assert not deaths.in_ours(ours.replace("flat", "hdf5"))  # this frame calls the library in C
     waiting = f"Thread 0x2 (most recent call first):\n{frame}\n"
     assert not deaths.in_ours(waiting + theirs.replace("Current thread", "Thread"))
 
 
 def test_a_process_that_ends_is_no_end(monkeypatch):
-    """As if a library had crashed at every case with an even number."""
+    """The children end at every case with an even number, as if a library had crashed."""
     monkeypatch.setattr(fuzz_files, "COMMAND", [sys.executable, "-c", CRASHING])
     children = fuzz_files.Children("npy", seed=1)
     children.run(0, 7)
@@ -118,7 +118,7 @@ for n in range(first, first + count):
 
 
 def test_a_damaged_root_group_of_hdf5(tmp_path):
-    """Its attributes, and its identity, are asked for before anything else."""
+    """The reader asks for the group's attributes and identity before anything else."""
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w", libver="latest") as f:
         f["x"] = np.arange(3)

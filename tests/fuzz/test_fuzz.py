@@ -1,4 +1,4 @@
-"""Files and arguments of all kinds, from Hypothesis; `tests/support/fuzz.py` goes on from here."""
+"""Files and arguments of all kinds, from Hypothesis; `tests/support/fuzz.py` goes further."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-# A call may write no large files, and nor may the process meanwhile; the arrays are the module's.
+# Calls limit the file sizes of the whole process, and share the module's arrays.
 pytestmark = pytest.mark.thread_unsafe(reason="the fuzzers have limits and arrays of their own")
 
-# Bytes to be read as choices; a few ask for a few changes.
+# Bytes to read as choices: the fewer, the fewer changes they make.
 BYTES = st.binary(min_size=16, max_size=80)
 MANY = settings(max_examples=6 * settings().max_examples)
 
@@ -34,14 +34,14 @@ def call(tmp_path_factory):
 
 
 def found(text):
-    """Bytes with which a fault was found."""
+    """Return an example from bytes that revealed a fault."""
     return example(data=bytes.fromhex(text))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["pairs", "calls"])
 def test_corpus(name, request):
-    """What has reached new code before, when the fuzzer ran."""
+    """Inputs that reached new code when the fuzzer ran."""
     act = request.getfixturevalue({"pairs": "attack", "calls": "call"}[name])
     corpus = fuzz.read_corpus(name)
     assert len(corpus) > 50
@@ -61,12 +61,12 @@ def test_corpus(name, request):
 @found("ffec53ffff1797ff53ffff1797fffffffffffffffffffffe03f1ba3263ffffff03f1ba3363")
 @MANY
 def test_files(attack, data):
-    """Refused by an error of the family, or read and written as any other array."""
+    """A pair is refused by an error of the family, or works like any other array."""
     attack(data)
 
 
 @given(data=BYTES)
 @MANY
 def test_calls(call, data):
-    """What NumPy gives; or what both refuse."""
+    """A call gives NumPy's result, or both refuse it."""
     call(data)

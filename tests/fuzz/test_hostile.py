@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm: refused, and nothing else happens."""
+"""Files made to do harm are refused, and have no other effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from extarray.format.labels import coordinate_values
 
 @pytest.fixture
 def pair(tmp_path):
-    """A good pair of 3 segments, chunks of 2 x 2, as an image; and its path."""
+    """Return the image and the path of a good pair: 3 segments, chunks of 2 x 2."""
     path = tmp_path / "pair"
     with xa.create(path, (3, 4), "<i4", chunks=(2, 2)) as array:
         array.extend(1, 2)
@@ -40,13 +40,13 @@ def live(image, at, kind, value):
 
 
 def spoil_flushed(image):
-    """Leave no other state than those of the live superblocks."""
+    """Destroy all states but those of the live superblocks."""
     for i in (2, 3, 4):
         image.write(image.block(i), bytes(1024))
 
 
 def refused(image, path, match, error=xa.CorruptError):
-    """Neither mode opens the pair, whose checksums all fit; and it stays as it is."""
+    """Require that neither mode opens the pair, whose checksums match, or changes it."""
     spoil_flushed(image)
     image.mend()
     image.store(path)
@@ -102,7 +102,7 @@ def test_absurd_lengths_in_the_header(pair, at, kind, value):
 
 
 def test_a_header_that_is_longer_than_it_says(pair):
-    """Its checksum would stand where the superblocks do."""
+    """The header's checksum would overlap the superblocks."""
     image, path = pair
     item = 4096 - 48 - 16 - 7 - 4 + 1
     image.write(48 + 16, json.dumps(f"|S{item}").encode())
@@ -121,7 +121,7 @@ def test_absurd_bounds(pair, axis, where, value):
 
 
 def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
-    """Where another axis is empty no byte is missing, whatever the bounds."""
+    """While another axis is empty, no byte is missing, so the bounds need their own check."""
     path = tmp_path / "empty"
     xa.create(path, (0, 4), chunks=(2, 4)).close()
     files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
@@ -136,15 +136,15 @@ def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
 
 @pytest.mark.parametrize("order", "ZH")
 def test_a_chunk_that_is_not_there_costs_nothing(tmp_path, order):
-    """The table of an order is of a chunk's size: not before there is a chunk."""
+    """The table of an order is as large as a chunk, so it waits for the first chunk."""
     path = tmp_path / "promise"
-    tracemalloc.start()  # NumPy tells it of arrays
+    tracemalloc.start()  # NumPy reports its arrays to tracemalloc
     try:
         with xa.create(path, (0, 0), "u1", chunks=(2**14, 2**14), order=order) as array:
             assert array.shape == (0, 0)
         with xa.open(path, "r+") as array:
             assert array[...].shape == (0, 0)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 24  # the table has 2 GiB
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24  # the table would have 2 GiB
     finally:
         tracemalloc.stop()
     with xa.create(None, (0, 2), "u1", chunks=(2, 2), order=order) as array:
@@ -160,7 +160,7 @@ def test_absurd_numbers_of_segments(pair, segments):
 
 
 def test_a_log_of_holes(pair):
-    """Memory is asked for as records prove to be there, not by the length of the file."""
+    """Memory grows with the records found intact, not with the length of the file."""
     image, path = pair
     live(image, 16, "Q", 2**31 - 1)
     live(image, 64, "Q", 2**40)
@@ -201,7 +201,7 @@ def test_the_last_numbers_are_for_readers(pair):
 @pytest.mark.parametrize("place", [0, 16, 4096, 8192, places.LOG, places.LOG + 16, places.LOG - 1])
 @pytest.mark.parametrize("at", [32, 48], ids=["attributes", "second room"])
 def test_a_room_upon_something_else(pair, at, place):
-    """A writer would write the next attributes there."""
+    """A writer would write the next attributes to this room."""
     image, path = pair
     live(image, at, "Q", place)
     live(image, 40 if at == 32 else 56, "I", 2 if at == 32 else 1024)
@@ -224,7 +224,7 @@ def test_unused_space_that_is_used(pair, end):
 
 
 def long_pair(folder):
-    """An image of 14 segments, so of two extents."""
+    """Return the image and path of a pair with 14 segments, hence two extents."""
     path = folder / "long"
     with xa.create(path, (0, 1, 1), chunks=(1, 1, 1)) as array:
         for i in range(13):
@@ -235,7 +235,7 @@ def long_pair(folder):
 
 @pytest.mark.parametrize("place", ["circle", "room", "before the log"])
 def test_extents_upon_something_else(tmp_path, place):
-    """Among them a chain that goes in a circle; the records are good wherever they are."""
+    """One of the chains is circular; the records are good, wherever they lie."""
     image, path = long_pair(tmp_path)
     size = 6 * (8 + 8 * 3)
     records = bytes(image.xmd[image.record(8) : image.record(8) + size])
@@ -361,7 +361,7 @@ def test_attributes_that_are_none(pair, text):
     ids=lambda text: text[:24],
 )
 def test_types_that_are_none(pair, description):
-    """Above all none of objects: their bytes are pointers."""
+    """Types of objects matter most: their bytes would be pointers."""
     image, path = pair
     image.set_description(description.encode(), 8)
     refused(image, path, "is not supported on this machine", xa.FormatError)
@@ -369,7 +369,7 @@ def test_types_that_are_none(pair, description):
 
 @pytest.mark.parametrize("opening, closing", [("[", "]"), ('{"fields":', "}"), ('["<u1",', "]")])
 def test_a_type_that_is_nested_deeply(tmp_path, opening, closing):
-    dtype = np.dtype([(f"field {i}", "<f4") for i in range(400)])  # a header with room
+    dtype = np.dtype([(f"field {i}", "<f4") for i in range(400)])  # a header with room for the type
     path = tmp_path / "deep"
     xa.create(path, 3, dtype).close()
     files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
@@ -381,7 +381,7 @@ def test_a_type_that_is_nested_deeply(tmp_path, opening, closing):
 
 @pytest.mark.parametrize("around", [lambda d: [("a", d)], lambda d: (d, (1,))])
 def test_a_type_that_is_too_deep_is_not_made(tmp_path, around):
-    """What can be made can be opened again."""
+    """A type that `create` accepts can be opened again."""
     dtype = np.dtype("<i4")
     for _ in range(31):
         dtype = np.dtype(around(dtype))
@@ -393,7 +393,7 @@ def test_a_type_that_is_too_deep_is_not_made(tmp_path, around):
 
 
 def test_what_is_told_of_an_array_stays_short():
-    """NumPy prints all of a record, and counts the empty sub-arrays one by one."""
+    """NumPy would print a whole record, and count empty sub-arrays one by one."""
     dtype = np.dtype([("a", "<f4", (1, 127, 8366, 1, 3, 0)), ("b", "<i4")])
     assert "(a record of 4 B)" in str(xa.zeros(3, dtype).info())
     assert "(a record of 4.0 MiB)" in xa.zeros(1, [("a", "u1", (2048, 2048))])._repr_html_()
@@ -416,7 +416,7 @@ def test_what_is_told_of_an_array_stays_short():
     ids=["fewer segments", "more segments", "attributes", "bounds", "history", "end"],
 )
 def test_refresh(pair, spoil, match):
-    """Nothing of what is not whole is taken up; what is whole then is."""
+    """`refresh` adopts no part of a damaged state, and the whole state once it is restored."""
     image, path = pair
     good = bytes(image.xmd)
     with xa.open(path) as array:
@@ -440,7 +440,7 @@ def test_refresh(pair, spoil, match):
 
 
 def test_a_pipe_does_not_hang(tmp_path):
-    """Opening a pipe waits for who writes to it."""
+    """Opening a pipe normally waits for a writer."""
     path = tmp_path / "pipe"
     os.mkfifo(path.with_suffix(".xmd"))
     os.mkfifo(path.with_suffix(".xta"))
@@ -462,13 +462,13 @@ def test_a_pipe_does_not_hang(tmp_path):
 
 
 def test_a_writer_counts_on_from_the_greatest_number(pair):
-    """A state of a flush may be newer than both that commits wrote last."""
+    """A flushed state may be newer than the states of the last two commits."""
     image, path = pair
     newest = image.block(image.newest())
     state = bytes(image.xmd[newest : newest + 88 + 48])
     spoil_flushed(image)
     image.write(image.block(3), state)
-    image.put(image.block(3) + 4, "I", 0)  # not sealed, as all of them
+    image.put(image.block(3) + 4, "I", 0)  # unsealed, like all of them
     image.put(image.block(3) + 8, "Q", 500)
     for i in (0, 1):
         image.put(image.block(i) + 8, "Q", 10 + i)
@@ -484,12 +484,12 @@ def test_a_writer_counts_on_from_the_greatest_number(pair):
 
 
 def test_the_extents_are_those_of_the_state_that_is_whole(tmp_path):
-    """Looking at a state that is not whole leaves nothing behind."""
+    """Examining a damaged state leaves no trace in the choice of extents."""
     image, path = long_pair(tmp_path)
     newest = image.block(image.newest())
     image.write(image.block(4), bytes(image.xmd[newest : newest + 88 + 24 * 3]))
     image.put(image.block(4) + 8, "Q", 500)
-    image.put(image.block(4) + 16, "Q", 1)  # which makes it contradict itself
+    image.put(image.block(4) + 16, "Q", 1)  # now the state contradicts itself
     image.mend()
     image.store(path)
     with xa.open(path, "r+") as array:
@@ -502,7 +502,7 @@ def test_the_extents_are_those_of_the_state_that_is_whole(tmp_path):
 
 
 def test_a_refresh_across_the_end_of_an_extent(tmp_path):
-    """One record is new in the one extent, and one in the next."""
+    """One new record is the last of an extent, and one is in the next extent."""
     path = tmp_path / "long"
     with xa.create(path, (0, 1, 1), chunks=(1, 1, 1)) as writer:
         for i in range(6):
@@ -519,7 +519,7 @@ def test_a_refresh_across_the_end_of_an_extent(tmp_path):
 
 
 def with_pending(image, path, length=None):
-    """Have a state be pending that is newer than all."""
+    """Add a pending state that is newer than all others."""
     newest, at, end = image.block(image.newest()), image.block(PENDING[0]), 88 + 24 * image.k
     image.write(at, bytes(image.xmd[newest : newest + end]))
     image.put(at + 4, "I", 0)
@@ -537,7 +537,7 @@ def with_pending(image, path, length=None):
 )
 @pytest.mark.parametrize("share", [False, True])
 def test_paths_of_pending_states(pair, where, length, share):
-    """What leads nowhere is no pending state."""
+    """A pending state whose path leads nowhere does not count."""
     image, path = pair
     with_pending(image, where, length)
     image.store(path)
@@ -599,7 +599,7 @@ def test_lists_of_members(pair, size, body):
     ids=["kind", "axis", "ticket", "last ticket", "start", "stop"],
 )
 def test_the_table_of_writers(pair, at, kind, value):
-    """Damaged while writers are at work: refused, but for elements; the next one makes it anew."""
+    """Writers refuse a table damaged at work, except for elements; the next one renews it."""
     image, path = pair
     image.store(path)
     name = str(path)
@@ -625,7 +625,7 @@ def test_the_table_of_writers(pair, at, kind, value):
 
 @pytest.mark.parametrize("where", ["header", "log", "beyond", "twice", "attributes"])
 def test_a_table_of_checksums_in_the_place_of_something_else(tmp_path, where):
-    """No writer writes there: it begins a table of its own."""
+    """Writers do not write to such a table, but begin another."""
     path = tmp_path / "sums"
     with xa.create(
         path, (3, 4), "<i4", chunks=(2, 2), checksum=True, attrs={"unit": "mm"}
@@ -659,7 +659,7 @@ def test_a_table_of_checksums_in_the_place_of_something_else(tmp_path, where):
 
 
 def test_a_group_of_which_one_was_lost(tmp_path):
-    """What is not there can be asked for nothing, also when all are looked at."""
+    """A missing member cannot be asked, not even when all members are examined."""
     a, b = (xa.zeros((1,), path=tmp_path / name) for name in "ab")
     a.close()
     b.close()
@@ -689,7 +689,7 @@ HOSTILE_LABELS = {
 @pytest.mark.parametrize("form", HOSTILE_LABELS.values(), ids=HOSTILE_LABELS)
 @pytest.mark.parametrize("job", ["npy", "h5py", "xarray", "tornado"])
 def test_labels_take_memory_as_they_are_long(scratch, form, job):
-    """Whatever is exported, given to xarray, or shown takes memory as the data need it."""
+    """Exports, xarray and displays take memory in proportion to the data."""
     if job != "npy":
         pytest.importorskip(job)
     attrs = {"coords": {"x": {"dims": ["x"], "origin": [0], **form}}}
@@ -716,7 +716,7 @@ def test_labels_take_memory_as_they_are_long(scratch, form, job):
                 found = coordinate_of(0, ["x"], [0], a.attrs, lambda name: None)
                 assert found is None or len(found.texts([0, 1, 2])) == 3
 
-    do()  # the first time a library is imported
+    do()  # the first call imports libraries
     tracemalloc.start()
     try:
         do()

@@ -183,7 +183,7 @@ def test_what_cubical_growth_leaves_unused_depends_on_the_shape_of_the_chunks(
     """Means of 20 runs; axes that need chunks at unequal rates use less of the cube."""
     found = np.array([random_growths("cubical", chunks, most, seed) for seed in range(20)])
     assert found.mean(axis=0).round(2).tolist() == [pytest.approx(segments, abs=0.5), used]
-    # 882 segments and 59 % are typical of runs with chunks that are no cubes, and of no others.
+    # 882 segments and 59 % are typical only of runs with chunks that are not cubes.
     off = np.abs(found.mean(axis=0) - (882, 0.59)) / found.std(axis=0)
     assert (off.max() < 1) == (chunks == (3, 4, 4))
 

@@ -136,7 +136,7 @@ OPERATIONS = st.sampled_from(
 def test_what_writers_leave_behind_is_whole(
     tmp_path_factory, operations, seed, fill, sparse, checksum
 ):
-    """Even a killed writer: a copy of its files at any moment is whole."""
+    """A copy of the files at any moment, as a killed writer leaves them, is whole."""
     folder = tmp_path_factory.mktemp("left")
     rng = np.random.default_rng(seed)
     a = xa.create(
@@ -601,7 +601,7 @@ def test_the_record_of_the_initial_segment_follows_from_the_rest(tmp_path, shape
 
 
 def test_the_newest_commit_is_lost(pair):
-    """Only the first flushed state is left, and its chunks are not all there are."""
+    """Only the first flushed state is left; repair copies later chunks aside and cuts them off."""
     first = next(slot for slot in range(2, 5) if pair.block(slot).shape == (4, 5))
     for slot in set(range(5)) - {first}:
         pair.flip(".xmd", places.superblock(slot) + 100)

@@ -175,7 +175,7 @@ _ARGUMENTS = [
     lambda of, x: (of(x), np.zeros((4, 1), int), 1),
 ]
 
-#: Functions that take no arrays; with ``like=`` one of ours, they make NumPy's.
+#: Functions that take no arrays; given one of ours as ``like=``, they return NumPy arrays.
 _CREATION = {
     "arange": (3,),
     "empty": (0,),
@@ -271,7 +271,7 @@ def test_the_registry():
         del registry.streamed[function]
 
 
-# -- what the page of NumPy's functions says that differs ----------------------------------------
+# -- documented differences from NumPy ----------------------------------------
 
 
 @pytest.mark.parametrize("order", ["K", "A"])

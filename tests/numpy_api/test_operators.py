@@ -139,7 +139,8 @@ def test_lists_and_scalars_of_numpy_on_the_left():
         np.testing.assert_array_equal(result, left + np.arange(3.0))
 
 
-# -- operands that have the word -----------------------------------------------------------------
+# -- operands whose own operator runs
+# -----------------------------------------------------------------
 
 
 class Prior:

@@ -234,7 +234,7 @@ def test_halves_do_not_overflow_in_means():
 
 
 def test_the_same_in_every_run():
-    """Whatever the timing of the threads."""
+    """Sums have the same bits, whatever the timing of the threads."""
     n = np.random.default_rng(3).standard_normal((300, 300)).astype("f4")
     a = xa.from_array(n, chunks=(17, 23))
     sums = set()

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its commands run tests and stages that there are, whatever is installed."""
+"""CONTRIBUTING.md: its commands run existing tests and stages, whatever is installed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def commands() -> list[str]:
 
 
 def words_of_pytest(command: str) -> list[str] | None:
-    """What a command gives pytest, if it runs that."""
+    """Return the arguments of a command that runs pytest, or None for another command."""
     words = shlex.split(command)
     names = [word for word in words if not re.match(r"[A-Z_]+=", word)]
     return names[1:] if names[:1] == ["pytest"] else None
 
 
 def collect(*words, **environment):
-    """Collect tests as the command would, in a process of its own."""
+    """Collect tests as the command would, in a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words],
         capture_output=True,
@@ -141,7 +141,7 @@ def test_a_plugin_for_asyncio_does_not_matter(tmp_path):
     file, environment = "tests/project/test_layers.py", {"PYTHONPATH": str(tmp_path)}
     done = collect(file, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    # That it is found is shown by a run that does not leave it out.
+    # A run that does not disable the plugin shows that pytest finds it.
     done = collect(file, "-o", "addopts=--import-mode=importlib -p no:zarr", **environment)
     assert "a default is not set" in done.stdout + done.stderr
     assert done.returncode != 0

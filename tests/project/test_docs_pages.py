@@ -75,7 +75,7 @@ def marked(found):
 
 
 def run_text(page):
-    """Return the text of all blocks of a page that run."""
+    """Return the text of a page's runnable blocks."""
     return "\n".join(block.text for block in page_blocks(page) if is_run(block))
 
 

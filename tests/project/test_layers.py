@@ -316,7 +316,7 @@ def test_what_is_imported_by_name_stands_in_a_lazy_table():
 
 
 def test_the_core_sets_no_directives():
-    # setup.py has one set for all modules, which the debug build reverses as a whole.
+    # setup.py sets the directives of all modules, and the debug build reverses them all.
     pattern = re.compile(
         r"^\s*#\s*cython:|\bcython\.(boundscheck|wraparound|initializedcheck|cdivision)\b",
         re.MULTILINE,

@@ -565,7 +565,7 @@ def test_indices_that_change(factory):
 
 @pytest.mark.parametrize("count", [4000, 4095, 4096, 4100, 4200])
 def test_a_mask_that_is_true_at_one_end(count):
-    """It is true a little more often than fits into the tables, in what the cut leaves."""
+    """Even the half with all true places may have slightly more than fit into the tables."""
     mask = np.zeros(60_000, bool)
     mask[:count] = True
     values = np.arange(60_000)

@@ -30,7 +30,7 @@ def sparse(path):
         array.close()
 
 
-# -- going through them --------------------------------------------------------------------------
+# -- iteration --------------------------------------------------------------------------
 
 
 def test_a_product_of_more_than_can_be_held():
@@ -92,7 +92,7 @@ def test_more_points_than_words_have_room_for(path):
 
 
 def test_points_in_chunks_so_large_that_few_are_listed_at_once(monkeypatch):
-    """As with chunks of more than 2**40 elements."""
+    """A small limit stands in for chunks of more than 2**40 elements."""
     monkeypatch.setattr(limits, "element_bits", 12)
     rng = np.random.default_rng(5)
     values = rng.integers(0, 256, (60, 70), "u1")

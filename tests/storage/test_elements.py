@@ -312,7 +312,7 @@ def test_the_doubt_comes_again_after_a_repair(path):
 
 
 def test_beside_a_writer_that_keeps_checksums(path):
-    """Its sums would not match the others' writes; it knows of them if it was pickled."""
+    """Others' writes would break the owner's sums, unless pickling has told it of others."""
     with xa.create(path, (10, 10), "i4", chunks=4, checksum=True) as owner:
         owner[...] = 1
         owner.flush()

@@ -339,7 +339,7 @@ def test_foreign_partner(scene, mode):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("whose", ["own", "another"])
 def test_elements_that_look_like_a_seal(path, tmp_path, mode, whose):
-    """They read as elements with a live or dead writer; so does a seal while it is written."""
+    """They count as elements, with a live or dead writer, and before their commit."""
     with xa.create(path, (64,), "u1", chunks=(96,)) as array:
         array[...] = 1
     stored = path

@@ -473,7 +473,7 @@ def test_who_shares_it_is_told(path, forked):
             assert f"other writers (processes {pids} on {here}) share it" in str(caught.value)
             first.stdin.close()
             assert first.wait(60) == 0
-            # It has noted that it holds the lock, and has gone.
+            # The other process has ended, after noting that it holds the lock.
             with pytest.raises(xa.LockedError, match=r"this process already has it open \(process"):
                 xa.open(path, "r+")
 
@@ -589,7 +589,7 @@ def test_a_reader_takes_no_lock(pair, monkeypatch):
 
 @pytest.mark.invariant("I4")
 def test_what_is_known_is_not_read_again(pair, monkeypatch):
-    """Until another writer has changed anything."""
+    """A writer keeps its knowledge until another one has changed something."""
     one, two = pair
     one.append(rows(1))
 

@@ -1,4 +1,5 @@
-"""Example files of the file format, one archive for each version, which tests open for ever.
+"""Example files of the file format, one archive for each version, which tests of all later
+releases open.
 
   python tests/support/format_files.py
 
