@@ -64,7 +64,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser):
-    """Lets a run choose tests by what they hold."""
+    """Add the option that chooses tests by the invariants they hold."""
     parser.addoption(
         "--invariant",
         action="append",

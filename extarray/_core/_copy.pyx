@@ -561,9 +561,9 @@ cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
 cdef bint goes_direct(const job_t *job) noexcept nogil:
     """Tell whether mapped chunks are first written through the file.
 
-    Not if small ones are written in part: the kernel's read-ahead at the first store would create
-    pages of bytes still to be written, to be filled again.  And not if the rest of a page may lack
-    space, which later stores need.
+    False if small chunks are written in part: the kernel's read-ahead at the first store would
+    create pages of bytes still to be written, to be filled again. False also if the rest of a page
+    may lack space, which later stores need.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t n_chunks = 1

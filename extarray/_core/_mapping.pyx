@@ -5,7 +5,7 @@ growth neither remaps nor invalidates a view.  When a file outgrows the window, 
 new, larger region; views keep the old one alive, and both show the same pages.
 
 A memory-resident array lives in an anonymous region: address space reserved without access, and
-made accessible as the array grows in place.  Lack of memory is an error of that growth.
+made accessible as the array grows in place.  A growth that finds no memory raises an error.
 
 Regions share their memory with the ring of windows, the epochs and the leases that tell when pages
 may be freed.

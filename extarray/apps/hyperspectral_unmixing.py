@@ -148,7 +148,7 @@ class Fit:
         fitted = y @ self._r.T
         left = z - fitted
         if self._sum_is_one:
-            # -inf for a pixel without endmembers: any of them may join.
+            # Give -inf to a pixel without endmembers, so that any endmember may join.
             dual = np.einsum("ij,ij->i", fitted, left)[:, None] - left @ self._r
             dual[~present.any(axis=1)] = -np.inf
         else:

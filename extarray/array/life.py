@@ -370,7 +370,7 @@ class Host:
         elements: NDArray[Any] = value._verified()._fetch()
         return elements
 
-    # By an index that is no box.
+    # Read and write by indices other than boxes.
     read_index = staticmethod(read_index)
     write_index = staticmethod(write_index)
 

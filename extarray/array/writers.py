@@ -172,7 +172,7 @@ class Shared:
         verify: str | None,
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files, as one of its writers."""
-        # `serve` brings to the disk what was found, in a step of its own.
+        # `serve` brings the state found to the disk, in a separate step.
         return _open_beside(self._others, path, mode, timeout, engine, durability, verify)
 
     def serve(self, array: Any) -> None:

@@ -135,7 +135,7 @@ def free_bytes(place: int | str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-#: Folder whose files are memory that processes of a host share, where there is one.
+#: Folder whose files are memory that the host's processes share, on systems that have one.
 SHARED_MEMORY = "/dev/shm"
 
 

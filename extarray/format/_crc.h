@@ -37,7 +37,7 @@ static uint32_t xa_crc_bytewise(uint32_t crc, const uint8_t *p, size_t n) {
 
 static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
 
-/* By instructions that the processor at run time may lack. */
+/* Use instructions that the processor may lack at run time. */
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define XA_CRC_TARGET __attribute__((target("sse4.2")))

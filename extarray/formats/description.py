@@ -51,7 +51,7 @@ __all__ = [
 
 #: Most elements of a coordinate in attributes, since every commit of attributes rewrites it.
 MOST_LABELS = 1 << 16
-# And their bytes, since strings may be wide.
+# Most bytes of such a coordinate, since strings may be wide.
 _MOST_LABEL_BYTES = 1 << 26
 
 
@@ -206,7 +206,7 @@ class Packing:
         """
         kept = {name: value for name, value in attrs.items() if name not in self.attrs}
         if isinstance(self.scale, np.ndarray) or isinstance(self.offset, np.ndarray):
-            return kept  # limits of all elements together are none of their values
+            return kept  # limits of all elements have no single scale
         if self.scale == 1.0 and self.offset == 0.0 and self.stored is None:
             return kept
         unpacked = {}

@@ -54,7 +54,7 @@ xr: Any = require("xarray", "xarray", "the xarray backend")
 conventions: Any = require("xarray.conventions", "xarray")
 common: Any = require("xarray.backends.common", "xarray")
 
-# -- what is to be made --------------------------------------------------------------------------
+# -- plans of new arrays --------------------------------------------------------------------------
 
 
 class New(NamedTuple):

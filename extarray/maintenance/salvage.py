@@ -1,7 +1,7 @@
 """The readable parts of damaged files: states, the growth log, the chunks of a truncated file.
 
-Chunks lie in the order in which the array grew.  A truncated file therefore lacks all of the latest
-segments, and the last rows of chunks of one more.
+Chunks lie in the order in which the array grew. A truncated file therefore lacks whole segments,
+the latest ones, and the last rows of chunks of the segment before them.
 """
 
 from __future__ import annotations

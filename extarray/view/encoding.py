@@ -106,7 +106,7 @@ def choices_of(dtype: np.dtype[Any]) -> list[Choice]:
 def _collect(
     dtype: np.dtype[Any], steps: tuple[str | tuple[int, ...], ...], found: list[Choice]
 ) -> None:
-    """Add the choices of a part of an element."""
+    """Append a choice for each number, text or date in a part of an element."""
     if len(found) >= _MOST_CHOICES:
         return
     if dtype.subdtype is not None:

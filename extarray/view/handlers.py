@@ -390,7 +390,7 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
                 continue
             self.followed = _Followed(followed.name, news.get("revision", news.get("error")))
             try:
-                # Returns when the page has taken it: a slow page gets fewer news, not late news.
+                # Returns when the page has received it: a slow page gets less news, not late news.
                 await self.write_message(news)
             except websocket.WebSocketClosedError:
                 return

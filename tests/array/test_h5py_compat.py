@@ -293,7 +293,7 @@ def test_views_in_numba(filled):
 
 @pytest.mark.parametrize("types", [["f8(f8, f8)"], []])
 def test_ufuncs_of_numba(types):
-    """They write to wrong places of a strided output, such as a lone column."""
+    """Ufuncs of Numba write to wrong places of a strided output, such as a lone column."""
     numba = pytest.importorskip("numba")
     line = numba.vectorize(types)(lambda x, y: 2 * x + y)
     values = np.arange(90.0).reshape(10, 9)
@@ -359,7 +359,7 @@ def test_partial_fit(source):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_memory")  # joblib asks for it with any backend
+@pytest.mark.usefixtures("shared_memory")  # joblib asks for shared memory with any backend
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_estimators_in_workers(source, backend):
     pytest.importorskip("sklearn")

@@ -333,8 +333,8 @@ def test_what_comes_back_damaged_is_found(with_sums):
     assert a[at] == X[at]
     (address,) = provider.here
     provider.origin.chunks[address] = bytes(len(provider.origin.chunks[address]))
-    assert a[at] == X[at]  # it is here, and right
-    a[10:]  # and leaves for others
+    assert a[at] == X[at]  # the chunk is present, and right
+    a[10:]  # it leaves for others
     assert address not in provider.here
     for read in (lambda: a[at], lambda: a[[3, 3], 5, 7], lambda: a[...], a.copy):
         with pytest.raises(ChecksumError):

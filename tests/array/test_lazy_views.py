@@ -254,7 +254,7 @@ def test_squeezed_without_axes(axis):
 
 @pytest.mark.parametrize("dtype", ["S3", "U3", "M8[s]", "f8", [("t", "S2")]])
 def test_an_element_of_any_dtype_is_assigned(factory, dtype):
-    """Also to one element, where NumPy converts scalars differently from arrays."""
+    """Assigning to a single element counts, too: NumPy converts scalars differently from arrays."""
     data = sample(np.dtype(dtype), (3,), 1)
     with factory.array((3,), data.dtype) as array:
         array[...] = data

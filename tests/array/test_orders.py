@@ -62,7 +62,7 @@ def test_a_chunk_in_a_new_order_widens_where_its_elements_stay(name, at):
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
 def test_an_order_that_is_unknown_is_never_taken_for_another(tmp_path, shape):
-    """Not even in a file that names it, such as one made by another version."""
+    """A file that names such an order, as other versions may write, is refused."""
     path = tmp_path / "a"
     with new_orders():
         xa.create(path, shape, "i4", chunks=(2, 3), order="P").close()

@@ -145,7 +145,7 @@ def test_files_that_are_gone(path):
 
 @pytest.mark.parametrize("replaces", [False, True])
 def test_an_array_that_is_being_made(path, replaces):
-    """Others write to it before it has its own name, and find it once it has."""
+    """Unpickled arrays write to it before it has its name, and find it once it has."""
     if replaces:
         xa.create(path, 3, "i4").close()
     with filled(path, (4,), "i4", overwrite=replaces, fill_value=5) as new:

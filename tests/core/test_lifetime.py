@@ -84,7 +84,7 @@ def test_a_read_that_overlaps_close_gives_its_data_or_says_so(factory, read):
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_another_process_cuts_is_never_seen_as_zeros(disk, read):
-    """Nor while this process refreshes or closes."""
+    """Reads find no such zeros even while this process refreshes or closes."""
     for _ in range(3):
         writer = make(disk)
         writer.flush()
@@ -119,7 +119,7 @@ def test_a_refresh_between_a_cut_and_the_end_of_a_read(disk, monkeypatch):
 
 @pytest.mark.invariant("I10")
 def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
-    """One thread is about to note doubtful checksums while another one closes."""
+    """A thread is about to mark checksums as doubtful when another one closes the array."""
     array = xa.create(tmp_path / "a", (100, 100), chunks=(10, 10), checksum=True)
     array[...] = 1
     array.flush()

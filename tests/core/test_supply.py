@@ -185,7 +185,7 @@ def test_threads_that_need_each_others_chunks_do_not_wait_for_ever():
     at_once = threading.Barrier(2, timeout=30)
     provider = Slow()
     supply = Supply(provider, 8)
-    wanted = chunks(1, 2), chunks(2, 3)  # one asks for the chunk of both, and for one of its own
+    wanted = chunks(1, 2), chunks(2, 3)  # both want chunk 2; one asks for it
     threads = [threading.Thread(target=supply.use, args=[some]) for some in wanted]
     for thread in threads:
         thread.start()

@@ -370,7 +370,7 @@ def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
 @pytest.mark.thread_unsafe  # inspects all threads of the process
 @injected.needs_no_tracing
 def test_an_interrupt_at_every_place_of_shared_work():
-    """Whenever it comes, no work outlives the call; without one, no work is lost."""
+    """No work outlives an interrupted call; without an interrupt, no work is lost."""
     others = {*threading.enumerate()}
     for number in itertools.count(1):
         made, stopped = [], threading.Event()

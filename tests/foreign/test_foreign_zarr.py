@@ -85,7 +85,7 @@ class Group(dict):
 
 
 def that_numpy_refuses(selections, shape):
-    """Return the selections that NumPy refuses, too: we accept negative steps and new axes."""
+    """Drop the selections that NumPy accepts, as we do: negative steps, new axes."""
     refused = []
     for selection in selections:
         with suppress(IndexError, TypeError):

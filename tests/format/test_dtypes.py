@@ -105,7 +105,7 @@ def test_scalars_in_and_out(memory, dtype):
 
 
 def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
-    """Its bytes mean something else, though NumPy gives it the same name."""
+    """The bytes of such a long double mean something else, though NumPy's name is the same."""
     with xa.create(path, (2,), [("z", "G")], fill_value=(1.5,)) as array:
         assert array[0]["z"] == 1.5
     there = 64 if np.finfo(np.longdouble).nmant == 112 else 113
@@ -185,7 +185,7 @@ def test_ml_dtypes_files_without_ml_dtypes(forked, path, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["'bfloat16'", "[('a', 'bfloat16'), ('b', 'i4')]"])
 def test_ml_dtypes_by_name(forked, dtype):
-    """It does not matter whether the package has been imported before."""
+    """The name works whether or not the package has been imported before."""
     pytest.importorskip("ml_dtypes", exc_type=ImportError)
     text = forked(
         "import sys\n"

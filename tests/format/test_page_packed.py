@@ -176,7 +176,7 @@ def test_a_member_is_compared_once(tmp_path, monkeypatch):
 
 
 def test_a_table_of_sums_in_doubt_is_no_table(tmp_path):
-    """Then the whole chunk file is compared."""
+    """With sums in doubt, the whole chunk file is compared."""
     with xa.create(tmp_path / "a", (3, 4), "<i4", chunks=(2, 2), checksum=True) as a:
         a[...] = 1
         with xa.open(tmp_path / "a") as reader:

@@ -1,4 +1,4 @@
-"""The suffixes of the files of arrays, and who writes them down."""
+"""The suffixes of arrays' files, which few modules spell out."""
 
 import ast
 from pathlib import Path

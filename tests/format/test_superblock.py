@@ -138,7 +138,7 @@ def test_what_is_no_tuple_is_refused():
 
 
 def test_a_uuid_has_the_checksum_of_its_seal():
-    """And uuids differ in CRC-32C, which ties records and blocks to their array."""
+    """New uuids also differ in CRC-32C, which ties records and blocks to their array."""
     uuids = [new_uuid() for _ in range(50)]
     assert len({crc32c(uuid) for uuid in uuids}) == len(uuids)
     for uuid in uuids:

@@ -153,7 +153,7 @@ forms = st.fixed_dictionaries(
 
 @given(forms)
 def test_any_object_with_a_tag_is_read(form):
-    """Both readers read it alike, and it survives a round trip."""
+    """Both readers read such an object alike, and it survives a round trip."""
     got = from_json(form)
     assert same(format_reader.value_of(form), got)
     assert same(from_json(through_json(got)), got)
@@ -236,7 +236,7 @@ def test_the_outermost_object_is_never_a_tag(factory):
 
 
 def test_an_escape_hides_no_tag(path):
-    """Not even in attributes of another writer."""
+    """A tag written with an escape, as other writers may do, is recognized."""
     with xa.create(path, 3, attrs={"a": "x" * 60}) as a:
         a._store.set_attrs('{"a":{"\\u0024type":"tuple","items":[]}}')
         assert a.attrs["a"] == ()

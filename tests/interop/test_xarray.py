@@ -1101,7 +1101,7 @@ def test_arrays_with_coordinates_of_their_own(folder):
 
 
 def test_coordinates_of_axes_of_other_arrays(folder):
-    """It is unknown which elements of those arrays they label."""
+    """Nobody can tell which elements of those arrays the coordinates label."""
     folder.mkdir()
     coords = {"y": {"dims": ["y"], "data": [1, 2]}, "z": {"dims": ["z"], "data": [1, 2]}}
     xa.create(folder / "a", (2,), dims=["x"], attrs={"coords": coords}).close()

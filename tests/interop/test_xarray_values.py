@@ -132,7 +132,7 @@ def test_a_group_of_a_netcdf_file_takes_dates_of_other_files(tmp_path, folder, m
 
 
 def test_a_dataset_that_was_opened_without_decoding(tmp_path, folder):
-    """Its numbers have the unit in its own attributes, not that of the stored array."""
+    """The dataset's numbers have the unit in its attributes, not that of the stored array."""
     timed(dates("2000-01-01")).extarray.to_extarray(folder, encoding={"time": {"units": DAYS}})
     raw = timed(np.array([48]))
     raw.time.attrs["units"] = "hours since 2000-01-01"
@@ -214,7 +214,7 @@ def test_fractions_in_floating_point_units(write):
 
 
 def test_what_a_unit_cannot_say_is_cut_if_it_is_asked_for(write):
-    """As in NumPy's cast of dates to days."""
+    """Dates are rounded down to days, as by NumPy's cast."""
     encoding = {"v": {"units": DAYS, "_FillValue": -1, "dtype": "i4"}}
     write(dates("2000-01-01"), encoding=encoding)
     write(dates("2000-01-02T18", "1999-12-30T18", "NaT"), append_dim="x", casting="unsafe")

@@ -168,7 +168,7 @@ def test_what_writers_leave_behind_is_whole(
         for name in "ab":
             report = xa.check(folder / name, data=True)
             assert report.ok, str(report)
-            # In a copy, the writer's additions are unvouched.
+            # Nothing vouches for the writer's additions in a copy.
             expected = {"chunk"} if name == "a" else {"chunk", "data"}
             assert {*kinds(report, "warning")} <= expected, str(report)
     a.close()
@@ -178,7 +178,7 @@ def test_what_writers_leave_behind_is_whole(
 
 @pytest.mark.slow
 def test_a_writer_at_work_is_no_problem(path, forked):
-    """Whatever it does, without anyone waiting for it."""
+    """`check` finds no damage while a writer makes changes, and neither waits for the other."""
     code = """
 import sys, numpy as np, extarray as xa
 a = xa.create(sys.argv[1], (0, 3), "i4", chunks=(2, 2), checksum=True)
@@ -236,7 +236,7 @@ def test_every_damaged_byte_of_the_elements_is_found(pair):
 
 @pytest.mark.slow
 def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
-    """Or it is harmless.  Damaged attributes leave older ones."""
+    """Some bytes are harmless.  Damaged attributes leave older ones."""
     written = np.flatnonzero(np.frombuffer(pair.content[0], "u1"))
     harmless = 0
     for at in written[::3]:
@@ -500,7 +500,7 @@ def test_torn_superblocks(pair, slots):
 )
 @pytest.mark.parametrize("slot", [0, 1, 2])
 def test_places_that_open_does_not_take(pair, slot, values):
-    """One rule for both: a place that `check` accepts, `open` accepts too."""
+    """One rule for both: `open` accepts every place that `check` accepts."""
     newest = pair.block(newest_slot(pair)).sequence
     sequence = newest + 5 if slot < 2 else pair.block(slot).sequence
     altered(pair, slot, **{"sequence": sequence, **values})
@@ -925,7 +925,7 @@ def test_left_overs_are_removed(pair):
 
 
 def test_a_part_of_the_array_is_no_left_over(pair):
-    """Its maker died before naming the second file, which belongs to the array all the same."""
+    """The maker died before naming the second file, which belongs to the array all the same."""
     identifier = decode_header(pair.content[0]).uuid.hex()[:12]
     file = pair.file(f".xta.{identifier}.new")
     pair.file(".xta").rename(file)

@@ -40,7 +40,7 @@ def test_read(factory, case, data):
 
 @given(case=cases(dtypes=st.sampled_from([np.dtype("u1"), np.dtype(">f8")])), data=st.data())
 def test_assigned(factory, case, data):
-    """Also values that NumPy refuses or repeats."""
+    """Values include those that NumPy refuses or repeats."""
     with built(factory, case) as (array, model):
         key = data.draw(keys(array.size))
         value = data.draw(st.sampled_from(VALUES))

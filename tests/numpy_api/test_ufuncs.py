@@ -215,7 +215,7 @@ def test_warnings_and_errstate_reach_the_threads():
 
 
 def test_each_warning_comes_once():
-    """As in NumPy, whatever the number of boxes; and it names the user's line."""
+    """Each warning comes once, as in NumPy, for any number of boxes, and names the user's line."""
     a = xa.from_array(np.arange(2500.0).reshape(50, 50) % 3, chunks=(5, 5))
     with small_boxes(512), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -258,7 +258,7 @@ def test_what_else_errstate_asks_for():
 
 @pytest.mark.invariant("I9")
 def test_masked_elements_are_not_touched(disk):
-    """They are not even rewritten: others may write them meanwhile (I9)."""
+    """Masked elements are not even rewritten: others may write them meanwhile (I9)."""
     with disk.array((4, 6), chunks=(2, 3)) as a, disk.open(a, mode="r") as reader:
         mask = np.zeros((4, 6), bool)
         mask[1, 2] = mask[3, 5] = True

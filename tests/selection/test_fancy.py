@@ -400,7 +400,7 @@ def test_errors_are_numpys(factory, selection):
 
 @given(data=st.data())
 def test_indices_out_of_bounds(memory, data):
-    """They are found before anything is written."""
+    """Indices out of bounds are found before anything is written."""
     with memory.array((4, 3), "i4", chunks=(2, 2)) as array:
         expected = np.zeros((4, 3), "i4")
         bad = data.draw(st.sampled_from([4, -5, 2**40, -(2**62)]))
@@ -664,7 +664,7 @@ def test_indices_that_are_a_view_of_what_is_written(factory, max_memory):
 
 @given(case=cases(), data=st.data())
 def test_an_array_of_ours_is_assigned(factory, case, data):
-    """Whole and in part, of any dtype, with leading axes of length 1, in any memory."""
+    """Assign our arrays and views, of other dtypes, with leading axes, in little memory."""
     with built(factory, case) as (array, model):
         selection = data.draw(fancy_selections(model.shape))
         with contextlib.suppress(IndexError):

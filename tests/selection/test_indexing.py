@@ -231,7 +231,7 @@ def test_no_kind_is_taken_for_another(factory, selection):
 
 @pytest.mark.parametrize("selection", [2**63, -(10**30), (0, 2**70), slice(0, 10**30)])
 def test_integers_beyond_63_bits(factory, selection):
-    """They are out of bounds; NumPy's classes and messages for them depend on its version."""
+    """Such integers are out of bounds; NumPy's classes and messages depend on its version."""
     with factory.array((4, 3), "i4", chunks=(2, 2)) as array:
         array[...] = expected = sample("i4", (4, 3))
         if isinstance(selection, slice):
@@ -466,7 +466,7 @@ def test_many_new_axes(factory, count):
 
 
 def test_patterns_of_sequences(factory):
-    """They equal NumPy's arrays from 2.5 on."""
+    """Arrays match patterns of sequences, as NumPy's do from 2.5 on."""
     with factory.array((3, 2), "i4", chunks=2) as array:
         array[...] = data = np.arange(6, dtype="i4").reshape(3, 2)
         match array:

@@ -110,7 +110,7 @@ def test_masked_values_are_refused_as_for_the_array(made):
 
 @pytest.mark.parametrize("names", [["v", "p"], ["p", "v"], ["s", "v"], ["v"]])
 def test_several_names(made, names):
-    """As with `a[names]`, records of these fields; a write to them leaves all other bytes."""
+    """The view has records of these fields, like `a[names]`; writes leave all other bytes alone."""
     a, x = made
     view, want = a.lazy[names], x[names]
     assert view.dtype == want.dtype

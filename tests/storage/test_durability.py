@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_synchronized(path, monkeypatch):
 
 @pytest.mark.parametrize("options", [{}, {"durability": "commit"}, {"share": True}], ids=str)
 def test_the_names_are_on_the_disk_with_the_first_flush_of_any_writer(path, options, monkeypatch):
-    """Even if another writer made the array and never flushed."""
+    """This holds even if another writer made the array and never flushed."""
     make(path)
     folders, fsync = [], os.fsync
 

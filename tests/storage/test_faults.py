@@ -103,7 +103,7 @@ assert rename.data.decode().split("\\0")[:2] == [path, path + "2"]
 
 
 def test_a_write_that_makes_no_progress(script, watched):
-    """It ends in an input/output error, not in an endless loop."""
+    """Such a write ends in an input/output error, not in an endless loop."""
     script(
         """
 import errno, os, preload

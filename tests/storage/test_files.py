@@ -137,7 +137,7 @@ def test_an_existing_pair_is_not_overwritten_unasked(scene, left):
 
 
 def test_two_that_create_at_once(path):
-    """One of them wins, and its files stay whole."""
+    """One of the two wins, and its files stay whole."""
     for _ in range(50):
         start, made, refused = threading.Barrier(2), [], []
 
@@ -339,7 +339,7 @@ def test_foreign_partner(scene, mode):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("whose", ["own", "another"])
 def test_elements_that_look_like_a_seal(path, tmp_path, mode, whose):
-    """They count as elements, with a live or dead writer, and before their commit."""
+    """Such bytes count as elements, with a live or dead writer, and before their commit."""
     with xa.create(path, (64,), "u1", chunks=(96,)) as array:
         array[...] = 1
     stored = path
@@ -1025,7 +1025,7 @@ def test_files_hold_what_was_committed_without_a_close(disk):
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "input/output error"), KeyboardInterrupt()])
 def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number, mode, error):
-    """Their numbers soon belong to other files."""
+    """The descriptors' numbers soon belong to other files."""
     path, _ = scene
     array = xa.open(path, mode=mode)
     store, close = array._store, os.close

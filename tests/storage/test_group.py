@@ -505,7 +505,7 @@ def test_shared_openings_of_one_array(tmp_path):
 
 
 def test_elements_appended_where_the_block_has_cut(factory):
-    """They lie in one chunk, which the end of the block would have freed."""
+    """The elements lie in one chunk, which the end of the block would have freed."""
     with factory.array((1,), "i8", chunks=4096) as array:
         array[0] = 5
         with xa.commit([array]):
@@ -707,7 +707,7 @@ def test_blocks_against_numpy(tmp_path_factory, blocks):
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_file_that_was_cut_off_in_the_block_is_not_said_to_be_on_the_disk(tmp_path, alone):
-    """As with `flush` and single commits: lost elements must not read as zeros."""
+    """Lost elements must not read as zeros, just as after `flush` and single commits."""
     with (
         xa.create(tmp_path / "data", (2, 3), "i4", chunks=(2, 2), durability="commit") as a,
         xa.create(tmp_path / "time", (2,), "i8", chunks=4, durability="commit") as b,

@@ -164,7 +164,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):
-    """Whoever opens first, in any combination: the arrays grow on with the right elements."""
+    """Whichever array is opened first, all grow on with the right elements."""
     folder = tmp_path / "fleet"
     folder.mkdir()
     fleet = Fleet(folder)

@@ -131,7 +131,7 @@ def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", ["fill", "extend", "exceeds_disk"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth, place, sparse):
-    """Including the room that the growth policy takes ahead."""
+    """The room that the growth policy takes ahead is given back, too."""
     path = tmp_path / "a"
     options = {"fill_value": 9, "growth": growth, "sparse": sparse}
     with xa.create(path, (3,), "u1", chunks=(1 << 14,), **options) as array:
@@ -238,7 +238,7 @@ def test_queries_whose_threads_cannot_be_started(monkeypatch):
 @pytest.mark.parametrize("key", ["...", "[0, 1]"], ids=["box", "list"])
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_an_interrupt_ends_a_large_transfer_between_two_parts(forked, key, way):
-    """It does not wait for the rest: the first part is done, the next not begun."""
+    """The transfer does not go on to the end: the first part is done, the next not begun."""
     forked(
         """
 import _thread, functools, os, signal, sys

@@ -506,7 +506,7 @@ def test_many_unpack_to_one_path(tmp_path, overwrite):
 
 
 def test_readers_see_the_old_array_while_a_copy_of_it_is_unpacked_over_it(tmp_path):
-    """Both have one uuid, so unfinished data could be taken for those of the old array."""
+    """Array and copy share a uuid, so unfinished data could be taken for the old array's."""
     make(tmp_path / "a", NEW)
     with xa.open(tmp_path / "a", "r+") as array:
         xa.pack(array, tmp_path / "a.xap", progress=False)
@@ -639,7 +639,7 @@ def test_the_next_job_removes_what_is_nobodys_and_nothing_else(tmp_path, monkeyp
 
 
 def test_others_may_replace_a_file_that_has_just_got_its_name(tmp_path, monkeypatch):
-    """Its maker still has it open and locked."""
+    """The file's maker still has it open and locked."""
     plain, told = names.publish, []
 
     def publish(fresh, name, overwrite):
@@ -655,7 +655,7 @@ def test_others_may_replace_a_file_that_has_just_got_its_name(tmp_path, monkeypa
 
 @pytest.mark.invariant("I14")
 def test_data_that_an_array_needs_are_no_left_over(tmp_path):
-    """As after a crash between naming the two files, however long ago."""
+    """Such data remain after a crash between naming the two files, however long ago."""
     make(tmp_path / "a")
     with xa.open(tmp_path / "a") as array:
         fresh = filesystem.fresh_name(f"{tmp_path / 'a'}.xta", array._store.now.header.uuid)

@@ -50,7 +50,7 @@ def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
 
 
 def test_what_is_overwritten_keeps_its_permissions(path, umask):
-    """As with h5py and `numpy.save`, which write into the file."""
+    """h5py and `numpy.save` keep permissions, too: they write into the existing file."""
     make(path)
     os.chmod(f"{path}.xmd", 0o600)
     os.chmod(f"{path}.xta", 0o660)
@@ -213,7 +213,7 @@ def plain_renames(monkeypatch):
 def test_a_name_is_no_second_link_where_that_would_be_another_file(
     path, monkeypatch, plain_renames
 ):
-    """As with FUSE, where each name may have separate locks and caches."""
+    """With FUSE, for example, each name may have separate locks and caches."""
 
     def link(*names, **how):
         raise AssertionError(f"{names} would be two files")

@@ -258,7 +258,7 @@ def waiting(path):
 
 
 def test_an_append_whose_data_grow_the_array(pair):
-    """It would wait for itself, through the other writer."""
+    """The append would wait for itself, through the other writer."""
     one, two = pair
     for change in (lambda: two.extend(0, 1), lambda: two.append(rows(1))):
         gate = Gate(rows(1), change)
@@ -416,7 +416,7 @@ def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
 
 
 def test_room_that_is_reserved_keeps_its_space(pair):
-    """Even if chunks were freed there before."""
+    """Reserved chunks keep their space even where chunks were freed before."""
     one, two = pair
     one.extend(1, 1021)
     one.append(np.ones((8, 1024), "i4"))
@@ -755,7 +755,7 @@ def die(*arrays):
 
 
 def test_when_all_have_died(path, engine):
-    """Their left-overs never show, whoever opens and grows the array."""
+    """Left-overs of dead writers never show, whoever opens and grows the array."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
     for step in range(3):
         one, two = share(path, engine), share(path, engine)

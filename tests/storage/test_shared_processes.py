@@ -220,7 +220,7 @@ for _ in range(rounds):
 @pytest.mark.parametrize("engine, seed", [("mmap", 1), ("pread", 2)])
 @appends
 def test_killed_appenders(forked, path, engine, seed, at_once):
-    """Some live long, some die as they open: each append is there whole, or not at all."""
+    """Some appenders live long, some die as they open: each append is whole or absent."""
     xa.create(path, (0, 5), "i4", chunks=(7, 5)).close()
     assert forked(LIMITS.format(at_once) + KILLS, path, engine, 4, 40, seed) == ""
     with xa.open(path, "r+") as array:

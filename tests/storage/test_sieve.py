@@ -161,7 +161,7 @@ def test_beside_views_of_chunks_a_writer_writes_elements_alone(path):
 
 @pytest.mark.invariant("I9")
 def test_threads_write_into_the_same_chunks(path):
-    """Each writes its own elements, interleaved in several ways."""
+    """Each thread writes separate elements, interleaved in several ways."""
     n_threads = 4
     model = np.zeros(SHAPE)
     with xa.open(path, "r+", engine="pread") as array:
@@ -229,7 +229,7 @@ array.close()
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_writer_of_elements_comes_and_goes(path):
-    """Its writes are never overwritten, whenever it opens the array."""
+    """A lone writer never overwrites the elements, whenever their writer opens the array."""
     with xa.open(path, "r+", engine="pread") as array:
         for rounds in (3, 5):
             command = [sys.executable, "-c", WRITE, str(path), str(rounds)]

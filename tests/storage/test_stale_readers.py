@@ -165,7 +165,7 @@ def test_a_count_that_was_passed_on_is_taken_as_it_stands(disk):
 
 
 def test_a_reader_that_knew_the_cut_before_the_holes(disk):
-    """It refreshes between the commit and the first hole: all that it knows is intact."""
+    """The reader refreshes between the commit and the first hole: all that it knows is intact."""
     with disk.array((8, 4), "i4", chunks=(2, 4), fill_value=FILL) as array:
         array[...] = OLD
         with disk.open(array) as reader:

@@ -301,7 +301,7 @@ def test_pickles_keep_how_reads_are_verified(damaged, way):
 
 @pytest.mark.parametrize("verify", ["never", "write", "read"])
 def test_so_do_pickles_of_a_writer(damaged, verify):
-    """They leave the writer's checksums in doubt, so damage is unknown until a repair."""
+    """Pickles leave the writer's checksums in doubt, so damage is unknown until a repair."""
     with xa.open(damaged, "r+", verify=verify) as a, _again(a) as again:
         assert again._store.now.verify == verify
 
@@ -392,7 +392,7 @@ def test_what_fits_is_read_and_written(path, engine):
 
 
 def test_nothing_of_many_points_is_written(damaged):
-    """Nor any part of values cast in parts."""
+    """Values cast in parts are not written in part, either."""
     with xa.open(damaged, "r+") as a:
         with pytest.raises(ChecksumError):
             a[[0, 1, 2], [0, 0, 5]] = [90, 91, 92]

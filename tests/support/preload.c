@@ -238,7 +238,7 @@ ssize_t write(int fd, const void *data, size_t n) {
     return done;
 }
 
-/* Not recorded, since it serves to make copies, and no array. */
+/* This call is not recorded, since only copies of files use it. */
 ssize_t copy_file_range(int from, off64_t *low, int fd, off64_t *place, size_t n, unsigned flags) {
     int fault;
     ssize_t done;

@@ -442,7 +442,7 @@ class TestWhatIsServed(Case):
         height, width = (info["shape"][j] / info["chunks"][j] for j in (1, 2))
         np.testing.assert_allclose(head["outside"], [[height, 4, 0, 5], [0, height, width, 5]])
         assert len(found["y"]) == 4 and len(found["x"]) == 5
-        # Of the last row and column of chunks, an eighth and three eighths are inside the bounds.
+        # An eighth of the last row of chunks, and three eighths of the last column, are inside.
         assert found["inside"].reshape(4, 5).tolist() == [[1, 1, 1, 1, 0]] * 3 + [[0] * 5]
         for told in head["segments"]:
             assert told["text"] == "first segment" or " by " in told["text"]
@@ -482,7 +482,7 @@ class TestWhatIsServed(Case):
         assert self.ask("plane", part="colour", **waves).code == 400
 
 
-#: For each call what it takes, and words that make no sense for most of it.
+#: Valid arguments of each call; below, words that make no sense for most arguments.
 CALLS = {
     "array": {"name": "scene"},
     "plane": {"name": "scene", "at": "0,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
