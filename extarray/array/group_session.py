@@ -423,8 +423,8 @@ class Session:
             if seen is None:
                 raise StorageError(
                     errno.EAGAIN,
-                    f"its {len(names)} arrays keep changing while they are packed; pack it when "
-                    "less is written",
+                    f"its {len(names)} arrays keep changing while they are packed; try again "
+                    "when they change less often",
                     self.shown,
                 )
             yield [

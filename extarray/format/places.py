@@ -281,7 +281,7 @@ class Move:
         if rows.indices is not None or columns.indices is not None:
             raise _UnsayableError("rows or columns are not evenly spaced")
         if new not in ((rows.axis, columns.axis), (columns.axis, rows.axis)):
-            raise _UnsayableError("other axes are in the place of rows and columns")
+            raise _UnsayableError("other axes have become rows and columns")
         return rows, columns, new != (rows.axis, columns.axis)
 
     def image(self) -> tuple[Line, Line] | None:

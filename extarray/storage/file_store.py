@@ -285,8 +285,8 @@ class FileStore(PairReader):
         pair = self.now
         if self.making is None:  # closed, for example by `close_all`
             raise ClosedError(
-                f"'{pair.path}' was closed while it was made, and nothing is left of it; call "
-                "close_all before, or afterwards"
+                f"'{pair.path}' was closed while it was being made, and nothing of it is "
+                "left; call close_all before or afterwards"
             )
         with OnError(self._withdraw), family("cannot create '{}'", pair.path):
             self._lock_present()  # another pair may have come meanwhile
