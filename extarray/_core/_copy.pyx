@@ -562,7 +562,7 @@ cdef bint goes_direct(const job_t *job) noexcept nogil:
     """Tell whether mapped chunks are first written through the file.
 
     False if small chunks are written in part: the kernel's read-ahead at the first store would
-    create pages of bytes still to be written, to be filled again. False also if the rest of a page
+    create pages of bytes still to be written, to be filled again.  False also if the rest of a page
     may lack space, which later stores need.
     """
     cdef const layout_t *L = &job.layout

@@ -366,8 +366,8 @@ cdef class Counter:
     def file(int fd, size_t offset, bint mapped):
         """Make a counter in a file: 8 bytes, the lowest first, at a multiple of 8.
 
-        It looks through a mapping, which is one load, or (not `mapped`) by system calls on a
-        duplicate of the descriptor.
+        Each look is one load through a mapping or, if not `mapped`, a system call on a duplicate
+        of the descriptor.
         """
         cdef Counter self = Counter.__new__(Counter)
         cdef size_t page = xa_page_bytes()

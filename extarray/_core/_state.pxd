@@ -57,7 +57,7 @@ cdef class Frame:
     cdef str element_order
     cdef tuple chunk_shape
     cdef object places          # keeps layout.place alive
-    # Cut-off elements become holes, which read as zeros. If zero is not the fill value, `cuts`
+    # Cut-off elements become holes, which read as zeros.  If zero is not the fill value, `cuts`
     # counts the cuts, and a read during which it grew is checked again; otherwise `cuts` is None.
     cdef Counter cuts
     cdef object fill            # one element, if there is a counter

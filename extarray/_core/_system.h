@@ -68,7 +68,7 @@ static inline long xa_filesystem(int fd) { (void) fd; return 0; }
 #endif
 
 /* Whether the whole disk is known to be smaller than this.  Some file systems would fill up before
- * they report it, and stay full. Do not call it below 1 GiB: so small a disk soon fills and
+ * they report it, and stay full.  Do not call it below 1 GiB: so small a disk soon fills and
  * empties anyway. */
 static inline int xa_exceeds_disk(int fd, off_t length) {
     struct statvfs about;

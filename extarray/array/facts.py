@@ -290,7 +290,7 @@ def _are_empty(array: Framed, boxes: Sequence[Box]) -> bool:
     return False
 
 
-# -- whether it may be used ----------------------------------------------------------------------
+# -- permission to use it ------------------------------------------------------------------------
 
 
 def check(array: Stored, what: str | None = None) -> None:
@@ -318,7 +318,7 @@ def check_sole(array: Stored, what: str) -> None:
         raise ArgumentError(f"cannot {what} while writers share it; open it alone")
 
 
-# -- what can be changed of it -------------------------------------------------------------------
+# -- facts that can be changed -------------------------------------------------------------------
 
 
 def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
@@ -361,7 +361,7 @@ def tell_lost(what: str, lost: list[str]) -> None:
         warn(f"{what}: the array does not have {'; '.join(lost)}", LossyWarning)
 
 
-# -- how it is shown -----------------------------------------------------------------------------
+# -- display -------------------------------------------------------------------------------------
 
 
 class Shown(Stored, Protocol):

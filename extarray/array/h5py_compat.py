@@ -168,7 +168,7 @@ def iter_chunks(
     )
 
 
-# -- datasets of others --------------------------------------------------------------------------
+# -- datasets of other libraries -----------------------------------------------------------------
 
 
 def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:

@@ -443,14 +443,14 @@ class Host:
 
 
 def _reader(array: Stored) -> Reader:
-    """Return the place of an array that is more than memory."""
+    """Return the files, or other store, of an array that is not in memory alone."""
     files: Reader | None = array._store.files
     assert files is not None
     return files
 
 
 def _files(array: Stored) -> FileStore:
-    """Return the store of an array in files that are written to."""
+    """Return the file store of an array that is open for writing."""
     files = array._store.files
     assert files is not None
     return files

@@ -51,7 +51,7 @@ _OPTIONS = option(
 )
 
 
-# -- which file, which array in it ---------------------------------------------------------------
+# -- choice of the file, and of the array in it --------------------------------------------------
 
 
 def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:

@@ -2,15 +2,15 @@
 
 The attribute ``"dims"`` is a list of the names of the axes.
 
-The attribute ``"coords"`` has coordinates for xarray: for each a dict of ``"dims"``, ``"data"``
-and ``"origin"``. The last has the origins of these axes at the time when the first label belonged
-to index 0. Growth and shrinking at the start move the origin; the difference to the present one
-locates the labels. None is an unknown origin. Bare labels in place of the dict belong to the axis
+The attribute ``"coords"`` has coordinates for xarray: for each a dict of ``"dims"``, ``"data"`` and
+``"origin"``.  The last has the origins of these axes at the time when the first label belonged to
+index 0.  Growth and shrinking at the start move the origin; the difference to the present one
+locates the labels.  None is an unknown origin.  Bare labels in place of the dict belong to the axis
 of the coordinate's name.
 
 The attribute ``"attrs_origin"`` is the origin of the array for which all other attributes about
-elements hold: coordinates without an ``"origin"``, and those that `places` knows. The default is
-0. Users do not see it: `attrs_now` adapts attributes to the present origin, and `attrs_at` notes
+elements hold: coordinates without an ``"origin"``, and those that `places` knows.  The default is
+0.  Users do not see it: `attrs_now` adapts attributes to the present origin, and `attrs_at` notes
 the origin at which they are set.
 
 The attribute ``"dataset_origin"`` of an array in a dataset's folder is the origin at which its

@@ -314,7 +314,7 @@ def _check_length(where: str, dataset: Any) -> None:
 def _exact_nodata(where: str, dataset: Any) -> float | int | None:
     """Return the number for "no data", unrounded.
 
-    rasterio rounds integers to floats, and omits a number that the dtype cannot hold. A VRT file
+    rasterio rounds integers to floats, and omits a number that the dtype cannot hold.  A VRT file
     is text, and has all digits.
     """
     rounded: float | None = dataset.nodata

@@ -555,7 +555,7 @@ def _same_numbers(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
 def _same_as_integers(x: NDArray[Any], n: NDArray[Any]) -> NDArray[np.bool_]:
     if n.dtype.kind == "b":
         n = n.astype("u1")
-    # Casts beyond the range of the integers are undefined. Limits of integers, powers of two or 0,
+    # Casts beyond the range of the integers are undefined.  Limits of integers, powers of two or 0,
     # are exact as floats.
     info = np.iinfo(n.dtype)
     with np.errstate(all="ignore"):

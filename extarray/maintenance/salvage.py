@@ -1,6 +1,6 @@
 """The readable parts of damaged files: states, the growth log, the chunks of a truncated file.
 
-Chunks lie in the order in which the array grew. A truncated file therefore lacks whole segments,
+Chunks lie in the order in which the array grew.  A truncated file therefore lacks whole segments,
 the latest ones, and the last rows of chunks of the segment before them.
 """
 

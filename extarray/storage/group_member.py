@@ -365,5 +365,5 @@ class GroupShare:
 
 @functools.lru_cache(maxsize=256)
 def _relative(path: str, folder: str) -> str:
-    """Return one absolute path relative to a folder, another."""
+    """Return an absolute path in the form relative to a folder."""
     return os.path.relpath(path, folder)

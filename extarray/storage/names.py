@@ -334,7 +334,7 @@ def _free(name: str, data: File) -> None:
 
 
 def _leave(data: File, name: str, others: Sequence[str]) -> None:
-    """Remove other names of data that have their proper one."""
+    """Remove the other names of data that have their final name."""
     if data.is_at(name):
         for other in others:
             if data.is_at(other) or _moving_at(other) != other:

@@ -119,7 +119,7 @@ class Source(ElementAccess):
 
     @property
     def _comes_late(self) -> bool:
-        """True if `_ahead` is of use."""
+        """True if calling `_ahead` saves time."""
         return False
 
     def _ahead(self, box: Box) -> None:

@@ -2,8 +2,8 @@
 
 A plane larger than the screen is read in steps: every nth element along each axis.  In a large
 array each of these lies in another page of the file, so reading millions of them can take long
-unless they are in memory, which nobody can know beforehand. Reading therefore goes from coarse to
-fine: a coarse picture first, then the finest one that the remaining time allows. The page asks for
+unless they are in memory, which nobody can know beforehand.  Reading therefore goes from coarse to
+fine: a coarse picture first, then the finest one that the remaining time allows.  The page asks for
 a finer one while it shows the coarse one.
 
 Elements are read by calls (``pread``), not through a mapping: a mapping reads ahead, often

@@ -200,7 +200,7 @@ def test_a_mask_grows_before_the_scene(made):
         same(live, made.data, ~mask[:24])
 
 
-# -- failures, and what an update costs ------------------------------------------------------------
+# -- failures, and the cost of an update -----------------------------------------------------------
 
 
 def state(live):

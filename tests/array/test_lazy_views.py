@@ -493,7 +493,7 @@ def test_indexers_of_a_view(pair):
     assert_same(v.blocks[1, 0], w[first : first + 4, 0:1])
 
 
-# -- what may not be written ---------------------------------------------------------------------
+# -- refused writes ------------------------------------------------------------------------------
 
 
 def test_elements_that_occur_twice_are_read_only(factory):

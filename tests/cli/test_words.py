@@ -142,7 +142,7 @@ def test_too_many_arguments_are_refused(name, capsys):
     assert status == 2 and "a" in capsys.readouterr().err
 
 
-# -- what commands print, compared with Python ----------------------------------------------------
+# -- output compared with Python's results --------------------------------------------------------
 
 
 def printed(*words, capsys):

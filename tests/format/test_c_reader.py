@@ -94,7 +94,7 @@ def version():
     return found.stdout
 
 
-# ------------------------------------------------------------------------------ what NumPy has too
+# ----------------------------------------------------------------------- types that NumPy has, too
 
 
 def values(shape, dtype, rng):
@@ -223,7 +223,7 @@ def test_more_than_4_gib(command, scratch):
         assert command(scratch / path, "6:8") == "# |u1 2\n0 1\n"
 
 
-# -------------------------------------------------------------------------- what it does not read
+# ----------------------------------------------------------------- arrays that the reader refuses
 
 
 def test_it_says_what_it_does_not_read(reader, tmp_path):

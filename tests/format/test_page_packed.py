@@ -213,7 +213,7 @@ def test_a_packed_array_asks_no_other_array(tmp_path):
     assert check_both(tmp_path / "p.xap", image)[0] == {"member": None}  # no other state is left
 
 
-# ------------------------------------------------------------------------------- what others add
+# ----------------------------------------------------------------------- members that others add
 
 
 @pytest.mark.parametrize("program", ["zip", "zipfile"])

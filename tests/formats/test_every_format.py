@@ -175,7 +175,7 @@ def test_an_array_in_files_is_made(peer, file, path):
         assert_equal(a[:4], x)
 
 
-# -- beside the elements -------------------------------------------------------------------------
+# -- facts other than elements -------------------------------------------------------------------
 
 
 def test_what_is_lost_is_named(peer, file):

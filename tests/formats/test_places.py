@@ -1,7 +1,7 @@
 """Places on the earth and in the sky: other libraries locate each element correctly.
 
 An array read from a file grows at its starts and ends, and a view of it is written to another
-file. The other library must locate each value at its place in the first file.
+file.  The other library must locate each value at its place in the first file.
 """
 
 from __future__ import annotations

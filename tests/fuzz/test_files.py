@@ -114,7 +114,7 @@ for n in range(first, first + count):
 """
 
 
-# -- what was found --------------------------------------------------------------------------------
+# -- faults found earlier --------------------------------------------------------------------------
 
 
 def test_a_damaged_root_group_of_hdf5(tmp_path):

@@ -366,7 +366,7 @@ def test_at_refused_as_numpy_does(indices):
     compared(partial(np.add.at, a, indices, 1), partial(np.add.at, n, indices, 1))
 
 
-# -- others' operands ----------------------------------------------------------------------------
+# -- operands of other libraries -----------------------------------------------------------------
 
 
 def test_masked_arrays_keep_their_masks():

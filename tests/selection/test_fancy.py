@@ -610,7 +610,7 @@ print("whole")
     assert forked(code).strip() == "whole"
 
 
-# -- indices that share elements with what is written --------------------------------------------
+# -- indices that share elements with the target -------------------------------------------------
 
 
 @pytest.mark.slow

@@ -295,7 +295,7 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
     assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
 
 
-# -- an array that cannot be asked ---------------------------------------------------------------
+# -- a coordinator that cannot be asked ----------------------------------------------------------
 
 
 @pytest.fixture
@@ -473,8 +473,8 @@ def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):
 class Disks:
     """Watches the calls of all arrays, to know what is surely on disk, and what may be.
 
-    Keeps single writes to ``.xmd`` since its last synchronization, and the bytes of ``.xta`` at its
-    last one, since that is also written through the mapping.
+    Keeps each write to ``.xmd`` since that file's last synchronization; of ``.xta``, which is also
+    written through the mapping, it keeps the bytes as last synchronized.
     """
 
     def __init__(self, patch, folder, seed):

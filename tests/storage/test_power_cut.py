@@ -20,8 +20,8 @@ SECTOR = 512
 class Disk:
     """Watches the calls of a store, to know what is surely on disk, and what may be.
 
-    Keeps single writes to ``.xmd`` since its last synchronization, and the bytes of ``.xta`` at its
-    last one, since that is also written through the mapping.
+    Keeps each write to ``.xmd`` since that file's last synchronization; of ``.xta``, which is also
+    written through the mapping, it keeps the bytes as last synchronized.
     """
 
     def __init__(self, monkeypatch):

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 TIMEOUT = 250
-# Appends of arrays happen in one step, or write elements while others commit.
+# Bytes that an append writes in one step; with 0, it writes all while others commit.
 appends = pytest.mark.parametrize("at_once", [0, 1 << 20])
 LIMITS = "from extarray.common.limits import limits; limits.append_at_once = {}\n"
 

@@ -36,7 +36,7 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 def take_over(module: ModuleType) -> dict[str, object]:
-    """Return the tests of a module; ours may fail in other places than its authors expect."""
+    """Return the tests of a module, without its marks: our arrays may fail in other tests."""
     found = {}
     for name, value in vars(module).items():
         if name.startswith("Test") and inspect.isclass(value):
