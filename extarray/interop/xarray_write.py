@@ -54,7 +54,7 @@ xr: Any = require("xarray", "xarray", "the xarray backend")
 conventions: Any = require("xarray.conventions", "xarray")
 common: Any = require("xarray.backends.common", "xarray")
 
-# -- plans of new arrays --------------------------------------------------------------------------
+# -- plans of new arrays -------------------------------------------------------------------------
 
 
 class New(NamedTuple):

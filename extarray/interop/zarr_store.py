@@ -205,7 +205,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         for name in names:
             yield name
 
-    # -- changes, all refused ---------------------------------------------------------
+    # -- changes, all refused ----------------------------------------------------------------------
 
     def with_read_only(self, read_only: bool = False) -> ZarrStore:
         """Return the store itself, which is always read-only."""

@@ -412,7 +412,7 @@ class TestLooking:
         reader.start()
         deadline = time.monotonic() + 60
         while reader.is_alive() and time.monotonic() < deadline:
-            writer.append([[7] * 5])  # it began to follow at an unknown row
+            writer.append([[7] * 5])  # the follower may not have begun yet
             reader.join(0.1)
         writer.close()
         follower.send_signal(signal.SIGINT)

@@ -1,7 +1,7 @@
 """dask's own tests of arrays, in which `from_array` puts our arrays in place of NumPy's.
 
 ``EXTARRAY_DASK_TESTS`` names the folder of the tests, ``dask/array/tests`` of an installed dask or
-of its source distribution. `.ci/run downstream` sets it.
+of its source distribution.  `.ci/run downstream` sets it.
 """
 
 from __future__ import annotations

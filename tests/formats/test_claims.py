@@ -92,7 +92,7 @@ def test_a_file_that_says_it_is_much_larger(make, tmp_path):
         read(*names, path=target, sparse=False)
     assert str(path) in str(caught.value) or make is hdf5_texts
     assert sorted(os.listdir(tmp_path)) == [path.name], "nothing is left"
-    for allowed in ({"max_result": "16 MiB"}, {}):  # the setting refuses the second array
+    for allowed in ({"max_result": "16 MiB"}, {}):  # by the argument, then by the setting
         with xa.config.set(max_result="15 MiB" if allowed else "16 MiB"):
             made = read(*names, path=target, sparse=False, overwrite=True, **allowed)
         array = made["b"] if make is hdf5_group else made

@@ -400,7 +400,7 @@ def test_what_is_told_of_an_array_stays_short():
     assert "(datetime64)" in str(xa.full(2, np.array(7).view("M8")[()], "M8").info())
 
 
-# -- states that a reader meets --------------------------------------------------------------------
+# -- states that a reader meets ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_a_refresh_across_the_end_of_an_extent(tmp_path):
             assert (reader.axial.segments, reader.shape) == (9, writer.shape)
 
 
-# -- agreements between arrays and writers ---------------------------------------------------------
+# -- agreements between arrays and writers -------------------------------------------------------
 
 
 def with_pending(image, path, length=None):

@@ -271,7 +271,7 @@ def test_the_registry():
         del registry.streamed[function]
 
 
-# -- documented differences from NumPy ----------------------------------------
+# -- documented differences from NumPy -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", ["K", "A"])

@@ -139,8 +139,7 @@ def test_lists_and_scalars_of_numpy_on_the_left():
         np.testing.assert_array_equal(result, left + np.arange(3.0))
 
 
-# -- operands whose own operator runs
-# -----------------------------------------------------------------
+# -- operands whose own operator runs ------------------------------------------------------------
 
 
 class Prior:

@@ -1,5 +1,4 @@
-"""Example files of the file format, one archive for each version, which tests of all later
-releases open.
+"""Example files of the file format: one archive for each version, which later releases test.
 
   python tests/support/format_files.py
 
