@@ -23,7 +23,7 @@ _KEPT = 16 * 2**20
 #: Bytes of systems that are solved together.
 _SYSTEMS = 2**20
 
-#: Pixels of a block with the same set of endmembers from which on the set gets a matrix.
+#: A set of endmembers gets a matrix if at least this many pixels of a block have it.
 _COMMON = 8
 
 #: Constraints of each method: is the sum 1, and are negative abundances allowed?

@@ -218,7 +218,7 @@ def resident_pass(task: Task, budget: int) -> Pass | None:
 
 
 def _enlarged(p: Pass, budget: int) -> Pass:
-    """Return the same pass with larger steps while they are small: each call has a cost."""
+    """Return the same pass with steps as large as the limits allow: each call has a cost."""
     while True:
         room = min(
             budget, limits.swept_bytes if len(p.traversal) > 1 else limits.rechunk_step_bytes

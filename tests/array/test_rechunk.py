@@ -612,7 +612,7 @@ def test_in_place(path, how):
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_killed_at_each_name(tmp_path, in_place, at):
-    """`create` gives the names to the target, and then `move`."""
+    """The target first gets temporary names from `create`, then its own from `move`."""
     values = np.arange(20).reshape(4, 5)
     xa.from_array(values, tmp_path / "old", chunks=(1, 5)).close()
     path = None if in_place else tmp_path / "new"
