@@ -15,7 +15,7 @@ cdef class FileCore:
     cdef int fd                 # -1: closed
     cdef Py_ssize_t n_users     # running calls, and blocks that borrow the descriptor
     cdef bint is_closed         # or will be when the last user leaves
-    cdef readonly str name
+    cdef public str name        # for messages: the file may get another one
     cdef readonly index_t start  # where in the file its bytes begin
     cdef index_t size            # number of its bytes; -1: all that follow
     cdef object __weakref__

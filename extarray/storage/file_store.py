@@ -297,6 +297,7 @@ class FileStore(PairReader):
                 self.commits.sync_data()
                 self.commits.sync_state()
             making.publish(pair.path)
+            pair.metadata.name, pair.data.name = making.names
             if pair.is_durable:
                 sync_folders(making.names)
             pair.names_given = not pair.is_durable

@@ -135,7 +135,7 @@ def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
         write(file, data, offset)
 
     monkeypatch.setattr(File, "write", closing)
-    with pytest.raises(xa.ClosedError):
+    with pytest.raises(xa.ClosedError, match=r"a\.x(md|ta)' was closed during use"):
         array[0, 0] = 5
     for stranger in strangers:
         with stranger:
