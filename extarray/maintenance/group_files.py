@@ -59,6 +59,8 @@ __all__ = [
 
 ARRAY, GROUP = "array", "group"
 
+# The most seconds that threads of a library go on after its call has failed.
+_LONGEST_END = 1.0
 _ENDINGS = (*PAIR, ".new")  # of array files, finished and in the making
 # Metadata and chunks of a Zarr store, and their temporary files.
 _OF_ZARR = re.compile(
@@ -271,10 +273,22 @@ def making_folder(
                     _take_after(fresh, old)
                 publish(fresh, name)
     except BaseException:
-        remove_tree(fresh, ignore_errors=True)
+        _discard(fresh)
         raise
     with family("cannot make the folder '{}'", name):
         sync_folders([name])
+
+
+def _discard(folder: str) -> None:
+    """Remove a folder that nobody else knows.
+
+    A library that fails may still have threads that write files into it.  Wait a little for these.
+    """
+    end = time.monotonic() + _LONGEST_END
+    remove_tree(folder, ignore_errors=True)
+    while os.path.lexists(folder) and time.monotonic() < end:
+        time.sleep(0.01)
+        remove_tree(folder, ignore_errors=True)
 
 
 def empty_folder_like(name: str) -> str | None:

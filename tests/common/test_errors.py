@@ -160,7 +160,7 @@ WRONG_CREATION = [
           r"2\*\*63"),
     Fails("dtype object", {"shape": (2,), "dtype": object}, xa.DTypeError, TypeError, "object"),
     Fails("dtype sub-array", {"shape": (2,), "dtype": ("f4", (2,))}, xa.ArgumentError, ValueError,
-          "sub-array"),
+          "subarray"),
     Fails("order", {"shape": (2,), "order": "X"}, xa.ArgumentError, ValueError, "order.*'X'"),
     Fails("order lower case", {"shape": (2,), "order": "c"}, xa.ArgumentError, ValueError, "'c'"),
     Fails("order None", {"shape": (2,), "order": None}, xa.ExtArrayError, Exception, "order"),

@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_no_dims(value):
 @pytest.mark.parametrize(
     ("dims", "error", "words"),
     [
-        ("yx", xa.ArgumentTypeError, "the text 'yx'"),
+        ("yx", xa.ArgumentTypeError, "not the string 'yx'"),
         (3, xa.ArgumentTypeError, "not a int"),
         (("y", 1), xa.ArgumentTypeError, "the name 1 in dims"),
         (("y", "y"), xa.ArgumentError, "duplicate names"),

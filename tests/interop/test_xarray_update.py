@@ -257,8 +257,8 @@ REFUSED = {
     "step": ({"region": {"time": slice(0, 4, 2)}}, "has step 2"),
     "labels": ({"region": {"time": slice("a", "b")}}, "not of labels"),
     "dimension": ({"region": {"lon": slice(2)}}, "'lon', which is not a dimension"),
-    "size": ({"region": {"time": slice(1)}}, "the region has 1 elements along 'time'"),
-    "beyond": ({"region": {"time": slice(3, 5)}}, "the region has 1 elements along 'time'"),
+    "size": ({"region": {"time": slice(1)}}, "the region selects 1 of 4 elements along 'time'"),
+    "beyond": ({"region": {"time": slice(3, 5)}}, "selects 1 of 4 elements along 'time'"),
     "later": ({"compute": "no"}, "compute"),
 }
 
