@@ -3,6 +3,8 @@ from typing import Protocol, Self, final, type_check_only
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray._core._mapping import Lease
+
 # The source of chunks, as the core sees it.
 @type_check_only
 class Provider(Protocol):
@@ -35,3 +37,6 @@ class Supply:
 
 @final
 class Use: ...
+
+@final
+class UsingLease(Lease): ...
