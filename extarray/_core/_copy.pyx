@@ -61,7 +61,7 @@ cdef enum:
     ROW_PIECES = 64
     # A shorter run is copied before a prefetch completes.
     LEAST_ASKED = 1 << 12
-    # From this many runs on, reading the gaps between them pays for a write.
+    # Reading the gaps between runs pays for a write from this many runs on.
     MANY_RUNS = 4
     # Most bytes asked of the system in one read or write: some refuse 2 GiB.
     MOST_AT_ONCE = 1 << 30

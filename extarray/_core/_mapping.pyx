@@ -271,7 +271,7 @@ cdef void *there(void **slot, size_t n, size_t size) noexcept nogil:
 
 
 cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
-    # From 2**39 chunks on, and without memory, a chunk stays unknown.
+    # A chunk stays unknown from 2**39 chunks on, and without memory.
     cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
     cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
     cdef node_t *node = NULL

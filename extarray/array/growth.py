@@ -311,7 +311,7 @@ def as_source(
 
 # -- new axes ------------------------------------------------------------------------------------
 #
-# Nothing moves.  An existing chunk gets index 0 along the new axis, and keeps its bytes and its
+# No byte moves.  An existing chunk gets index 0 along the new axis, and keeps its bytes and its
 # address.  So a chunk may have more than one element along that axis only if every element then
 # stays in its place (`_stays`).
 

@@ -521,7 +521,7 @@ def _npz_sink(
         else:
             fresh = outer.enter_context(beside(where, False))
         with of_library(where, _NPZ):
-            # By name, zipfile would overwrite a file that it cannot open.
+            # Given a name, zipfile would overwrite a file that it cannot open.
             file = stack.enter_context(open(fresh, "r+b"))
             mode: Literal["a", "w"] = "a" if there and not is_in else "w"
             archive = stack.enter_context(zipfile.ZipFile(file, mode, method))

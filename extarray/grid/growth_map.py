@@ -173,7 +173,7 @@ def segment_colours(history: Sequence[Segment]) -> NDArray[np.float64]:
         base = _rgb(_AXIS_COLOURS[axis % len(_AXIS_COLOURS)])
         light, dark = 0.70 * 1.0 + 0.30 * base, 0.52 * base
         for place, number in enumerate(numbers):
-            # From a tint over the pure colour to a shade; a single segment has the pure colour.
+            # Go from a tint over the pure colour to a shade; a single segment has the pure colour.
             t = 0.5 if len(numbers) == 1 else place / (len(numbers) - 1)
             ends = (light, base) if t < 0.5 else (base, dark)
             colours[number] = mixed(*ends, 2 * t if t < 0.5 else 2 * t - 1)

@@ -276,7 +276,7 @@ def _draw_lines_and_values(
         (True, INK, min(1.6, cell / 8)),
     ):
         if heavy or cell >= _MIN_LINED:
-            # From (top, bottom, left, right) to (x, y) of both ends; cell 0 has its middle at 0.
+            # Turn (top, bottom, left, right) into (x, y) of both ends; cell 0 has its middle at 0.
             ends = plane.lines(heavy)[:, [2, 0, 3, 1]].reshape(-1, 2, 2) - 0.5
             ax.add_collection(
                 collections.LineCollection(

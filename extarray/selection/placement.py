@@ -223,7 +223,7 @@ class Placement(NamedTuple):
                 return
         found = self.on_array(query)
         filled = {dim for factor in found.factors for dim in factor.dims}
-        # Of repeated elements, write the last; read the first, and copy it.
+        # If elements repeat, write the last; read the first, and copy it.
         once = slice(-1, None) if write else slice(0, 1)
         place = [slice(None) if dim in filled else once for dim in range(len(query.shape))]
         block = values[(*place, ...)]

@@ -63,7 +63,7 @@ class SaidOnce:
         self._kept = tuple([_WORDS[kind] for kind in kinds])
         self._texts: set[str] = set()
         self._users: Any = np.geterrcall()
-        # Of errstate's actions, only "log" gets the whole message.
+        # Only the action "log" of errstate gets the whole message.
         self._state = np.errstate(call=self, **dict.fromkeys(kinds, "log"))  # type: ignore[arg-type]
         self._state.__enter__()
 
