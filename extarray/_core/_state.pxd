@@ -80,6 +80,7 @@ cdef inline bint is_double(cnp.dtype kind) noexcept:
 @cython.final
 cdef class Writes:
     cdef Touched written
+    cdef Touched taken          # written, and about to be summed
     cdef set shown              # addresses of chunks with live writable views
     cdef index_t n_begun        # writes that have begun ...
     cdef index_t n_going        # ... and not ended

@@ -177,6 +177,7 @@ cdef class Writes:
 
     def __cinit__(self):
         self.written = Touched()
+        self.taken = Touched()
         self.shown = set()
 
 

@@ -21,7 +21,7 @@ from ._copy cimport (
     saves_calls,
 )
 from ._gather cimport QueryTables
-from ._mapping cimport Region, touched_missed, touched_set, touched_take
+from ._mapping cimport Region, touched_drop, touched_missed, touched_set, touched_take
 from ._visits cimport place_of_visit, query_t, run_visits
 from ._selection cimport box_of, narrow, selection_size, selection_t, whole_box, widest
 from ._state cimport ArrayState, Frame, Writes, frame_of, frame_t
@@ -1109,7 +1109,7 @@ def quiet_number(Transfers self not None):
     cdef Writes writes = self.writes
     fence()         # see `_begin_write`
     if (writes is None or count_of(&writes.n_going) or writes.shown
-            or touched_missed(writes.written.root)):
+            or touched_missed(writes.written.root) or touched_missed(writes.taken.root)):
         return None
     return count_of(&writes.n_begun)
 
@@ -1117,11 +1117,32 @@ def quiet_number(Transfers self not None):
 def take_written(Transfers self not None, index_t first, index_t limit):
     """Take the addresses, from `first` on, of chunks written since the last call.
 
-    At most `limit` of them, in order.
+    At most `limit` of them, in order.  `return_taken` puts them back until `drop_taken`, so that no
+    interrupt loses any between this call and their new checksums in the table.
     """
+    cdef Writes writes = self.writes
+    cdef index_t i, n
     addresses = np.empty(limit, np.int64)
     cdef index_t[::1] taken = addresses
-    return addresses[:touched_take(self.writes.written.root, first, limit, &taken[0])]
+    n = touched_take(writes.written.root, first, limit, &taken[0])
+    for i in range(n):
+        touched_set(writes.taken.root, taken[i])
+    return addresses[:n]
+
+
+def drop_taken(Transfers self not None, const index_t[::1] addresses not None):
+    """Let go of chunks taken, whose checksums are in the table."""
+    cdef index_t address
+    for address in addresses:
+        touched_drop(self.writes.taken.root, address)
+
+
+def return_taken(Transfers self not None):
+    """Put back the chunks that were taken and not dropped."""
+    cdef Writes writes = self.writes
+    cdef index_t address = 0
+    while touched_take(writes.taken.root, address, 1, &address):
+        touched_set(writes.written.root, address)
 
 
 def note_written(Transfers self not None, const index_t[::1] addresses not None):

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from extarray._core._transfers import note_shown, note_written, quiet_number, take_written
+from extarray._core._transfers import (
+    drop_taken,
+    note_shown,
+    quiet_number,
+    return_taken,
+    take_written,
+)
 from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
@@ -477,29 +483,25 @@ class ParallelIO(ZonedArray):
         Each rank sums the chunks that it wrote; several that wrote one chunk get the same sum.
         """
         n_chunks = chunks_before(store.now.state.data_bytes, store.now.header.chunk_bytes)
-        first, taken = 0, []
-        try:
-            while True:
-                found = None
-                with self._agreement.step() as step:
-                    addresses = take_written(self, first, SUMS_AT_ONCE)
-                    taken.append(addresses)
-                    step.numbers[0] = len(addresses)
-                    known = addresses[addresses < n_chunks]  # a failed growth may leave others
-                    with family("cannot compute checksums of '{}'", self.path):
-                        found = known, sums.entries(store.now.data, known)
-                if not step.numbers[0]:
-                    return
-                if len(addresses):
-                    first = int(addresses[-1]) + 1
-                parts = self.comm.gather(found)
-                with self._agreement.step():
-                    for part in parts or ():
-                        store.chunk_sums.put_sums(*part)
-        except BaseException:
-            for addresses in taken:
-                note_written(self, addresses)
-            raise
+        return_taken(self)  # by a call that failed
+        first = 0
+        while True:
+            found = None
+            with self._agreement.step() as step:
+                addresses = take_written(self, first, SUMS_AT_ONCE)
+                step.numbers[0] = len(addresses)
+                known = addresses[addresses < n_chunks]  # a failed growth may leave others
+                with family("cannot compute checksums of '{}'", self.path):
+                    found = known, sums.entries(store.now.data, known)
+            if not step.numbers[0]:
+                return
+            if len(addresses):
+                first = int(addresses[-1]) + 1
+            parts = self.comm.gather(found)
+            with self._agreement.step():
+                for part in parts or ():
+                    store.chunk_sums.put_sums(*part)
+            drop_taken(self, addresses)
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
         """Declare checksums right, unless a rank has written since `quiet`."""

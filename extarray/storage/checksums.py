@@ -299,13 +299,13 @@ class Sums:
             return
         with self._lock:
             self.in_doubt = False  # from here on, anyone about to write waits for the lock
-            if quiet_number(array) != writes:
-                self.in_doubt = True
-                return
             try:
+                if quiet_number(array) != writes:
+                    self.in_doubt = True
+                    return
                 self.note(False)
                 self._file.datasync()
-            except OSError:
+            except BaseException:
                 self.in_doubt = True
                 raise
 

@@ -10,9 +10,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from extarray._core._transfers import note_written, quiet_number, take_written
+from extarray._core._transfers import drop_taken, quiet_number, return_taken, take_written
 from extarray.common.errors import CorruptError, storage_error
-from extarray.common.on_error import OnError
 from extarray.format._crc import crc32c
 from extarray.format.blocks import (
     BLOCK_BYTES,
@@ -466,6 +465,7 @@ class SumKeeper:
         """
         pair = self.pair
         assert pair.sums is not None
+        return_taken(array)  # by a call that failed
         quiet = quiet_number(array)
         n_chunks = chunks_before(pair.state.data_bytes, pair.header.chunk_bytes)
         first = 0
@@ -473,13 +473,13 @@ class SumKeeper:
         with family("cannot write the checksums of '{}'", pair.path):
             while len(addresses := take_written(array, first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
-                with OnError(note_written, array, addresses):
-                    # A growth that failed may have written beyond the known chunks.
-                    known = addresses[addresses < n_chunks]
-                    if known.size:
-                        state = pair.state._replace(end=self._commits.free_from)
-                        pair.sums.make_room(int(known[-1]), state, self._commits.write_superblock)
-                        pair.sums.renew(pair.data, known)
+                # A growth that failed may have written beyond the known chunks.
+                known = addresses[addresses < n_chunks]
+                if known.size:
+                    state = pair.state._replace(end=self._commits.free_from)
+                    pair.sums.make_room(int(known[-1]), state, self._commits.write_superblock)
+                    pair.sums.renew(pair.data, known)
+                drop_taken(array, addresses)
         return quiet
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import threading
 
 import format_reader
+import injected
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.array import growth, life, resizing
 from extarray.errors import StorageError
+from extarray.storage import checksums, commits, file_store
 
 
 def create(path, shape=(6, 7), dtype="<i4", chunks=(2, 3), **options):
@@ -217,6 +222,38 @@ def test_no_space_for_sums_leaves_doubt(path, monkeypatch):
     assert format_reader.wrong_sums(path)[1]
     a.close()
     assert holds(path)
+
+
+@injected.needs_no_tracing
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.flush(),
+        lambda a: a.append(np.ones((2, 7), "i4")),
+        lambda a: a.extend(0, 3),
+        lambda a: a.shrink(0, 3),
+        lambda a: a.resize((9, 3)),
+    ],
+    ids=["flush", "append", "extend", "shrink", "resize"],
+)
+def test_an_interrupt_at_every_place(path, change):
+    modules = (checksums, commits, file_store, growth, life, resizing)
+    for number in itertools.count(1):
+        with create(path, fill_value=3, overwrite=True) as a:
+            a[...] = 1
+            a.shrink(0, 1)
+        a = xa.open(path, "r+")
+        a[0, :5] = 2
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            injected.interrupted(number, *modules) as interrupt,
+        ):
+            change(a)
+        a.close()
+        assert holds(path), f"{number}, {interrupt.place}"
+        if not interrupt.place:
+            break
+    assert number > 20
 
 
 def test_copies_keep_checksums_and_memory_has_none(path, tmp_path):
