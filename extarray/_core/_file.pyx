@@ -17,13 +17,14 @@ from libc.stdint cimport int64_t, uint8_t
 
 from ._system cimport (
     XA_CHUNK_LOCKS, lock_chunk, off_t, unlock_chunk, xa_ask_for, xa_begin_sieving, xa_close,
-    xa_datasync, xa_end_sieving, xa_exceeds_disk, xa_filesystem, xa_generation, xa_is_cached,
-    xa_length, xa_lengthen, xa_page_bytes, xa_punch, xa_read_at, xa_reserve, xa_set_length,
+    xa_datasync, xa_end_sieving, xa_exceeds_disk, xa_filesystem, xa_forget, xa_generation,
+    xa_is_cached, xa_length, xa_length_now, xa_lengthen, xa_page_bytes, xa_punch, xa_read_at, xa_reserve, xa_set_length,
     xa_sieve_init, xa_stop_sieving, xa_write_at, xa_write_back, xa_zero,
 )
 from ._types cimport MAX_NDIM, index_t
 
 from extarray.common.errors import ClosedError
+from extarray.common.system import NETWORKED
 
 cdef enum:
     PAGE = 1 << 12
@@ -47,10 +48,14 @@ cdef class FileCore:
 
     It owns the descriptor; -1: closed from the start.  With a `size`, it is a part of the file, for
     reading only: that many bytes from `start` on.
+
+    On a file system that several hosts may share, `read` and `length` ask its server: the system's
+    cache may keep old bytes for ever.
     """
 
     def __cinit__(self, *args, **kwargs):
         self.fd = -1
+        self.kind = -1
 
     def __init__(self, int fd=-1, str name="", index_t start=0, index_t size=-1):
         self.fd = fd
@@ -139,6 +144,8 @@ cdef class FileCore:
             length = max(min(length, self.size - offset), <index_t> 0)
         offset += self.start
         try:
+            if self.size < 0 and self._is_networked(fd):
+                xa_forget(fd, offset, length)
             while done < length:
                 with nogil:
                     n = xa_read_at(fd, target + done, length - done, offset + done)
@@ -237,13 +244,26 @@ cdef class FileCore:
             self.leave()
             return self.size
         try:
-            with nogil:
-                failure = xa_length(fd, &length)
+            if self._is_networked(fd):
+                with nogil:
+                    failure = xa_length_now(fd, &length)
+            else:
+                with nogil:
+                    failure = xa_length(fd, &length)
         finally:
             self.leave()
         if failure:
             raise OSError(failure, os.strerror(failure))
         return length
+
+    def forget(self):
+        """Drop the file from the system's cache, so that the next reads ask the server."""
+        cdef int fd = self.enter()
+        try:
+            with nogil:
+                xa_forget(fd, 0, 0)
+        finally:
+            self.leave()
 
     def truncate(self, index_t length):
         """Set the length of the file."""
@@ -297,9 +317,22 @@ cdef class FileCore:
         """Number of the file system's type (statfs); 0: unknown."""
         cdef int fd = self.enter()
         try:
-            return xa_filesystem(fd)
+            return self._kind(fd)
         finally:
             self.leave()
+
+    @property
+    def is_networked(self):
+        """Tell whether several hosts may share the file system."""
+        return self.file_system in NETWORKED
+
+    cdef long _kind(self, int fd) noexcept:
+        if self.kind < 0:
+            self.kind = xa_filesystem(fd)
+        return self.kind
+
+    cdef bint _is_networked(self, int fd) except -1:
+        return self._kind(fd) in NETWORKED
 
     @property
     def generation(self):

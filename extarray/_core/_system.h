@@ -48,6 +48,17 @@ static inline int xa_length(int fd, int64_t *length) {
     *length = (int64_t) about.st_size;
     return 0;
 }
+/* The length that the server knows, where the system may remember an older one of its own. */
+static inline int xa_length_now(int fd, int64_t *length) {
+#if defined(AT_STATX_FORCE_SYNC) && defined(STATX_SIZE)
+    struct statx about;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE, &about) == 0) {
+        *length = (int64_t) about.stx_size;
+        return 0;
+    }
+#endif
+    return xa_length(fd, length);
+}
 static inline int xa_set_length(int fd, xa_offset length) { return ftruncate(fd, length) ? errno : 0; }
 
 static inline void xa_close(int fd) { (void) close(fd); }
@@ -98,6 +109,18 @@ static inline int xa_is_cached(int fd, off_t offset) {
 #endif
     (void) fd; (void) offset;
     return 1;
+}
+
+/* Drop bytes of a file from the system's cache, so that the next read asks the server.  The system
+ * keeps cached pages that the range covers in part, so the range is widened to huge pages. */
+static inline void xa_forget(int fd, off_t offset, off_t length) {
+#if defined(POSIX_FADV_DONTNEED)
+    off_t unit = (off_t) 1 << 21, start = offset & -unit;
+    (void) posix_fadvise(fd, start, length ? offset - start + ((length + unit - 1) & -unit) : 0,
+                         POSIX_FADV_DONTNEED);
+#else
+    (void) fd; (void) offset; (void) length;
+#endif
 }
 
 /* Begin to bring bytes of a file into the system's cache: these pages, and none around them. */

@@ -10,12 +10,14 @@ cdef extern from "_system.h":
     Py_ssize_t xa_read_at(int fd, void *to, size_t n, off_t offset) noexcept nogil
     Py_ssize_t xa_write_at(int fd, const void *data, size_t n, off_t offset) noexcept nogil
     int xa_length(int fd, int64_t *length) noexcept nogil
+    int xa_length_now(int fd, int64_t *length) noexcept nogil
     int xa_set_length(int fd, off_t length) noexcept nogil
     void xa_close(int fd) noexcept nogil
     long xa_page_bytes() noexcept nogil
     int xa_datasync(int fd) noexcept nogil
     void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
     bint xa_is_cached(int fd, off_t offset) noexcept nogil
+    void xa_forget(int fd, off_t offset, off_t length) noexcept nogil
     void xa_ask_for(int fd, off_t offset, off_t length) noexcept nogil
 
     # File systems and disk space.

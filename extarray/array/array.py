@@ -144,11 +144,12 @@ class ExtArray(ArrayCore, NumpyMixin):
         engine: str,
         durability: str = "flush",
         verify: str | None = None,
+        recover: bool | None = None,
         writers: Writers | None = None,
     ) -> Self:
         """Open a pair of files, shared by a policy of writers; None: this is the sole writer."""
         writers = writers or Alone()
-        store, axial = writers.open(path, mode, timeout, engine, durability, verify)
+        store, axial = writers.open(path, mode, timeout, engine, durability, verify, recover)
         self = cls._from_store(store, axial, writers)
         if store.unvouched is not None:
             with OnError(self.close):  # where warnings are errors

@@ -257,10 +257,12 @@ def reopened(
     if names is not None:
         with suppress(MissingError):
             making = beside(told=True, names=names)
-            return kind._open(place, "r+", 0, "auto", durability, verify, making)
+            return kind._open(place, "r+", 0, "auto", durability, verify, writers=making)
     if durability is not None:
         try:
-            array = kind._open(place, "r+", 0, "auto", durability, verify, beside(told=True))
+            array = kind._open(
+                place, "r+", 0, "auto", durability, verify, writers=beside(told=True)
+            )
         except StorageError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise

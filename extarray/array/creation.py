@@ -342,6 +342,7 @@ def open(
     durability: Durability | str = "flush",
     share: bool | Literal["elements"] = False,
     verify: Verify | str | None = None,
+    recover: bool | None = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
@@ -373,6 +374,11 @@ def open(
         compared with their sum, too, unless "never"; and with "read", `open` reads all chunks of an
         array without checksums of its own, once a process, to compare them.  None:
         ``config.verify``, which is "write".
+    recover : bool, optional
+        Whether a newest state that is not whole may be given up for the newest one that is, with a
+        `RecoveryWarning`.  None: on the file systems of one host, where only a power failure or
+        damage leaves such a state; not where several hosts share the files, since this one may just
+        not see all of them yet.
     comm : mpi4py.MPI.Intracomm, optional
         Processes that open the array together, as one writer; all call, with the same arguments.
     info : mapping, optional
@@ -392,6 +398,8 @@ def open(
     FormatError
         A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
         off), PartnerError (two files that do not belong together).
+    NotVisibleError
+        A TimeoutError: the newest state is not visible on this host, after some seconds of waiting.
     ArgumentError
         A ValueError: another mode, engine or durability, or a reader that asks to share.
     AccessError, StorageError
@@ -405,8 +413,9 @@ def open(
     one axis go on at the same time, and are committed in the order in which they began.
 
     With ``share="elements"`` a process asks nothing of others and tells them nothing.  Elements
-    that it assigns are seen at once by all that have the array open; `refresh` takes up growth,
-    `flush` brings elements to the disk, and growth, cuts and attributes raise `ReadOnlyError`.  The
+    that it assigns are seen at once by all that have the array open, on other hosts from their next
+    `refresh` on; `refresh` takes up growth, too, `flush` brings elements to the disk, and growth,
+    cuts and attributes raise `ReadOnlyError`.  The
     engine is "pread", and views of chunks are read-only.  The first write puts the checksums of
     chunks in doubt; beside a writer that keeps checksums, `open` raises `LockedError`.
 
@@ -428,7 +437,7 @@ def open(
     (None, None)
     """
 
-    def check() -> tuple[Path, str, float | None, str, str, str]:
+    def check() -> tuple[Path, str, float | None, str, str, str, bool | None]:
         if mode not in ("r", "r+"):
             raise ArgumentError(
                 f"mode {mode!r} is not valid; use 'r' or 'r+', or extarray.create for a new array"
@@ -451,7 +460,9 @@ def open(
                 "give share or comm, not both"
             )
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
-        return _later.resolve_path(path), mode, timeout, engine, durability, asked
+        if recover is not None:
+            check_flag(recover, "recover")
+        return _later.resolve_path(path), mode, timeout, engine, durability, asked, recover
 
     if comm is not None:
         opened: ExtArray = together.open_together(comm, info, check)

@@ -103,6 +103,7 @@ class Writers(Protocol):
         engine: str,
         durability: str,
         verify: str | None,
+        recover: bool | None = None,
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files, as a store that its writers share by this policy."""
 

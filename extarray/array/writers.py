@@ -77,10 +77,11 @@ class Alone:
         engine: str,
         durability: str,
         verify: str | None,
+        recover: bool | None = None,
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files."""
         opened: tuple[FileStore, Axial] = _later.FileStore.open(
-            path, mode, timeout, engine, durability, verify
+            path, mode, timeout, engine, durability, verify, recover
         )
         return opened
 
@@ -123,12 +124,14 @@ class Elements(Alone):
         engine: str,
         durability: str,
         verify: str | None,
+        recover: bool | None = None,
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files beside the processes that commit."""
         # This process builds on nothing it finds, so it leaves bringing it to the disk to them.
         files = _later.FileElements(self._told)
         names = self._names
-        return _open_beside(files, path, mode, timeout, engine, durability, verify, names)
+        asked = path, mode, timeout, engine, durability, verify, recover
+        return _open_beside(files, *asked, names)
 
     def flush(self, array: Any) -> None:
         """Bring the elements to the disk."""
@@ -170,10 +173,12 @@ class Shared:
         engine: str,
         durability: str,
         verify: str | None,
+        recover: bool | None = None,
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files, as one of its writers."""
         # `serve` brings the state found to the disk, in a separate step.
-        return _open_beside(self._others, path, mode, timeout, engine, durability, verify)
+        asked = path, mode, timeout, engine, durability, verify, recover
+        return _open_beside(self._others, *asked)
 
     def serve(self, array: Any) -> None:
         """Serve as the policy of an open array, which keeps the policy alive."""
@@ -493,11 +498,12 @@ def _open_beside(
     engine: str,
     durability: str,
     verify: str | None,
+    recover: bool | None,
     names: tuple[str, str] | None = None,
 ) -> tuple[FileStore, Axial]:
     """Open a pair of files that others may write to, and bring nothing to the disk."""
     opened: tuple[FileStore, Axial] = _later.FileStore.open(
-        path, mode, timeout, engine, "flush", verify, files, names
+        path, mode, timeout, engine, "flush", verify, recover, files, names
     )
     opened[0].now.is_durable = durability == "commit"
     return opened

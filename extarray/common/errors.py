@@ -31,6 +31,7 @@ __all__ = [
     "LossyWarning",
     "MissingError",
     "MissingExtraError",
+    "NotVisibleError",
     "PartnerError",
     "ReadOnlyError",
     "RecoveryWarning",
@@ -40,6 +41,7 @@ __all__ = [
     "ResultWarning",
     "SelectionError",
     "ShapeError",
+    "StaleWarning",
     "StorageError",
     "TruncatedError",
     "VariableError",
@@ -189,6 +191,10 @@ class LockedError(StorageError, BlockingIOError):
     """Another writer has the array open."""
 
 
+class NotVisibleError(StorageError, TimeoutError):
+    """The newest state, committed on another host, is not visible on this one."""
+
+
 class ExistsError(StorageError, FileExistsError):
     """The files exist."""
 
@@ -203,6 +209,10 @@ class ReplacedError(MissingError):
 
 class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
     """Files are not whole, as after a loss of power: elements, or the newest state, may be lost."""
+
+
+class StaleWarning(ExtArrayError, UserWarning):  # noqa: N818
+    """Elements that another host writes may stay invisible on this one."""
 
 
 class LossyWarning(ExtArrayError, UserWarning):  # noqa: N818

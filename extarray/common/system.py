@@ -32,7 +32,9 @@ __all__ = [
     "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
+    "FUSE",
     "HAS_RANGE_LOCKS",
+    "NETWORKED",
     "NO_FOLLOW",
     "NO_WAIT",
     "SHARED",
@@ -112,6 +114,33 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return os.copy_file_range(source, target, length, offset, offset)
 
+
+# -- types of file systems -----------------------------------------------------------------------
+
+#: The type of a file system that a process provides.
+FUSE = 0x65735546
+
+#: Types of file systems that several hosts may share, by their numbers in statfs(2).  Each host
+#: has a cache of its own, so a mapping may show old pages for ever.
+NETWORKED = {
+    0x6969: "NFS",
+    0x517B: "SMB",
+    0xFE534D42: "SMB2",
+    0xFF534D42: "CIFS",
+    0x5346414F: "AFS",
+    0x73757245: "Coda",
+    0x0BD00BD0: "Lustre",
+    0x47504653: "GPFS",
+    0x00C36400: "Ceph",
+    0x19830326: "BeeGFS",
+    0xAAD7AAEA: "PanFS",
+    0x20030528: "OrangeFS",
+    0x01161970: "GFS2",
+    0x7461636F: "OCFS2",
+    0x01021997: "9P",
+    FUSE: "FUSE",
+    0x786F4256: "VirtualBox shared folder",
+}
 
 # -- disk space ----------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from extarray.mpi.runtime import (
 )
 from extarray.mpi.zones import factorizations
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import is_remote, resolve_path
+from extarray.storage.filesystem import is_networked, resolve_path
 from extarray.storage.reading import PairReader
 from extarray.streaming.blocks import hold
 from extarray.streaming.mapped_pages import Passing
@@ -96,21 +96,25 @@ def create_together(
 def open_together(
     comm: Any,
     info: Mapping[str, Any] | None,
-    check: Callable[[], tuple[Path, str, float | None, str, str, str]],
+    check: Callable[[], tuple[Path, str, float | None, str, str, str, bool | None]],
 ) -> ParallelArray:
     """Open an array, with hints for MPI-IO; collective.
 
-    `check` returns checked arguments: path, mode, timeout, engine, durability, verification.
+    `check` returns checked arguments: path, mode, timeout, engine, durability, verification, and
+    whether to recover.
     """
 
     def plan() -> _Making:
-        place, mode, timeout, engine, durability, verify = check()
-        words = f"open '{place}' with mode {mode!r}, durability {durability}, verify {verify!r}"
+        place, mode, timeout, engine, durability, verify, recover = check()
+        words = (
+            f"open '{place}' with mode {mode!r}, durability {durability}, verify {verify!r}, "
+            f"recover {recover}"
+        )
         return _Making(
             place,
             engine,
             words,
-            lambda own: FileStore.open(place, mode, timeout, own, durability, verify),
+            lambda own: FileStore.open(place, mode, timeout, own, durability, verify, recover),
         )
 
     return _joined(comm, info, plan)
@@ -175,7 +179,7 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
                 writer, axial = making.make(own)
                 store, pair = writer, pair_of(writer, axial)
                 if engine == "auto":
-                    through_mpi = through_mpi or is_remote(store.now.data)
+                    through_mpi = through_mpi or is_networked(store.now.data)
         pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
             if writer is None:
@@ -335,7 +339,7 @@ class _Shared:
             for i in range(first, len(places)):
                 self._pass(i, places, is_begun and i == first, progress, path)
         return open_together(
-            self._comm, None, lambda: (path, "r+", 0.0, "auto", "flush", config.verify)
+            self._comm, None, lambda: (path, "r+", 0.0, "auto", "flush", config.verify, None)
         )
 
     def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
@@ -381,7 +385,7 @@ class _Shared:
         work = self._work
         if is_begun:
             return open_together(
-                self._comm, None, lambda: (place, "r+", 0.0, "auto", "flush", config.verify)
+                self._comm, None, lambda: (place, "r+", 0.0, "auto", "flush", config.verify, None)
             )
         return create_together(
             self._comm,

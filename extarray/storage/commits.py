@@ -97,8 +97,8 @@ class Committer:
         known = pair.extents
         n_segments = axial.segments
         try:
-            if pair.is_durable and pair.held is None:
-                self.sync_data()
+            if (pair.is_durable or pair.data.is_networked) and pair.held is None:
+                self.sync_data()  # on other hosts, too, elements are there before the commit
             self.unsettled |= cuts and pair.held is None
             if n_segments > state.n_segments:
                 pair.extents, end = append_records(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import threading
 import time
@@ -28,12 +29,14 @@ from extarray.common.errors import (
     ExistsError,
     FormatError,
     MissingError,
+    NotVisibleError,
     PartnerError,
     ReadOnlyError,
     RecoveryWarning,
     TruncatedError,
 )
 from extarray.common.forks import in_children
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, boot_id, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
@@ -52,7 +55,7 @@ from extarray.storage.filesystem import (
     family,
     fresh_name,
     holes_take_space,
-    is_remote,
+    is_networked,
     real_name,
     replaced_name,
     sync_folders,
@@ -72,7 +75,7 @@ from extarray.storage.new_axis import add_axis, renew_uuid
 from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
-from extarray.storage.states import ATTEMPTS, Unvouched, WholeState
+from extarray.storage.states import ATTEMPTS, Unvouched, WholeState, looks
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
@@ -292,8 +295,9 @@ class FileStore(PairReader):
             self._lock_present()  # another pair may have come meanwhile
             making = self.making
             assert making is not None
-            if making.replaces or pair.is_durable:
-                # Even after a power cut, either this array or the previous one must be there.
+            if making.replaces or pair.is_durable or is_networked(pair.metadata):
+                # Even after a power cut, either this array or the previous one must be there; and
+                # other hosts must not find the names before the contents.
                 self.commits.sync_data()
                 self.commits.sync_state()
             making.publish(pair.path)
@@ -335,6 +339,7 @@ class FileStore(PairReader):
         engine: str,
         durability: str,
         verify: str | None = None,
+        recover: bool | None = None,
         writers: FileWriters | None = None,
         names: tuple[str, str] | None = None,
     ) -> tuple[Self, Axial]:
@@ -344,8 +349,9 @@ class FileStore(PairReader):
             verify = config.verify
         else:
             check_choice(verify, "verify", VERIFICATIONS)
-        recover = False
-        for attempt in range(ATTEMPTS):
+        recovers = False
+        end = None
+        for attempt in itertools.count(1):
             pair = Pair(path)
             pair.verify = verify
             if names is not None:
@@ -353,19 +359,31 @@ class FileStore(PairReader):
             self = cls(pair, writers)
             try:
                 with family("cannot open '{}'", path):
-                    axial = self._open(mode == "r+", timeout, engine, recover, names)
-                    if self.now.has_name:
+                    axial = self._open(mode == "r+", timeout, engine, recovers, names)
+                    if self.now.has_name or attempt == ATTEMPTS:
                         break
-            except (PartnerError, TruncatedError):
-                if self.now.metadata.closed:  # a packed file without the partner
+            except (CorruptError, TruncatedError, PartnerError, NotVisibleError) as error:
+                metadata = self.now.metadata
+                if metadata.closed:  # a packed file without the partner
                     raise
-                replaced = not self.now.has_name
-                self.now.close()
                 # Between the namings of its two files, an overwritten pair fits no reader.
-                if attempt == ATTEMPTS - 1 or (recover and not replaced):
-                    raise
-                recover = attempt >= 5 and not replaced
-                time.sleep(0.002)
+                replaced, networked = not self.now.has_name, metadata.is_networked
+                self.now.close()
+                if networked:
+                    now = time.monotonic()
+                    end = now + limits.visibility_patience if end is None else end
+                    if now >= end and (recovers or not recover):
+                        raise
+                    recovers = now >= end
+                    time.sleep(0.02)
+                else:
+                    if isinstance(error, CorruptError) or attempt == ATTEMPTS:
+                        raise
+                    may_recover = attempt > 5 and not replaced
+                    if may_recover and (recovers or recover is False):
+                        raise
+                    recovers = may_recover
+                    time.sleep(0.002)
             except BaseException:
                 self.now.close()
                 raise
@@ -424,6 +442,10 @@ class FileStore(PairReader):
                 "missing; put both files in the same folder",
                 data,
             ) from None
+        if is_networked(pair.metadata):
+            found = self._arrived(found, commits)
+            if not recover:
+                self.states.check_visible(found)
         # A writer may be at work: a reader looks again before it calls a file damaged.
         for _ in range(ATTEMPTS):
             problem = self.states.check_data(found.state)
@@ -436,6 +458,8 @@ class FileStore(PairReader):
         if problem is not None:
             recovered = self.states.recovered(found.state) if recover else None
             if recovered is None:
+                if isinstance(problem, TruncatedError) and is_networked(pair.metadata):
+                    raise self.states.not_visible(found.state, str(problem)) from problem
                 raise problem
             found = recovered
         if self.states.orphaned is not None:
@@ -500,13 +524,31 @@ class FileStore(PairReader):
         pair.map(pair.state.data_bytes)
         return axial
 
+    def _arrived(self, found: WholeState, commits: bool) -> WholeState:
+        """Return the newest state once all that a dead writer has written on another host is here.
+
+        Without a seal, writes may still be on their way when the writer's lock is free.
+        """
+        pair = self.now
+        if not pair.packed_as:
+            pair.data.forget()  # elements that this host read before another wrote them
+        if not commits or found.state.sealed:
+            return found
+        for _ in looks(pair.metadata):
+            before, length = found.state.sequence, pair.data.length
+            time.sleep(limits.arrival_time)
+            found = self.states.newest_state()
+            if (before, length) == (found.state.sequence, pair.data.length):
+                break
+        return found
+
     def _find_unvouched(self, found: WholeState) -> Unvouched | None:
         """Return the elements that nothing vouches for; None if there is or may be a writer."""
         pair = self.now
         if found.state.sealed or pair.packed_as or not any(boot_id()):
             return None
         unvouched = self.states.unvouched(found.state, found.axial)
-        if unvouched is None or is_remote(pair.metadata) or not lock.can_tell():
+        if unvouched is None or is_networked(pair.metadata) or not lock.can_tell():
             return None
         with contextlib.suppress(OSError):
             # A writer may have ended since the state was read.

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,12 @@ from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     ExistsError,
+    StaleWarning,
     StorageError,
     storage_error,
 )
 from extarray.common.on_error import OnError
+from extarray.common.system import FUSE, NETWORKED
 from extarray.common.threads import run_in_shares
 from extarray.format.suffixes import PAIR, file_names
 
@@ -46,7 +49,7 @@ __all__ = [
     "holes_take_space",
     "is_folder",
     "is_fuse",
-    "is_remote",
+    "is_networked",
     "leaves_holes",
     "link",
     "publish",
@@ -63,28 +66,6 @@ __all__ = [
 _FILL_BYTES = 1 << 22
 _IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
-_FUSE = 0x65735546
-
-# Magic numbers of statfs(2) where mapping is slow, or not coherent between hosts.
-_REMOTE = {
-    0x6969: "NFS",
-    0x517B: "SMB",
-    0xFE534D42: "SMB2",
-    0xFF534D42: "CIFS",
-    0x5346414F: "AFS",
-    0x73757245: "Coda",
-    0x0BD00BD0: "Lustre",
-    0x47504653: "GPFS",
-    0x00C36400: "Ceph",
-    0x19830326: "BeeGFS",
-    0xAAD7AAEA: "PanFS",
-    0x20030528: "OrangeFS",
-    0x01161970: "GFS2",
-    0x7461636F: "OCFS2",
-    0x01021997: "9P",
-    _FUSE: "FUSE",
-    0x786F4256: "VirtualBox shared folder",
-}
 # Every write moves the block here, so a store to reserved space can still find the disk full:
 # a SIGBUS through a mapping.  Writes to reserved space are also not compressed, unlike the rest of
 # the file.
@@ -92,7 +73,7 @@ _COPY_ON_WRITE = {0x9123683E: "Btrfs", 0x2FC12FC1: "ZFS", 0xCA451A4E: "bcachefs"
 
 # New data may be reported as a hole: with FUSE while only the system's cache has them, with some
 # versions of ZFS for a moment.
-_HIDES_DATA = {_FUSE, 0x2FC12FC1}
+_HIDES_DATA = {FUSE, 0x2FC12FC1}
 
 # XFS moves blocks that a file shares with its copies, and only those.
 _XFS = 0x58465342
@@ -526,14 +507,14 @@ def leaves_holes(path: Path) -> bool:
         os.close(fd)
 
 
-def is_remote(file: FileCore) -> bool:
+def is_networked(file: FileCore) -> bool:
     """Tell whether a file lies on a file system that other hosts may share."""
-    return file.file_system in _REMOTE
+    return file.is_networked
 
 
 def is_fuse(fd: int) -> bool:
     """Tell whether a file, or its place, lies on a file system that a process provides (FUSE)."""
-    return file_system_of(fd) == _FUSE
+    return file_system_of(fd) == FUSE
 
 
 def shares_blocks(file: FileCore) -> bool:
@@ -550,10 +531,25 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     check_choice(asked, "engine", ENGINES)
     if asked == "auto":
         asked = config.engine
+    kind = file.file_system
+    networked = kind in NETWORKED
+    if asked == "mmap" and networked:
+        if writable:
+            raise ArgumentError(
+                f"engine 'mmap' cannot write '{file.name}': hosts may share its file system "
+                f"({NETWORKED[kind]}), and a mapping does not see their writes; leave out engine, "
+                "or give engine='pread'"
+            )
+        warnings.warn(
+            f"engine 'mmap' may show old elements of '{file.name}' for ever: hosts may share its "
+            f"file system ({NETWORKED[kind]}), and a mapping does not see their writes; leave out "
+            "engine, or give engine='pread'",
+            StaleWarning,
+            stacklevel=7,
+        )
     if asked != "auto":
         return asked
-    kind = file.file_system
-    if kind in _REMOTE or (writable and _moves_blocks(kind, file)):
+    if networked or (writable and _moves_blocks(kind, file)):
         return "pread"
     return "mmap"
 

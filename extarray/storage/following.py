@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray._core._history import mark_of, replay_more, roll_back, starts_after
 from extarray._core._mapping import Counter
-from extarray.common.errors import CorruptError, FormatError, ShapeError
+from extarray.common.errors import CorruptError, FormatError, ShapeError, TruncatedError
 from extarray.format.constants import CELL, LIVE_SLOTS
 from extarray.format.groups import Pending
 from extarray.format.superblock import Superblock, superblock_bytes
 from extarray.storage.filesystem import File, family
 from extarray.storage.lock import is_held
 from extarray.storage.pair import PASSED_ON, Pair
-from extarray.storage.states import ATTEMPTS, Log, StateReader, read_records
+from extarray.storage.states import ATTEMPTS, Log, StateReader, looks, read_records
 
 if TYPE_CHECKING:
     from extarray._core._axial import Axial
@@ -74,7 +74,7 @@ class Follower:
         pair = self.pair
         problem: Exception = CorruptError(f"'{pair.path}.xmd': no superblock is intact")
         with family("cannot refresh '{}'", pair.path):
-            for _ in range(ATTEMPTS):
+            for _ in looks(pair.metadata):
                 cuts = self.number_of_cuts()
                 decided = self.states.decided_states(pair.state.sequence)
                 blocks = self.states.superblocks(LIVE_SLOTS)
@@ -87,16 +87,25 @@ class Follower:
                     if state.superseded and not pair.has_name:
                         return self._follow_name()
                     if state.sequence <= pair.state.sequence:
+                        self._forget_elements()
                         return None
                     update = self.read_update(state, axial, cuts)
                     break
                 except FormatError as error:
                     problem = error
             else:
+                if isinstance(problem, TruncatedError) and pair.metadata.is_networked:
+                    raise self.states.not_visible(state, str(problem)) from problem
                 raise problem
+        self._forget_elements()
         self.replay(update, axial)
         self.adopt(update)
         return axial
+
+    def _forget_elements(self) -> None:
+        """Let the next reads ask the server for elements that other hosts may have written."""
+        if self.pair.data.is_networked:
+            self.pair.data.forget()
 
     def as_committed(self, axial: Axial) -> Axial:
         """Adopt the newest state, whatever is known; return its axial vectors.

@@ -232,6 +232,8 @@ class GroupShare:
             )
             if durable:
                 self._secure_data(state)
+            else:
+                self._bring_data()
             pair.held.slot = slot = self._commits.older(PENDING_SLOTS)
             self._commits.durable[slot] = pair.held.outcome = state
             pair.metadata.write(data, pending_offset(group_block, slot))
@@ -248,6 +250,8 @@ class GroupShare:
             state = self._outcome()._replace(group=group)
             if durable:
                 self._secure_data(state)
+            else:
+                self._bring_data()
             pair.held.outcome = state
             try:
                 self._write_live(state)
@@ -319,6 +323,11 @@ class GroupShare:
         """Bring ``.xta`` to the disk in the length that a state needs."""
         pair = self.pair
         if state.data_bytes > self._commits.safe_bytes or pair.is_durable:
+            self._commits.sync_data()
+
+    def _bring_data(self) -> None:
+        """Bring elements to the server before other hosts see the state that refers to them."""
+        if self.pair.data.is_networked:
             self._commits.sync_data()
 
     # -- pending states found on opening -----------------------------------------------------------

@@ -7,8 +7,10 @@ names.  Nothing here takes a lock, or writes to a file, except to append records
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import operator
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +21,11 @@ from extarray._core._history import record_at, replay_log
 from extarray.common.errors import (
     CorruptError,
     FormatError,
+    NotVisibleError,
     PartnerError,
     TruncatedError,
 )
+from extarray.common.limits import limits
 from extarray.common.system import boot_id
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
@@ -77,6 +81,7 @@ __all__ = [
     "Unvouched",
     "WholeState",
     "append_records",
+    "looks",
     "read_records",
 ]
 
@@ -90,6 +95,26 @@ _PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
 _SHOWN_BOXES = 3
 # Axes, sides and grids of records.
 Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
+
+
+def looks(file: File) -> Iterator[None]:
+    """Yield for each look at a state that may not be whole yet.
+
+    On a file system of one host, a writer at work may be about to complete it.  Where several hosts
+    share the files, it may also be on its way from another host, which takes seconds.
+    """
+    end, nap = time.monotonic() + limits.visibility_patience, 0.001
+    attempt = 0
+    while True:
+        yield
+        attempt += 1
+        if file.is_networked:
+            if time.monotonic() >= end:
+                return
+            time.sleep(nap)
+            nap = min(2 * nap, 0.05)
+        elif attempt == ATTEMPTS:
+            return
 
 
 class WholeState(NamedTuple):
@@ -260,6 +285,33 @@ class StateReader:
         axial = replay_log(Axial, *log, state.grid)
         self.check_state(state, extents)
         return WholeState(slot, state, axial, self.read_attrs(state), extents)
+
+    def check_visible(self, found: WholeState) -> None:
+        """Raise NotVisibleError if a superblock is newer than a state found.
+
+        A file system of one host has such a superblock only after a power failure or damage.
+        """
+        newest = max(
+            (state for _, state in self.superblocks((*LIVE_SLOTS, *SPARED_SLOTS))),
+            key=lambda state: state.sequence,
+            default=found.state,
+        )
+        if newest.sequence > found.state.sequence:
+            raise self.not_visible(newest, "parts of its metadata are missing", found.state)
+
+    def not_visible(
+        self, newest: Superblock, why: str, left: Superblock | None = None
+    ) -> NotVisibleError:
+        """Return the error for a newest state that this host does not see whole."""
+        path = self.pair.path
+        instead = "" if left is None else f", in commit {left.sequence}, of shape {left.shape}"
+        return NotVisibleError(
+            errno.ETIMEDOUT,
+            f"commit {newest.sequence} of '{path}', of shape {newest.shape}, is not yet visible on "
+            f"this host ({why}); try again later, or give it up: open(..., recover=True) and "
+            f"check('{path}', repair=True) go on{instead or ' from an older, complete one'}",
+            str(path),
+        )
 
     def recovered(self, instead: Superblock) -> WholeState | None:
         """Return the newest whole state out of the reach of commits that ``.xta`` fits.

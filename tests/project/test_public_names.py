@@ -178,6 +178,8 @@ ERRORS = {
     "StorageError": OSError,
     "LockedError": BlockingIOError,
     "LossyWarning": UserWarning,
+    "NotVisibleError": TimeoutError,
+    "StaleWarning": UserWarning,
     "ExistsError": FileExistsError,
     "MissingError": FileNotFoundError,
     "LimitError": OverflowError,

@@ -27,6 +27,7 @@ from model import sample
 
 import extarray as xa
 from extarray.common.limits import limits
+from extarray.errors import ArgumentError, StaleWarning
 from extarray.storage import filesystem, lock
 from extarray.storage.filesystem import File, shares_blocks
 
@@ -1140,8 +1141,19 @@ def test_the_engine_follows_the_file_system(scene, monkeypatch, kind, expected):
     monkeypatch.setattr(File, "file_system", kind)
     with xa.open(scene[0]) as array:
         assert array.info()["engine"] == expected
-    with xa.open(scene[0], engine="mmap") as array:
+    if expected == "mmap":
+        with xa.open(scene[0], engine="mmap") as array:
+            assert array.info()["engine"] == "mmap"
+        return
+    with pytest.warns(StaleWarning, match="old elements"):
+        array = xa.open(scene[0], engine="mmap")
+    with array:
         assert array.info()["engine"] == "mmap"
+    with pytest.raises(ArgumentError, match="hosts may share"):
+        xa.open(scene[0], "r+", engine="mmap")
+    with pytest.raises(ArgumentError, match="hosts may share"):
+        xa.create(scene[0], 3, engine="mmap", overwrite=True)
+    assert_same(xa.open(scene[0])[...], scene[1])
 
 
 @pytest.mark.parametrize(

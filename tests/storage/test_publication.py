@@ -266,7 +266,7 @@ def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(
 
 
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="no FUSE here")
-def test_readers_and_writers_of_what_was_made_through_fuse(tmp_path, engine):
+def test_readers_and_writers_of_what_was_made_through_fuse(tmp_path):
     folder, mounted = tmp_path / "folder", tmp_path / "mounted"
     folder.mkdir()
     mounted.mkdir()
@@ -274,7 +274,7 @@ def test_readers_and_writers_of_what_was_made_through_fuse(tmp_path, engine):
         pytest.skip("FUSE is not permitted")
     try:
         path = mounted / "a"
-        with xa.create(path, VALUES.shape, "i4", chunks=2, engine=engine) as array:
+        with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
             with pytest.raises(xa.LockedError):
                 xa.open(path, "r+")
             with xa.open(path) as reader:

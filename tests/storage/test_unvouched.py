@@ -11,9 +11,9 @@ import pytest
 
 import extarray as xa
 from extarray import cli
+from extarray.common import system
 from extarray.errors import RecoveryWarning
 from extarray.format.blocks import encode_place
-from extarray.storage import filesystem
 from extarray.storage.pair import Pair
 
 
@@ -229,7 +229,7 @@ def test_where_locks_do_not_reach_check_alone_says_so(writer, tmp_path, monkeypa
     writer.append(rows(5))
     copied(writer, to, ".xmd")
     kind = writer._store.now.data.file_system
-    monkeypatch.setitem(filesystem._REMOTE, kind, "a test's")
+    monkeypatch.setitem(system.NETWORKED, kind, "a test's")
     with xa.open(to) as a:
         assert not a[10:].any()
     (problem,) = findings(to)
