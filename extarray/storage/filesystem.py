@@ -71,8 +71,9 @@ _IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # the file.
 _COPY_ON_WRITE = {0x9123683E: "Btrfs", 0x2FC12FC1: "ZFS", 0xCA451A4E: "bcachefs"}
 
-# New data may be reported as a hole: with FUSE while only the system's cache has them, with some
-# versions of ZFS for a moment.
+# New data may be reported as a hole: with FUSE while only a cache has them (that of the system, or
+# of a client such as GlusterFS's, whose seeks overtake its writes), with some versions of ZFS for a
+# moment.
 _HIDES_DATA = {FUSE, 0x2FC12FC1}
 
 # XFS moves blocks that a file shares with its copies, and only those.
@@ -189,10 +190,15 @@ class File(FileCore):
             return _hole(fd, 0)
 
     def erase(self, start: int, stop: int) -> None:
-        """Write zeros to the bytes start ... stop - 1, except to holes and existing zeros."""
+        """Write zeros to the bytes start ... stop - 1, except to holes and existing zeros.
+
+        Where holes are not told, read all: a hole may be data that the system has not passed on.
+        """
+        tells_holes = self.tells_holes
         with self as fd:
-            while (start := _data(fd, start)) < stop:
-                end = min(stop, start + _FILL_BYTES, max(start + 1, _hole(fd, start)))
+            while (start := _data(fd, start) if tells_holes else start) < stop:
+                hole = _hole(fd, start) if tells_holes else stop
+                end = min(stop, start + _FILL_BYTES, max(start + 1, hole))
                 piece = self.read(end - start, start)
                 if piece.count(0) != len(piece):
                     self.write(bytes(len(piece)), start)

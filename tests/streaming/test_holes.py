@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -56,6 +57,16 @@ def test_a_file_system_that_hides_data_is_not_asked(file, monkeypatch):
     assert not file.has_holes()
     assert list(file.written(8 * PAGE)) == [(0, 8 * PAGE)]
     assert list(file.written(0)) == []
+
+
+def test_data_that_is_told_as_a_hole_is_erased(file, monkeypatch):
+    """GlusterFS does so for a moment after a write, since its seeks overtake its writes."""
+    monkeypatch.setattr(filesystem, "_HIDES_DATA", {file.file_system})
+    monkeypatch.setattr(filesystem.system, "next_data", lambda fd, offset: None)
+    with contextlib.closing(File.open(file.name, os.O_RDWR)) as writer:
+        writer.erase(2 * PAGE + 5, 6 * PAGE - 5)
+    assert file.read(5, 2 * PAGE) == b"x" * 5 == file.read(5, 6 * PAGE - 5)
+    assert not any(file.read(4 * PAGE - 10, 2 * PAGE + 5))
 
 
 DTYPES = ["u1", ">i2", "f4", "c16", "S3", "U2", "M8[s]", "?", [("a", "i1"), ("b", "f8")]]
