@@ -41,6 +41,8 @@ From the top down; a module uses only modules below it:
 ``filesystem``
     The file system beneath a pair of files: names, whole writes, space, publication, and the
     choice of the engine.
+``clearing``
+    Trust in a file system to clear ranges of files as asked: by its type, or by a trial.
 
 May use: format, grid, _core, common.
 """

@@ -31,6 +31,7 @@ from extarray.common.on_error import OnError
 from extarray.common.system import FUSE, NETWORKED
 from extarray.common.threads import run_in_shares
 from extarray.format.suffixes import PAIR, file_names
+from extarray.storage.clearing import clears
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -150,6 +151,21 @@ class File(FileCore):
                 self.write(memoryview(piece)[: high - at], at)
 
         run_in_shares(write, start, stop, len(pattern))
+
+    def punch(self, offset: int, length: int) -> int:
+        """Turn the pages inside a range into a hole, if the file system is known to do that.
+
+        Return 0, or an errno; EOPNOTSUPP if it is not known.
+        """
+        if not clears(self, FileCore.punch, random_name):
+            return errno.EOPNOTSUPP
+        return super().punch(offset, length)
+
+    def zero(self, offset: int, length: int) -> int:
+        """Zero a range, which keeps its disk space, without writing to it; see `punch`."""
+        if not clears(self, FileCore.zero, random_name):
+            return errno.EOPNOTSUPP
+        return super().zero(offset, length)
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs (start, stop) of bytes before `stop` that together cover all but holes."""

@@ -14,7 +14,7 @@ from extarray.format.constants import BLOCK, SEAL_BYTES
 from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from extarray.storage.commits import Committer
     from extarray.storage.pair import Pair
@@ -198,12 +198,24 @@ class Allocator:
         with family("cannot make room in '{}'", f"{pair.path}.xta"), still:
             if any(fill):
                 file.fill(fill, start, stop)
-            elif pair.header.sparse and not pair.users.are_left(pair.users.ended):
-                file.punch(start, stop - start)
-                file.erase(start, stop)  # the rest of partial pages, or everything
-            elif file.zero(start, stop - start):
-                file.erase(start, stop)
+            else:
+                self._clear(start, stop)
         self._make_ready_for_stores(start, stop)  # former pages may be gone
+
+    def _clear(self, start: int, stop: int) -> None:
+        """Zero unused bytes inside the grid, by the file system if it is known to do that."""
+        pair, file = self.pair, self.pair.data
+        if pair.header.sparse and not pair.users.are_left(pair.users.ended):
+            if file.punch(start, stop - start):
+                file.erase(start, stop)
+            else:
+                for low, high in _beside_pages(start, stop):
+                    file.erase(low, high)
+        elif file.zero(start, stop - start):
+            if file.tells_holes:
+                file.erase(start, stop)
+            else:  # erasing would read as many bytes as this writes
+                file.fill(b"\0", start, stop)
 
     # -- unused chunks ---------------------------------------------------------------------------
 
@@ -230,3 +242,15 @@ class Allocator:
             for edge in (first, last):
                 if edge % size:
                     pair.data.erase(edge - edge % size, edge + -edge % size)
+
+
+def _beside_pages(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range outside its whole pages, which punching leaves as they are."""
+    first, last = start + -start % PAGESIZE, stop - stop % PAGESIZE
+    if first >= last:
+        yield start, stop
+        return
+    if start < first:
+        yield start, first
+    if last < stop:
+        yield last, stop

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* A fault is an errno or one of these. */
-enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER, NOTHING_DONE, WAIT, NO_SPACE };
+enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER, NOTHING_DONE, WAIT, NO_SPACE, NOT_ZEROED };
 
 struct control {
     int64_t countdown;  /* calls until the fault; 0: none */
@@ -90,6 +90,7 @@ static int meet(const char *name) {
         control->fired++;
         return EOPNOTSUPP;
     }
+    if (control->fault == NOT_ZEROED) return 0;     /* see `taken` */
     if (control->fault == WAIT && strcmp(name, "fallocate")) return 0;
     if (control->countdown <= 0 || __atomic_sub_fetch(&control->countdown, 1, __ATOMIC_SEQ_CST))
         return 0;
@@ -302,11 +303,19 @@ READ_PIECES(preadv64v2, off64_t)
 CUT(ftruncate, off_t)
 CUT(ftruncate64, off64_t)
 
+/* The mode that the file system takes instead of the one asked for. */
+static int taken(int mode) {
+    if (control->fault != NOT_ZEROED || !control->countdown || !(mode & FALLOC_FL_ZERO_RANGE)) return mode;
+    control->fired++;
+    return mode & FALLOC_FL_KEEP_SIZE;
+}
+
 #define SPACE(NAME, TYPE) \
     int NAME(int fd, int mode, TYPE offset, TYPE length) { \
         int fault, done; \
         REAL(NAME); \
         if (!watched(fd)) return real(fd, mode, offset, length); \
+        mode = taken(mode); \
         fault = meet("fallocate"); \
         if (fails(fault, 1)) return -1; \
         done = real(fd, mode, offset, length); \

@@ -23,6 +23,7 @@ __all__ = [
     "FAULTS",
     "KILLS",
     "NOTHING_DONE",
+    "NOT_ZEROED",
     "NO_SPACE",
     "WAIT",
     "Control",
@@ -44,6 +45,8 @@ NOTHING_DONE = 1004
 WAIT = 1005
 #: All calls for space or holes fail, as if missing, while this is armed.
 NO_SPACE = 1006
+#: Calls that zero a range only reserve it, as GlusterFS's client does, while this is armed.
+NOT_ZEROED = 1007
 
 _CONTROL = np.dtype(
     [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log", "released")]
