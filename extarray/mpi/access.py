@@ -45,6 +45,10 @@ class OneSidedAccess:
         self.comm = agreement.comm
         self.dtype, self.ghosts = layout.dtype, layout.ghosts
         self._window = windows.Window(agreement, layout)
+        # Calls that end the transfers of files under way; on all ranks in the same order.
+        self._under_way: list[Callable[[], None]] = []
+        # Windows that the array has left, and whose memory arrays of some rank still show.
+        self._left: list[windows.Window] = []
         self._is_open = True
 
     @property
@@ -178,6 +182,11 @@ class OneSidedAccess:
             Writable; others see changes of the zone after `sync`.  For "block_cyclic" the boxes of
             the rank lie side by side along each axis, in increasing order, as in ScaLAPACK's local
             arrays.
+
+        Notes
+        -----
+        When the zones are cut anew (`extend`, `distribute`, `extarray.pexta.read` and `write`), the
+        elements move, and a result from before shows a copy that nobody uses.  Call `access` again.
 
         Examples
         --------

@@ -316,6 +316,7 @@ class Operand:
         """Begin a step that checks arguments; after the block all ranks see what all have written.
 
         The guarantee covers this array and `others`, which the step checks before the block runs.
+        Transfers of files that are under way end after the block, as GA's collective calls sync.
         """
         self._check_there()
         with self._array._agreement.step() as step:
@@ -328,15 +329,16 @@ class Operand:
                         "the global arrays are on different ranks; create them with the same "
                         "communicator"
                     )
-            windows = {id(one._array): one._array._window for one in (self, *others)}.values()
-            for window in windows:
-                window.publish()
+            arrays = {id(one._array): one._array for one in (self, *others)}.values()
+            for array in arrays:
+                array._window.publish()
             step.arguments = " ".join([name, *(one._label() for one in others)])
             yield step
             if not self._is_whole:
                 step.arguments = f"{step.arguments}, for {self._section}"
-        for window in windows:
-            window.refresh()
+        for array in arrays:
+            array._end_transfers()
+            array._window.refresh()
 
     def _label(self) -> str:
         """Name the operand, for ranks to compare their arguments."""
@@ -493,6 +495,15 @@ class Collectives(OneSidedAccess, Operand):
         ------
         ArgumentError
             A ValueError, on all ranks: some of them call something else.
+        StorageError
+            An OSError, on all ranks: a transfer of files failed on one.
+
+        Notes
+        -----
+        Transfers of files that `extarray.pexta` has begun for this array end first, as `GA_Sync`
+        ends a pending `PEXTA_IRead`; those of other arrays go on.  All other collective calls of
+        the array do the same.  If a transfer fails, its error is raised, and those that began later
+        are still under way: the next call ends them.
 
         Examples
         --------
@@ -500,6 +511,11 @@ class Collectives(OneSidedAccess, Operand):
         """
         with self._start("sync"):
             pass
+
+    def _end_transfers(self) -> None:
+        """End the transfers of files under way, in the order in which they began; collective."""
+        for end in tuple(self._under_way):
+            end()
 
     def _has_ranks_of(self, comm: Any) -> bool:
         MPI = library()

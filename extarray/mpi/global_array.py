@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from extarray.array.resizing import Side
     from extarray.mpi.zones import Blocks, Zone
 
-__all__ = ["GlobalArray", "distributed_as", "enlarge", "zones_in_memory"]
+__all__ = [
+    "GlobalArray",
+    "add_transfer",
+    "distributed_as",
+    "drop_transfer",
+    "enlarge",
+    "show_to_all",
+    "zones_in_memory",
+]
 
 
 class GlobalArray(Collectives):
@@ -275,8 +283,9 @@ class GlobalArray(Collectives):
         Notes
         -----
         Zones are cut anew, and elements move to their new ranks: for a while there is memory for
-        both the old and the new array.  The cuts of irregular zones stay with their elements.  Do
-        not use arrays that `access` returned before.
+        both the old and the new array, and on as long as a rank keeps an array that `access`
+        returned before, which no longer shows the elements.  The cuts of irregular zones stay with
+        their elements.
 
         Examples
         --------
@@ -284,15 +293,9 @@ class GlobalArray(Collectives):
         """
         with self._start("extend") as step:
             j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
-            old = self._window.layout.zones
             shape = check_shape(_shifted(self.shape, j, n))
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
-        # Keep each chunk's first element: growth at the start shifts the grid.
-        offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
-        shift = [n if first and k == j else 0 for k in range(len(shape))]
-        distribution = old.distribution.moved(shift)
-        zones = Zones(distribution, old.low, shape, offset, old.chunks, self.comm.size)
-        self._move(zones, shift)
+        self._grow(shape, [n if first and k == j else 0 for k in range(len(shape))])
 
     def distribute(
         self,
@@ -331,14 +334,37 @@ class GlobalArray(Collectives):
             step.arguments = f"distribute a global array by {chosen}"
         self._move(zones, [0] * self.ndim)
 
+    def _grow(self, shape: tuple[int, ...], shift: list[int]) -> None:
+        """Take a larger shape, in which index `shift` is the present index 0; collective."""
+        old = self._window.layout.zones
+        # Keep each chunk's first element: growth at the start shifts the grid.
+        offset = [b + -n % c for b, n, c in zip(old.offset, shift, old.chunks, strict=True)]
+        distribution = old.distribution.moved(shift)
+        zones = Zones(distribution, old.low, shape, offset, old.chunks, self.comm.size)
+        self._move(zones, shift)
+
     def _move(self, zones: Zones, shift: list[int]) -> None:
         """Move the elements to other zones, shifted by `shift` along each axis; collective."""
         window = Window(self._agreement, ZoneLayout(zones, self.dtype, self.ghosts))
         self._pull(window, shift)
-        self._window.sync()  # all ranks have read the old window
-        self._window.free()
+        self._left.append(self._window)
         self._window = window
+        self._free_left()
         self._window.sync()
+
+    def _free_left(self) -> None:
+        """Free the windows that no rank's arrays show any more; collective.
+
+        Using an array after its memory is gone would end the process.
+        """
+        left, self._left = self._left, []
+        for window in left:
+            with self._agreement.step() as step:  # after it all ranks have read the window
+                step.numbers[0] = int(window.is_seen)
+            if step.numbers[0]:
+                self._left.append(window)
+            else:
+                window.free()
 
     def _pull(self, window: Window, shift: list[int]) -> None:
         """Fill this rank's zones in `window` with elements of this array."""
@@ -419,8 +445,10 @@ class GlobalArray(Collectives):
             return
         with self._agreement.step() as step:
             step.arguments = "destroy"
+        self._end_transfers()
         self._is_open = False
-        self._window.free()
+        for window in (*self._left, self._window):
+            window.free()
         self.comm.Free()
 
     def __enter__(self) -> Self:
@@ -477,20 +505,56 @@ def zones_in_memory(g: GlobalArray) -> tuple[list[tuple[Zone, Zone]], int]:
     return list(layout.blocks(g.comm.rank)), most
 
 
-def enlarge(g: GlobalArray, shape: tuple[int, ...]) -> None:
-    """Grow the axes of a global array at their ends, to a shape, by zeros; collective.
+def enlarge(g: GlobalArray, shape: tuple[int, ...], place: tuple[int, ...]) -> None:
+    """Grow the axes of a global array to a shape, by zeros; collective.
 
     Parameters
     ----------
     g : GlobalArray
     shape : tuple of int
         New extents, in elements.
+    place : tuple of int
+        New index of the element that has index 0 along each axis now.
     """
     with g._start("enlarge") as step:
-        old = g._window.layout.zones
-        step.arguments = f"enlarge a global array to {shape}"
-    zones = Zones(old.distribution, old.low, shape, old.offset, old.chunks, g.comm.size)
-    g._move(zones, [0] * len(shape))
+        step.arguments = f"enlarge a global array to {shape}, from {place}"
+    g._grow(shape, list(place))
+
+
+def show_to_all(g: GlobalArray) -> None:
+    """Show all ranks what all have written; transfers of files go on; collective.
+
+    Parameters
+    ----------
+    g : GlobalArray
+    """
+    g._check()
+    g._window.sync()
+
+
+def add_transfer(g: GlobalArray, end: Callable[[], None]) -> None:
+    """Note that a transfer between a global array and a file is under way; collective.
+
+    Parameters
+    ----------
+    g : GlobalArray
+    end : callable
+        Ends the transfer, and calls `drop_transfer`; collective.  The array's next collective call
+        calls it on all ranks.
+    """
+    g._under_way.append(end)
+
+
+def drop_transfer(g: GlobalArray, end: Callable[[], None]) -> None:
+    """Note that a transfer is over; collective.
+
+    Parameters
+    ----------
+    g : GlobalArray
+    end : callable
+        As given to `add_transfer`.
+    """
+    g._under_way.remove(end)
 
 
 def _moved(some: slice, by: int) -> slice:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,6 +68,7 @@ class Window:
         # One epoch for the life of the window: locking in each call would cost more than the call.
         self.rma.Lock_all()
         self.own[...] = np.zeros((), layout.dtype)
+        self._references = self._count_references()
         self.sync()
 
     def _seen(self, memory: Any, rank: int) -> NDArray[Any]:
@@ -96,6 +98,16 @@ class Window:
     def refresh(self) -> None:
         """See what other ranks published before a barrier."""
         self.rma.Sync()
+
+    @property
+    def is_seen(self) -> bool:
+        """True if arrays besides `own` and `near` show this rank's memory."""
+        return self._count_references() > self._references
+
+    def _count_references(self) -> int:
+        # NumPy makes the first array on the memory the base of all arrays that show parts of it.
+        first = self.own.base
+        return 0 if first is None else sys.getrefcount(first)  # None: no elements
 
     def free(self) -> None:
         """Free the memory; collective.  Arrays that show it must not be used any more."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray import ArgumentTypeError, DTypeError, ShapeError
 from extarray.common.terminal import print_text
+from extarray.grid.bounds import outside
 from extarray.mpi.access import label
-from extarray.mpi.global_array import enlarge
+from extarray.mpi.global_array import enlarge, show_to_all
 from extarray.pexta.diskarrays import Mode, check_global, check_open
-from extarray.pexta.growth import take_up_growth
-from extarray.pexta.requests import Moves, Request, Together, Transfer
+from extarray.pexta.growth import is_older, place_of_older, take_up_growth
+from extarray.pexta.requests import Part, Request, Together, Transfer
 from extarray.pexta.sections import Section
 from extarray.pexta.session import current
 
@@ -50,7 +52,7 @@ def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
     g_a : GlobalArray
         Leave it as it is, on all ranks, until the call ends.
     d_a : DiskArray
-        Of the same shape and dtype, in mode `W` or `RW`.
+        Of the same dtype, in mode `W` or `RW`, and of the same shape or one that it has grown to.
 
     Returns
     -------
@@ -59,8 +61,21 @@ def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
 
     Raises
     ------
-    ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+    ShapeError, DTypeError, ReadOnlyError, ReserveError, ClosedError, StorageError
         On all ranks, where one has a reason.
+
+    Notes
+    -----
+    A global array that has an earlier shape of the disk array, see `read`, grows to the present one
+    first.  Then its old elements are written to their places in the file, and last its new ones are
+    read from there: nothing on the disk is overwritten but those old elements.  So the two are
+    equal after the call.  If the read fails, the old elements are on the disk all the same.  If
+    there is no memory for the growth, nothing is written, and `write_section` still writes the old
+    elements.
+
+    Where the disk array has grown at the start of an axis, the place of the old elements is known
+    only if it was open then, and did not grow at the end of that axis too; otherwise a ShapeError
+    is raised.
 
     Examples
     --------
@@ -77,7 +92,7 @@ def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
     g_a : GlobalArray
         Leave it alone, on all ranks, until the call ends.
     d_a : DiskArray
-        Of the same shape and dtype, in mode `R` or `RW`.
+        Of the same dtype, in mode `R` or `RW`, and of the same shape or one that it has grown to.
 
     Returns
     -------
@@ -86,15 +101,21 @@ def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
 
     Raises
     ------
-    ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+    ShapeError, DTypeError, ArgumentError, ReserveError, ClosedError, StorageError
         On all ranks, where one has a reason.
 
     Notes
     -----
-    In mode `R` the disk array first takes up what a writer outside has grown.  If it has grown
-    since it was opened, here or outside, a global array that has one of its earlier shapes grows
-    with it: elements move to their new ranks, and arrays that `access` gave before are no longer
-    valid.
+    The disk array first takes up what writers outside have grown, in mode `R` or with `share`.  A
+    global array that has an earlier shape of it then grows to the present one, by zeros, before all
+    elements are read.  If the read fails, the old elements are still in it, or have been read.
+
+    An earlier shape lies between the one at `open` and the present one, along every axis; or the
+    growths on record in the file have passed through it, to the chunk.  A global array with any
+    other shape is refused, and so is a larger one.
+
+    Growth moves elements to their new ranks.  Arrays that `access` gave before keep what they had,
+    and their memory, but no longer show the global array.
 
     Examples
     --------
@@ -109,12 +130,13 @@ def iwrite(g_a: GlobalArray, d_a: DiskArray) -> Request:
     Parameters
     ----------
     g_a, d_a
-        As for `write`; leave `g_a` as it is until the request is over.
+        As for `write`; leave `g_a` as it is until the request is over.  It grows at once.
 
     Returns
     -------
     Request
-        For `wait` or `probe`.
+        For `wait` or `probe`; the next collective call of `g_a`, such as ``g_a.sync()``, ends it,
+        too.
 
     Raises
     ------
@@ -135,12 +157,13 @@ def iread(g_a: GlobalArray, d_a: DiskArray) -> Request:
     Parameters
     ----------
     g_a, d_a
-        As for `read`; leave `g_a` alone until the request is over.
+        As for `read`; leave `g_a` alone until the request is over.  It grows at once.
 
     Returns
     -------
     Request
-        For `wait` or `probe`.
+        For `wait` or `probe`; the next collective call of `g_a`, such as ``g_a.sync()``, ends it,
+        too.
 
     Raises
     ------
@@ -188,6 +211,8 @@ def write_section(
     -----
     ``d[dlo ... dhi] = np.reshape(g[glo ... ghi], ...)``, of the transpose if `transp`.
 
+    The disk array first takes up what writers outside have grown, as for `read`.
+
     Examples
     --------
     >>> pexta.write_section(True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9))  # doctest: +SKIP
@@ -227,7 +252,7 @@ def read_section(
     -----
     ``g[glo ... ghi] = np.reshape(d[dlo ... dhi], ...)``, of the transpose if `transp`.
 
-    In mode `R` the disk array first takes up what a writer outside has grown.
+    The disk array first takes up what writers outside have grown, as for `read`.
 
     Examples
     --------
@@ -249,7 +274,7 @@ def iwrite_section(
     Returns
     -------
     Request
-        For `wait` or `probe`.
+        As from `iwrite`.
 
     Raises
     ------
@@ -279,7 +304,7 @@ def iread_section(
     Returns
     -------
     Request
-        For `wait` or `probe`.
+        As from `iread`.
 
     Raises
     ------
@@ -369,21 +394,37 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
 
 def _whole(g_a: GlobalArray, d_a: DiskArray, *, write: bool, waits: bool) -> Request:
     """Begin the transfer of all elements, after all ranks have checked it."""
-    take_up_growth(d_a, not write)
+    take_up_growth(d_a)
     with current().agreement.step() as step:
         array = _check(g_a, d_a, write)
-        follows = not write and d_a.has_grown_from(g_a.shape)
-        if g_a.shape != array.shape and not follows:
-            raise ShapeError(
-                f"{g_a.shape} elements in memory, but {array.shape} in '{d_a.filename}'; use "
-                "sections with the same number of elements"
-            )
+        zeros, shape, old = (0,) * array.ndim, array.shape, g_a.shape
+        place: tuple[int, ...] | None = zeros
+        if old != shape:
+            if not is_older(d_a, old):
+                raise ShapeError(
+                    f"{old} elements in memory, but {shape} in '{d_a.filename}'; use sections "
+                    "with the same number of elements"
+                )
+            place = place_of_older(d_a, old)
+            if place is None and write:
+                raise ShapeError(
+                    f"'{d_a.filename}' has grown from {old} to {shape}, at a start too, so the "
+                    "place of older elements is unknown; use write_section"
+                )
         step.arguments = _in_words(g_a, d_a, write)
-        both = Section((0,) * array.ndim, array.shape)
-    if follows:
-        _finish(g_a)
-        enlarge(g_a, array.shape)
-    return _begun(g_a, both, d_a, both, write, waits)
+    place = place or zeros
+    if old != shape:
+        enlarge(g_a, shape, place)
+    whole = Section(zeros, shape)
+    if not write or old == shape:
+        parts = [Part(whole, whole, write)]
+    else:
+        # The rest of the global array is new: it has nothing to write.
+        end = tuple(map(operator.add, place, old))
+        own, rest = Section(place, end), outside(zeros, shape, place, end)
+        parts = [Part(own, own, True)]
+        parts += [Part(one, one, False) for one in (Section(*corners) for corners in rest)]
+    return _begun(g_a, d_a, parts, waits)
 
 
 def _sections(
@@ -399,7 +440,7 @@ def _sections(
     waits: bool,
 ) -> Request:
     """Begin the transfer of sections, after all ranks have checked it."""
-    take_up_growth(d_a, not write)
+    take_up_growth(d_a)
     with current().agreement.step() as step:
         array, turns = _check(g_a, d_a, write), bool(transp)
         # The source is the side to transpose.
@@ -412,7 +453,7 @@ def _sections(
                 "give sections with the same number of elements"
             )
         step.arguments = f"{_in_words(g_a, d_a, write)}: {memory} in memory, {disk} on the disk"
-    return _begun(g_a, memory, d_a, disk, write, waits)
+    return _begun(g_a, d_a, [Part(memory, disk, write)], waits)
 
 
 def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
@@ -428,31 +469,24 @@ def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
     return array
 
 
-def _finish(g_a: GlobalArray) -> None:
-    """Wait for the transfers of a global array whose memory is about to change; collective."""
-    for request in [request for request in current().pending if request.g_a is g_a]:
-        request.wait()
-
-
 def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
     way = ("write to", "from") if write else ("read", "into")
     return f"{way[0]} '{d_a.filename}' {way[1]} {label(g_a)}"
 
 
-def _begun(
-    g_a: GlobalArray, memory: Section, d_a: DiskArray, disk: Section, write: bool, waits: bool
-) -> Request:
+def _begun(g_a: GlobalArray, d_a: DiskArray, parts: Sequence[Part], waits: bool) -> Request:
     """Begin a transfer; if it `waits`, all ranks make it together."""
     session = current()
     if session.debug:
-        print_text(
-            f"pexta, rank {session.comm.rank}: {_in_words(g_a, d_a, write)}: {memory} in memory, "
-            f"{disk} on the disk",
-            stream=sys.stderr,
-        )
-    g_a.sync()  # include puts of other ranks
-    moves = Moves(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)
-    transfer = Transfer(session.agreement, d_a, g_a, moves, write)
+        for memory, disk, write in parts:
+            print_text(
+                f"pexta, rank {session.comm.rank}: {_in_words(g_a, d_a, write)}: {memory} in "
+                f"memory, {disk} on the disk",
+                stream=sys.stderr,
+            )
+    show_to_all(g_a)  # include puts of other ranks; other transfers of this array go on
+    most = session.buffer_bytes // g_a.dtype.itemsize
+    transfer = Transfer(session.agreement, d_a, g_a, parts, most)
     if waits:
         request = Request(session, d_a, Together(transfer.run), g_a)
         request.wait()

@@ -106,11 +106,11 @@ class DiskArray:
     mode : Mode
     """
 
-    __slots__ = ("_dims", "_path", "array", "filename", "mode", "name")
+    __slots__ = ("_first", "_path", "array", "filename", "mode", "name")
 
     def __init__(self, array: ParallelArray, name: str, filename: str, mode: Mode) -> None:
         self._path = resolve_path(filename).absolute()  # stays valid after chdir
-        self._dims = array.shape  # the first bounds
+        self._first = array.shape, array.origin  # when it was opened
         self.array = array
         self.name = name
         self.filename = filename
@@ -118,15 +118,6 @@ class DiskArray:
 
     def __repr__(self) -> str:
         return f"<DiskArray {self.name!r} in '{self.filename}', mode {self.mode}>"
-
-    def has_grown_from(self, dims: tuple[int, ...]) -> bool:
-        """Tell whether `dims` lie between the first bounds and larger present ones."""
-        now = self.array.shape
-        return (
-            len(self._dims) == len(dims) == len(now)
-            and dims != now
-            and all(a <= n <= z for a, n, z in zip(self._dims, dims, now, strict=True))
-        )
 
 
 class Inquiry(NamedTuple):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray import ArgumentError, ArgumentTypeError, ShapeError
+from extarray._core._history import record_at
 from extarray.array.resizing import count
 from extarray.common.arguments import as_axis, as_ints
 from extarray.mpi.array import resize_in_order
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
-__all__ = ["extend", "refresh", "take_up_growth"]
+__all__ = ["extend", "is_older", "place_of_older", "refresh", "take_up_growth"]
 
 
 def extend(
@@ -130,21 +132,68 @@ def refresh(d_a: DiskArray) -> bool:
     return array.refresh()
 
 
-def take_up_growth(d_a: Any, reads: bool) -> None:
+def take_up_growth(d_a: Any) -> None:
     """Bring an array to its newest bounds before a transfer; collective.
 
-    Carries out pending growth; if the transfer `reads`, also follows a writer outside.
+    Carries out pending growth, and follows the writers outside, if there can be any.
     """
     session = current()
     session.end_growth(d_a)
-    if not reads or getattr(d_a, "mode", None) is not Mode.R:
+    if getattr(d_a, "mode", None) is not Mode.R:
         return
     with session.agreement.step() as step:
-        array = check_open(d_a, "read")
-        step.arguments = f"read {d_a.filename!r}"
+        array = check_open(d_a, "transfer")
+        step.arguments = f"transfer {d_a.filename!r}"
         step.numbers[0] = int(is_behind(array))
     if step.numbers[0]:
         array.refresh()
+
+
+def is_older(d_a: DiskArray, dims: tuple[int, ...]) -> bool:
+    """Tell whether an array has had these bounds, and larger ones since.
+
+    Bounds between those at `open` and the present ones count, and those that the growths on record
+    have passed through, to the chunk.
+    """
+    array, (first, _) = d_a.array, d_a._first
+    now = array.shape
+    if dims == now or len(dims) != len(now) or any(map(operator.gt, dims, now)):
+        return False
+    if len(first) == len(dims) and all(map(operator.le, first, dims)):
+        return True
+    axial, chunks = array.axial, array.chunks
+    # Chunks along each axis; one more if the grid began before index 0.
+    least = [-(-n // c) for n, c in zip(dims, chunks, strict=True)]
+    most = [n + bool(grown) for n, grown in zip(least, array.origin, strict=True)]
+    after = axial.grid
+    for number in reversed(range(axial.segments)):
+        _, _, before = record_at(axial, number)
+        if all(
+            a <= most[j] and n <= z
+            for j, (a, n, z) in enumerate(zip(before, least, after, strict=True))
+        ):
+            return True
+        after = before
+    return False
+
+
+def place_of_older(d_a: DiskArray, dims: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the present index of the first element of older bounds.
+
+    None where the array has grown at the start of an axis, perhaps after it had these bounds.
+    """
+    (first, before), array = d_a._first, d_a.array
+    places = []
+    for n, m, then, now, z in zip(dims, first, before, array.origin, array.shape, strict=True):
+        if n == z or now == 0 or (now == then and n >= m):
+            places.append(0)  # there was no growth at this start since
+        elif n >= m and z - m == now - then:
+            places.append(z - n)  # there was no growth at the end
+        elif n == m:
+            places.append(now - then)
+        else:
+            return None
+    return tuple(places)
 
 
 def _is_one(value: Any) -> bool:

@@ -12,12 +12,17 @@ import numpy as np
 
 from extarray import ExtArrayError
 from extarray.common.on_error import OnError
-from extarray.mpi.global_array import zones_in_memory
+from extarray.mpi.global_array import (
+    add_transfer,
+    drop_transfer,
+    show_to_all,
+    zones_in_memory,
+)
 from extarray.mpi.zones import extents
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
-__all__ = ["Moves", "Request", "Together", "Transfer"]
+__all__ = ["Moves", "Part", "Request", "Together", "Transfer"]
 
 
 class _Move(NamedTuple):
@@ -96,6 +101,14 @@ class Moves:
         return _Move(disk.of_array(box), disk.turned(flat.reshape(shape)), parts)
 
 
+class Part(NamedTuple):
+    """A part of a transfer: two sections, and which of them the other one becomes equal to."""
+
+    memory: Section
+    disk: Section
+    write: bool
+
+
 class Work(Protocol):
     """The work of a request: each rank's part, and the part that all do together."""
 
@@ -108,6 +121,8 @@ class Work(Protocol):
 
 class Request:
     """A transfer or a growth that has begun, for `wait` and `probe`.
+
+    A transfer also ends in the next collective call of its global array, such as ``g_a.sync()``.
 
     Parameters
     ----------
@@ -129,6 +144,8 @@ class Request:
         self._is_over = False
         self._number = session.count_request()
         session.pending.append(self)
+        if g_a is not None:
+            add_transfer(g_a, self.wait)
 
     @property
     def grows(self) -> bool:
@@ -165,6 +182,8 @@ class Request:
     def _end(self) -> None:
         self._session.pending.remove(self)
         self._is_over = True
+        if self.g_a is not None:
+            drop_transfer(self.g_a, self.wait)
 
 
 class Together:
@@ -184,56 +203,69 @@ class Together:
 
 
 class Transfer:
-    """A transfer as moves of each rank, one under way at a time."""
+    """A transfer as moves of each rank, one under way at a time, part after part.
+
+    A rank buffers at most `most` elements.
+    """
 
     def __init__(
-        self, agreement: Agreement, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
+        self,
+        agreement: Agreement,
+        handle: DiskArray,
+        g_a: GlobalArray,
+        parts: Sequence[Part],
+        most: int,
     ) -> None:
         self._agreement, self._handle, self._g_a = agreement, handle, g_a
-        self._moves, self._write = moves, write
-        self._next = 0
-        self._under_way: tuple[_Move, RankRequest] | None = None
+        self._moves = self._made(parts, most)
+        self._under_way: tuple[_Move, bool, RankRequest] | None = None
         self._error: Exception | None = None
+
+    def _made(self, parts: Sequence[Part], most: int) -> Iterator[tuple[_Move, bool]]:
+        """Make the moves of this rank, each with whether it writes."""
+        for memory, disk, write in parts:
+            moves = Moves(memory, disk, self._g_a, most)
+            for number in range(len(moves)):
+                yield moves[number], write
 
     def run(self) -> None:
         """Make the whole transfer together with the other ranks."""
-        for number in range(len(self._moves)):
-            move = self._moves[number]
-            if self._write:
+        for move, write in self._moves:
+            if write:
                 _load(move, self._g_a)
                 self._handle.array.write(move.disk, move.block)
             else:
                 self._handle.array.read(move.disk, move.block)
                 _store(move, self._g_a)
-        self._g_a.sync()
+        show_to_all(self._g_a)
 
     def advance(self, waits: bool) -> bool:
         """Make moves of this rank, one after another; tell whether all are done."""
         try:
             while self._error is None:
                 if self._under_way is not None:
-                    move, request = self._under_way
+                    move, write, request = self._under_way
                     if not (waits or request.test()):
                         return False
                     self._under_way = None
                     request.wait()
-                    if not self._write:
+                    if not write:
                         _store(move, self._g_a)
-                if self._next == len(self._moves):
+                found = next(self._moves, None)
+                if found is None:
                     return True
-                self._begin_next()
+                self._begin(*found)
         except (ExtArrayError, MemoryError) as error:
             self._error = error  # `meet` tells the other ranks
         return True
 
-    def _begin_next(self) -> None:
-        move = self._moves[self._next]
-        self._next += 1
-        if self._write:
+    def _begin(self, move: _Move, write: bool) -> None:
+        array = self._handle.array
+        if write:
             _load(move, self._g_a)
-            self._under_way = move, self._handle.array.iwrite(move.disk, move.block)
+            self._under_way = move, write, array.iwrite(move.disk, move.block)
         else:
-            self._under_way = move, self._handle.array.iread(move.disk, move.block)
+            self._under_way = move, write, array.iread(move.disk, move.block)
 
     def meet(self) -> bool:
         """End the transfer if all ranks have made their moves."""
@@ -243,7 +275,7 @@ class Transfer:
                 raise self._error
         if step.numbers[0]:
             return False
-        self._g_a.sync()
+        show_to_all(self._g_a)
         return True
 
 

@@ -12,7 +12,7 @@ from extarray.mpi.runtime import Agreement, library
 from extarray.pexta.hints import UNSPECIFIED, io_hints
 
 if TYPE_CHECKING:
-    from extarray.mpi import GlobalArray, ParallelArray
+    from extarray.mpi import ParallelArray
 
 __all__ = ["Session", "current", "flick", "init", "set_debug", "set_default_config", "terminate"]
 
@@ -29,8 +29,6 @@ class _Pending(Protocol):
 
     @property
     def handle(self) -> _Handle: ...
-    @property
-    def g_a(self) -> GlobalArray | None: ...
     @property
     def grows(self) -> bool: ...
 

@@ -145,6 +145,13 @@ def test_growth(mpirun, tmp_path, ranks):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, {}), (3, {}), (2, {"MPIR_CVAR_NOLOCAL": "1"})])
+@pytest.mark.parametrize("program", ["pexta_sync.py", "pexta_older.py"])
+def test_older_arrays_and_sync(mpirun, tmp_path, program, ranks, hosts):
+    mpirun(ranks, program, tmp_path, **hosts)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2])
 def test_tutorials_of_ga4py(mpirun, ranks):
     mpirun(ranks, "tutorials.py")

@@ -219,18 +219,25 @@ pexta.close(d_a)
 with raises(xa.ClosedError, "refresh"):
     pexta.refresh(d_a)
 
-# Reads follow this program's own growth; writes do not.
+# Transfers follow this program's own growth.
 d_a = pexta.open(place, pexta.RW)
 assert not pexta.refresh(d_a)
-g_c = GlobalArray.create(model.shape, "f8", comm)
+g_c, g_d = (GlobalArray.create(model.shape, "f8", comm) for _ in range(2))
 pexta.extend(d_a, (1, 1), (1, 0))
-with raises(xa.ShapeError, "use sections"):
-    pexta.write(g_c, d_a)
 pexta.wait(pexta.iread(g_c, d_a))
-assert np.array_equal(g_c.get(), np.pad(model, ((0, 1), (0, 1))))
+model = np.pad(model, ((0, 1), (0, 1)))
+assert np.array_equal(g_c.get(), model)
 g_c.sync()
+g_c.scale(2)
 pexta.write(g_c, d_a)
-for g in (g_a, g_b, g_c, small, large):
+model *= 2
+assert np.array_equal(d_a.array.read(), model)
+pexta.write(g_d, d_a)
+model[:-1, :-1] = 0
+assert np.array_equal(d_a.array.read(), model)
+assert np.array_equal(g_d.get(), model)
+g_d.sync()
+for g in (g_a, g_b, g_c, g_d, small, large):
     g.destroy()
 pexta.delete(d_a)
 pexta.terminate()
