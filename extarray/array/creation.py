@@ -16,7 +16,7 @@ from extarray.array.h5py_compat import dtype_as_read, is_sparse, options_like, o
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
-from extarray.array.writers import Elements, Shared
+from extarray.array.writers import Alone, Elements, Shared
 from extarray.common.arguments import check_choice, check_flag, check_progress
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike
 
+    from extarray.array.facts import Writers
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.grid.policy import GrowthPolicy
@@ -366,7 +367,8 @@ def open(
     share : bool or "elements"
         In mode "r+", True: be one of several writers on this host, which all share the array.
         "elements": be one of any number of processes, on any number of hosts, that write elements
-        inside the bounds and nothing else, without a lock, also beside a writer; see Notes.
+        inside the bounds and nothing else, without a lock, also beside a writer; see Notes.  With
+        `comm` the ranks share as one of those writers.
     verify : {"never", "write", "read"}, optional
         Chunks to compare with their checksums, if they have any, each once: "never" none; "write"
         those that are copied to another array, or written in part; "read" also those that are
@@ -454,23 +456,20 @@ def open(
             raise ArgumentError(
                 f"share={share!r} is for writers; open with mode='r+', or without share"
             )
-        if share and comm is not None:
-            raise ArgumentError(
-                "the ranks of a communicator act as one writer, which cannot share the array; "
-                "give share or comm, not both"
-            )
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         if recover is not None:
             check_flag(recover, "recover")
         return _later.resolve_path(path), mode, timeout, engine, durability, asked, recover
 
+    def writers() -> Writers:
+        return Elements() if share == "elements" else Shared() if share else Alone()
+
     if comm is not None:
-        opened: ExtArray = together.open_together(comm, info, check)
+        opened: ExtArray = together.open_together(comm, info, check, writers)
         return opened
     _check_alone(engine, info)
     asked = check()
-    writers = Elements() if share == "elements" else Shared() if share else None
-    return ExtArray._open(*asked, writers)
+    return ExtArray._open(*asked, writers())
 
 
 def zeros(

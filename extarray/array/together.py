@@ -7,6 +7,7 @@ processes, and reads and writes past the core.
 
 from __future__ import annotations
 
+import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Joined",
     "check_out",
+    "extend_in_order",
     "grow_by",
     "grown_at_start",
     "noted",
     "provided",
-    "resize_in_order",
     "show_state",
     "take_room",
     "together",
@@ -64,9 +65,10 @@ def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[]
         grow(array, axis, by, at_start, fill)
 
 
-def resize_in_order(array: Joined, shape: tuple[int, ...], order: Sequence[int]) -> None:
-    """Give the axes new ends as one commit; the grid grows along the axes in `order`."""
-    resize(array, shape, None, order)
+def extend_in_order(array: Joined, by: Sequence[int], order: Sequence[int]) -> None:
+    """Move the ends of the axes as one commit; the grid grows along the axes in `order`."""
+    with array._writers.resizing:  # so that no other writer moves them in between
+        resize(array, tuple(map(operator.add, array.shape, by)), None, order)
 
 
 def grown_at_start(array: Joined) -> tuple[int, ...]:

@@ -185,8 +185,8 @@ class Shared:
         self._array = weakref.ref(array)
         if array._store.now.is_durable:
             # A durable commit must not build on a state that is not durable.
-            with OnError(array.close):
-                array.flush()
+            with OnError(self.close, array):
+                self.flush(array)
 
     def make_locks(self) -> None:
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""

@@ -18,7 +18,7 @@ from extarray.array import life, together
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, check_kind, length_of
 from extarray.array.resizing import count, is_start
-from extarray.array.writers import Alone
+from extarray.array.writers import Alone, Shared
 from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, ShapeError
 from extarray.grid.chunking import check_shape, place_of
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray._core._axial import Axial
+    from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.grid.policy import GrowthPolicy
     from extarray.mpi.file_views import FileViews
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from extarray.storage.reading import PairReader
 
 
-__all__ = ["ParallelArray", "resize_in_order"]
+__all__ = ["ParallelArray", "extend_in_order"]
 
 
 class _Allocation(NamedTuple):
@@ -96,11 +97,12 @@ class ParallelArray(ParallelIO):
     ...     a.read((slice(None), 0))
     """
 
-    __slots__ = ("_known", "_replica", "_saving")
+    __slots__ = ("_is_shared", "_replica", "_saving", "_told")
 
-    _known: int  # number of segments that all ranks know, while rank 0 changes the bounds
+    _is_shared: bool  # whether writers outside commit, too
     _replica: ReplicaStore | None  # the store of a rank that does not commit
     _saving: threading.Lock  # held by a thread that changes attributes
+    _told: tuple[int, str]  # number of segments and attributes that rank 0 has told the others
 
     @classmethod
     def _join(
@@ -112,13 +114,17 @@ class ParallelArray(ParallelIO):
         hints: Mapping[str, Any],
         views: FileViews | None,
         stage: int,
+        writers: Writers,
     ) -> ParallelArray:
-        """Make the array of all ranks from each rank's store."""
+        """Make the array of all ranks from each rank's store, and the writers' policy."""
         if store.now.sums is not None:
             store.now.sums.alone = False
         store.now.sieve = None  # other ranks write, too
         self = cls.__new__(cls)
-        life.start(self, store, axial, Alone())
+        self._told = axial.segments, store.now.attrs
+        self._is_shared = isinstance(writers, Shared)
+        # Rank 0 alone commits, and so has to do with other writers.
+        life.start(self, store, axial, writers if replica is None else Alone())
         self.comm = agreement.comm
         self._adding = threading.Lock()
         self._agreement = agreement
@@ -126,7 +132,6 @@ class ParallelArray(ParallelIO):
         self._distribution = self._first_distribution()
         self._latest_zones = None
         self._hints = hints
-        self._known = 0
         self._opening = threading.Lock()
         self._pair = store
         self._replica = replica
@@ -150,6 +155,14 @@ class ParallelArray(ParallelIO):
         raise ArgumentError(
             f"cannot {what} under a communicator; open it without comm, on one rank"
         )
+
+    def _check_unshared(self, what: str, instead: str) -> None:
+        """Raise if writers outside may commit between the steps of a change."""
+        if self._is_shared:
+            raise ArgumentError(
+                f"cannot {what} '{self.path}' under a communicator while writers share it; "
+                f"{instead}"
+            )
 
     def extend(self, axis: SupportsIndex | str, by: SupportsIndex, side: Side = "end") -> None:
         """Grow an axis; collective, see `ExtArray.extend`.
@@ -187,6 +200,7 @@ class ParallelArray(ParallelIO):
             j, first = as_axis(axis, self.ndim, self), is_start(side)
             values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")
+            self._check_unshared("append to", "extend it, then write to the new part")
             n = length_of(self, values, j)
             step.arguments = f"append data of shape {tuple(values.shape)} along axis {j}, {side}"
         zones = self._zones_of_growth(j, n, first).of(self.comm.rank)
@@ -233,6 +247,7 @@ class ParallelArray(ParallelIO):
         with self._step_of_change() as step:
             j, n, first = as_axis(axis, self.ndim, self), count(by), is_start(side)
             self._check("append to")
+            self._check_unshared("append to", "extend it, then write to the new part")
             zones = self._zones_of_growth(j, n, first)
             ranges = zones.ranges(self.comm.rank)
             values = self._as_local(local, ranges, zones.distribution.is_dealt)
@@ -341,6 +356,7 @@ class ParallelArray(ParallelIO):
         with self._step_of_change() as step:
             at, extent = as_int(position, "position"), as_int(chunk, "chunk")
             self._check("add an axis to")
+            self._check_unshared("add an axis to", "open it without share")
             step.arguments = f"add an axis at {at} with name {name!r} and chunks of {extent}"
         self._sync_together()  # the disk keeps no older state to fall back on
         self._flush_together()  # checksums move with their chunks
@@ -400,7 +416,10 @@ class ParallelArray(ParallelIO):
         with self._step_of_change() as step:
             step.arguments = "flush"
         self._sync_together()
-        self._flush_together()
+        if self._is_shared:
+            self._change(lambda: ExtArray.flush(self))  # which takes up what others have committed
+        else:
+            self._flush_together()
 
     def follow(self, *args: Any, **kwargs: Any) -> Any:
         """Raise: ranks would see news at different times.
@@ -497,7 +516,9 @@ class ParallelArray(ParallelIO):
                     self._check("change the attributes of")
                     step.arguments = f"set the attributes {attrs}"
             if attrs is not None:
-                self._change(lambda: ExtArray._save_attrs(self, lambda: attrs))
+                # Where writers share, the change is made to the newest attributes.
+                final = change if self._pair.now.others else lambda: attrs
+                self._change(lambda: ExtArray._save_attrs(self, final))
 
     def _grow_by(self, axis: int, by: int, at_start: bool, fill: Callable[[], Transfer]) -> None:
         """Grow an axis by elements that all ranks write together."""
@@ -514,9 +535,7 @@ class ParallelArray(ParallelIO):
         if self._replica is not None:
             self._follow(self._replica, fill)
             return
-        store = self._pair
-        axial, attrs = self.axial, store.now.attrs
-        self._known = axial.segments
+        store, axial = self._pair, self.axial
         error = None
         try:
             change()
@@ -525,8 +544,10 @@ class ParallelArray(ParallelIO):
             raise
         finally:
             # After an error, too: an interrupt may have come after the commit.
-            known = self._known if self.axial is axial else 0  # other axes: all segments are new
+            segments, attrs = self._told
+            known = segments if self.axial is axial else 0  # other axes: all segments are new
             update = update_since(store, self.axial, known, attrs)
+            self._told = self.axial.segments, store.now.attrs
             self._agreement.tell(_Outcome(update, error))
             self._follow_axes()
 
@@ -561,7 +582,7 @@ class ParallelArray(ParallelIO):
 
     def _fill_parts(self, fill: Callable[[], Transfer]) -> None:
         # Rank 0 in the middle of an append: room is made, nothing is committed.
-        segments = segments_since(self.axial, self._known)
+        segments = segments_since(self.axial, self._told[0])
         allocation = _Allocation(segments, place_of(self.axial.size, self.chunk_bytes))
         self._agreement.tell(allocation)
         self._fill_together(allocation, fill)
@@ -579,18 +600,18 @@ class ParallelArray(ParallelIO):
         self._transfer("append", plan, True)
 
 
-def resize_in_order(array: ParallelArray, shape: tuple[int, ...], order: Sequence[int]) -> None:
+def extend_in_order(array: ParallelArray, by: Sequence[int], order: Sequence[int]) -> None:
     """Move the ends of an array's axes in one commit; collective.
 
     Parameters
     ----------
     array : ParallelArray
-    shape : tuple of int
-        New bounds, in elements.
+    by : sequence of int
+        Elements to add to each axis.
     order : sequence of int
         All axes, in the order in which the grid grows along them.
     """
     with array._step_of_change() as step:
-        array._check("resize")
-        step.arguments = f"resize to {shape}, axes in order {order}"
-    array._change(lambda: together.resize_in_order(array, shape, order))
+        array._check("extend")
+        step.arguments = f"extend by {by}, axes in order {order}"
+    array._change(lambda: together.extend_in_order(array, by, order))

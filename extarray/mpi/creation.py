@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from extarray.array.creation import open as open_array
 from extarray.array.life import fresh_store
+from extarray.array.writers import Alone
 from extarray.common.arguments import check_choice
 from extarray.common.choices import ENGINES
 from extarray.common.config import config
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from extarray._core._axial import Axial
+    from extarray.array.facts import Writers
     from extarray.common.progress import Progress
     from extarray.format.header import Header
     from extarray.grid.rechunk_axis import Axis
@@ -88,7 +90,7 @@ def create_together(
             )
             return cast("tuple[FileStore, Axial]", made)
 
-        return _Making(place, engine, words, make)
+        return _Making(place, engine, words, make, Alone())
 
     return _joined(comm, info, plan)
 
@@ -97,25 +99,26 @@ def open_together(
     comm: Any,
     info: Mapping[str, Any] | None,
     check: Callable[[], tuple[Path, str, float | None, str, str, str, bool | None]],
+    writers: Callable[[], Writers] = Alone,
 ) -> ParallelArray:
     """Open an array, with hints for MPI-IO; collective.
 
     `check` returns checked arguments: path, mode, timeout, engine, durability, verification, and
-    whether to recover.
+    whether to recover.  `writers` returns the policy of this writer, the ranks together.
     """
 
     def plan() -> _Making:
         place, mode, timeout, engine, durability, verify, recover = check()
+        policy = writers()
         words = (
             f"open '{place}' with mode {mode!r}, durability {durability}, verify {verify!r}, "
-            f"recover {recover}"
+            f"recover {recover}, writers {type(policy).__name__}"
         )
-        return _Making(
-            place,
-            engine,
-            words,
-            lambda own: FileStore.open(place, mode, timeout, own, durability, verify, recover),
-        )
+
+        def make(own: str) -> tuple[FileStore, Axial]:
+            return policy.open(place, mode, timeout, own, durability, verify, recover)
+
+        return _Making(place, engine, words, make, policy)
 
     return _joined(comm, info, plan)
 
@@ -127,6 +130,7 @@ class _Making(NamedTuple):
     engine: str
     words: str
     make: Callable[[str], tuple[FileStore, Axial]]  # given the engine of this rank
+    writers: Writers  # the policy of rank 0, which commits
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
@@ -178,6 +182,7 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             if not comm.rank:
                 writer, axial = making.make(own)
                 store, pair = writer, pair_of(writer, axial)
+                _check_sums(writer)
                 if engine == "auto":
                     through_mpi = through_mpi or is_networked(store.now.data)
         pair, through_mpi = comm.bcast((pair, through_mpi))
@@ -196,11 +201,15 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             if views is not None:
                 views.check(file)
             stage = stage_bytes(file)
-            array = ParallelArray._join(store, axial, replica, agreement, hints, views, stage)
+            array = ParallelArray._join(
+                store, axial, replica, agreement, hints, views, stage, making.writers
+            )
         if pair.hidden is not None:
             with agreement.step():
                 if writer is not None:
                     writer.take_names()
+        if pair.is_durable:
+            array.refresh()  # rank 0 may have flushed, and so taken up, commits of other writers
     except BaseException as error:
         if views is not None and is_agreed(error, comm):
             views.close()
@@ -208,6 +217,15 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             store.close()
         raise
     return array
+
+
+def _check_sums(store: FileStore) -> None:
+    """Refuse checksums where ranks write elements beside a writer that maintains the sums."""
+    if store.now.elements_only and store.now.header.checksum:
+        raise ArgumentError(
+            f"ranks cannot open '{store.now.path}' with share='elements', because it has "
+            "checksums; open it without share, or copy it with checksum=False"
+        )
 
 
 def _is_one_host(agreement: Agreement) -> bool:

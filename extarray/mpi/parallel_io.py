@@ -361,7 +361,7 @@ class ParallelIO(ZonedArray):
         """
         transfer, store = plan(self._io), self._pair
         cuts = store.now.cuts
-        if self._views is None or cuts is None or store.now.mode == "r+":
+        if self._views is None or cuts is None or not store.now.follows:
             return transfer
 
         def finish() -> Any:
@@ -472,7 +472,8 @@ class ParallelIO(ZonedArray):
             quiet = quiet_number(self)
             self._renew_together(store, sums)
         with self._agreement.step():
-            if self.comm.rank == 0:  # other ranks hold no metadata
+            # Other ranks hold no metadata; writers of elements leave them to others.
+            if self.comm.rank == 0 and not store.now.elements_only:
                 store.commits.flush()
         if sums is not None and in_doubt:
             self._settle_together(sums, quiet)

@@ -22,6 +22,7 @@ from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
 from extarray.format.suffixes import file_names
 from extarray.format.superblock import decode_superblock, encode_superblock
+from extarray.storage import lock
 from extarray.storage.checksums import Sums
 from extarray.storage.filesystem import File, choose_engine, family, holes_take_space
 from extarray.storage.names import open_data
@@ -179,6 +180,8 @@ class OpenPair(NamedTuple):
     path : str
         Absolute, without suffix.
     mode : str
+    elements_only : bool
+        Others commit; the ranks write elements inside the bounds.
     number : int
         Inode number of the chunk file.
     hidden : str or None
@@ -192,6 +195,7 @@ class OpenPair(NamedTuple):
 
     path: str
     mode: str
+    elements_only: bool
     number: int
     hidden: str | None
     is_durable: bool
@@ -206,11 +210,12 @@ def pair_of(store: FileStore, axial: Axial) -> OpenPair:
     return OpenPair(
         now.absolute,
         now.mode,
+        now.elements_only,
         now.data.stat().st_ino,
         None if making is None else making.fresh[1],
         now.is_durable,
         now.verify,
-        None if now.trust is None else LIMIT if now.mode == "r" else axial.size,
+        None if now.trust is None else LIMIT if now.follows else axial.size,
         update_since(store, axial, 0, None),
     )
 
@@ -236,6 +241,7 @@ class ReplicaStore(PairReader):
         self._rank_sums: RankSums | None = None
         pair.names = file_names(Path(opened.path))
         pair.mode = opened.mode
+        pair.elements_only = opened.elements_only
         pair.is_durable = opened.is_durable
         pair.attrs = "{}"
         pair.verify = opened.verify
@@ -258,7 +264,11 @@ class ReplicaStore(PairReader):
                     f"'{path}' was overwritten during opening, or differs between this host and "
                     "that of rank 0; open it from a file system that all hosts share"
                 )
-            pair.engine = choose_engine(engine, pair.data, writable)
+            if pair.elements_only:
+                lock.begin_elements(pair.data, path)  # closing the file drops it
+                pair.engine = "pread"
+            else:
+                pair.engine = choose_engine(engine, pair.data, writable)
             pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
             self._take_state(opened.update)
 
@@ -291,7 +301,7 @@ class ReplicaStore(PairReader):
         the metadata file is then a new one.
         """
         pair = self.now
-        if pair.mode != "r" or not (any(pair.header.fill) or pair.trust is not None):
+        if not pair.follows or not (any(pair.header.fill) or pair.trust is not None):
             return
         header = pair.header
         with family("cannot watch '{}'", pair.path):
@@ -333,7 +343,7 @@ def is_behind(array: Any) -> bool:
     the steps of `ParallelArray.refresh` if there is no news.
     """
     store = array._pair
-    if array._replica is not None or store.now.mode != "r":
+    if array._replica is not None or not (store.now.follows or store.now.others):
         return False
     try:
         newest, pendings = store.parse(store.look())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from os import PathLike, fsdecode
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 
@@ -104,17 +104,27 @@ class DiskArray:
     filename : str
         Name of the pair of files, as given.
     mode : Mode
+    share : bool or "elements"
+        As given to `open`.
     """
 
-    __slots__ = ("_first", "_path", "array", "filename", "mode", "name")
+    __slots__ = ("_first", "_path", "array", "filename", "mode", "name", "share")
 
-    def __init__(self, array: ParallelArray, name: str, filename: str, mode: Mode) -> None:
+    def __init__(
+        self,
+        array: ParallelArray,
+        name: str,
+        filename: str,
+        mode: Mode,
+        share: bool | Literal["elements"],
+    ) -> None:
         self._path = resolve_path(filename).absolute()  # stays valid after chdir
         self._first = array.shape, array.origin  # when it was opened
         self.array = array
         self.name = name
         self.filename = filename
         self.mode = mode
+        self.share = share
 
     def __repr__(self) -> str:
         return f"<DiskArray {self.name!r} in '{self.filename}', mode {self.mode}>"
@@ -290,7 +300,12 @@ def _check_axes(g_a: Any, ndim: int) -> GlobalArray:
     return given
 
 
-def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
+def open(
+    filename: str | PathLike[str],
+    mode: Mode | int,
+    *,
+    share: bool | Literal["elements"] = False,
+) -> DiskArray:
     """Open an array in files; collective.
 
     Parameters
@@ -299,6 +314,10 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
         Name of the pair of files, whichever program made it.
     mode : {R, W, RW}
         `R` takes no lock; with `W` or `RW` the ranks together are the one writer.
+    share : bool or "elements"
+        With `W` or `RW`, as for `extarray.open`.  True: the ranks together are one of several
+        writers, all of which share, and may grow the array.  "elements": the ranks write elements,
+        and one writer outside, who need not share, may grow the array.
 
     Returns
     -------
@@ -306,29 +325,40 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
 
     Raises
     ------
-    MissingError, LockedError, FormatError, StorageError
+    MissingError, LockedError, FormatError, ArgumentError, StorageError
         On all ranks.
+
+    Notes
+    -----
+    A transfer first takes up what others have grown; between transfers the bounds stay.
 
     Examples
     --------
     >>> d_a = pexta.open("a", pexta.R)  # doctest: +SKIP
+    >>> d_b = pexta.open("b", pexta.RW, share=True)  # doctest: +SKIP
     """
     session = current()
     with session.agreement.step() as step:
         session.check_handles()
         permitted = check_mode(mode)
-        step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
-    access = "r" if permitted is Mode.R else "r+"
-    array = xa.open(filename, access, comm=session.comm, info=io_hints(*session.default_config))
+        step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}, share {share!r}"
+    access, info = "r" if permitted is Mode.R else "r+", io_hints(*session.default_config)
+    array = xa.open(filename, access, share=share, comm=session.comm, info=info)
     with OnError(array.close), session.agreement.step():
         session.check_room(array.nbytes)
-    return _opened(session, array, filename, permitted)
+    return _opened(session, array, filename, permitted, share)
 
 
-def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: Mode) -> DiskArray:
+def _opened(
+    session: Session,
+    array: Any,
+    filename: str | PathLike[str],
+    mode: Mode,
+    share: bool | Literal["elements"] = False,
+) -> DiskArray:
     name = array.attrs.get(NAME)
     place = fsdecode(filename)
-    handle = DiskArray(array, name if isinstance(name, str) else place, place, mode)
+    handle = DiskArray(array, name if isinstance(name, str) else place, place, mode, share)
     session.arrays.append(handle)
     return handle
 

@@ -10,7 +10,7 @@ from extarray import ArgumentError, ArgumentTypeError, ShapeError
 from extarray._core._history import record_at
 from extarray.array.resizing import count
 from extarray.common.arguments import as_axis, as_ints
-from extarray.mpi.array import resize_in_order
+from extarray.mpi.array import extend_in_order
 from extarray.mpi.replica import is_behind
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Request, Together
@@ -100,7 +100,8 @@ def refresh(d_a: DiskArray) -> bool:
     Parameters
     ----------
     d_a : DiskArray
-        In any mode; in mode `W` or `RW` the ranks are the one writer themselves.
+        In any mode; in mode `W` or `RW`, unless they `share`, the ranks are the one writer
+        themselves.
 
     Returns
     -------
@@ -139,7 +140,7 @@ def take_up_growth(d_a: Any) -> None:
     """
     session = current()
     session.end_growth(d_a)
-    if getattr(d_a, "mode", None) is not Mode.R:
+    if getattr(d_a, "mode", None) is not Mode.R and not getattr(d_a, "share", False):
         return
     with session.agreement.step() as step:
         array = check_open(d_a, "transfer")
@@ -250,6 +251,6 @@ def _grow(
         with session.agreement.step():
             check_open(d_a, "extend")
             _check_room(session, array, by)
-        resize_in_order(array, tuple(map(sum, zip(array.shape, by, strict=True))), order)
+        extend_in_order(array, by, order)
 
     return grow

@@ -152,6 +152,12 @@ def test_older_arrays_and_sync(mpirun, tmp_path, program, ranks, hosts):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "seed"), [(1, 1), (3, 2), (2, 3)])
+def test_sessions_beside_outside_writers(mpirun, tmp_path, ranks, seed):
+    mpirun(ranks, "pexta_share.py", tmp_path, seed, 40)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2])
 def test_tutorials_of_ga4py(mpirun, ranks):
     mpirun(ranks, "tutorials.py")

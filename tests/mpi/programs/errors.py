@@ -55,8 +55,11 @@ with raises(xa.ArgumentError, "not a rank of the communicator", not last):
     xa.create(path + "-part", (2, 2), comm=part).close()
 if last:
     part.Free()
-with raises(xa.ArgumentError, "give share or comm"):
-    xa.open(path, "r+", share=True, comm=comm)
+with raises(xa.ArgumentError, "is for writers"):
+    xa.open(path, "r", share=True, comm=comm)
+if several:
+    with raises(xa.ArgumentError, "the ranks disagree"):
+        xa.open(path, "r+", share="elements" if last else True, comm=comm)
 with raises(xa.ArgumentError, "does not accept this value for hint"):
     create(info={"": 1} if last else {})
 model = np.arange(24, dtype="i4").reshape(4, 6)
