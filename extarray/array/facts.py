@@ -294,13 +294,17 @@ def _are_empty(array: Framed, boxes: Sequence[Box]) -> bool:
 # -- permission to use it ------------------------------------------------------------------------
 
 
+# What writers of elements may do, in the words of messages.
+_TO_ELEMENTS = ("write to", "accumulate to")
+
+
 def check(array: Stored, what: str | None = None) -> None:
     """Raise if an array is closed, or if `what` would change a read-only one."""
     if array.closed:
         raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
     if what is not None:
         now = array._store.now
-        if now.mode != "r+" or (now.elements_only and what != "write to"):
+        if now.mode != "r+" or (now.elements_only and what not in _TO_ELEMENTS):
             raise array._read_only(what)
 
 

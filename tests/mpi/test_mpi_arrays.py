@@ -96,6 +96,14 @@ def test_growth_from_outside(mpirun, path, engine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("ranks", "engine"), [(1, "auto"), (3, "mmap"), (2, "pread"), (3, "mpi-io")]
+)
+def test_ranks_share_an_array(mpirun, path, ranks, engine):
+    mpirun(ranks, "sharing.py", path, engine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("ranks", "engine", "fill"),
     [(1, "mpi-io", 7), (3, "mpi-io", 0), (2, "mpi-io", 7), (2, "mmap", 7)],
 )
