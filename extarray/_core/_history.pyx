@@ -123,12 +123,13 @@ cdef class History:
     cdef int _make_room(self, int32_t more) except -1:
         cdef axial_t *s = &self.state
         cdef axial_t old
-        cdef size_t n = s.n_segments, ndim = s.ndim, capacity
+        cdef size_t n = s.n_segments, ndim = s.ndim, wanted = n + more, capacity
         if more > 0x7FFFFFFF - s.n_segments:
             raise LimitError("the array has the maximum of 2**31 - 1 segments; copy it to a new array")
         if s.n_segments + more <= self.segment_capacity:
             return 0
-        capacity = max(4, n + more, min(n + n // 2, 0x7FFFFFFF))
+        # A replay leaves room, too: the first growth after it would copy the whole history.
+        capacity = max(<size_t> 4, min(wanted + wanted // 2, <size_t> 0x7FFFFFFF))
         old = s[0]
         if s.starts != NULL:
             s.starts = <index_t *> self._resized(
@@ -183,13 +184,12 @@ cdef class History:
     cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1:
         """Make room for more segments that introduce indices on a side of an axis."""
         cdef side_t *own = &self.state.sides[side][axis]
-        cdef int32_t m = own.n_segments
-        cdef int32_t capacity
-        if m + more > self.side_capacity[side][axis]:
-            capacity = max(4, m + max(m, more))
+        cdef index_t m = own.n_segments, wanted = m + more, capacity
+        if wanted > self.side_capacity[side][axis]:
+            capacity = max(4, min(2 * wanted, 0x7FFFFFFF))      # as in `_make_room`
             own.segments = <int32_t *> self._resized(
                 own.segments, m * sizeof(int32_t), capacity * sizeof(int32_t))
-            self.side_capacity[side][axis] = capacity
+            self.side_capacity[side][axis] = <int32_t> capacity
         return 0
 
     cdef int _lengthen(self, int axis, int side, index_t by) except -1:
@@ -432,10 +432,58 @@ def record_at(History self not None, segment):
     return record_of(s, n).axis, record_of(s, n).side, grid
 
 
+def records_from(History self not None, first):
+    """Return the records of the growth log from segment `first` on, as arrays.
+
+    They are the axes, the sides (0: the end, 1: the start), and the grids before the segments, as
+    `replay_log` takes them.  O(k) a segment, where `record_at` takes O(k log E).
+
+    Examples
+    --------
+    >>> history = History((4, 3))
+    >>> grow_by(history, [(1, 2, "end"), (0, 1, "start")])
+    >>> axes, sides, grids = records_from(history, 1)
+    >>> axes.tolist(), sides.tolist(), grids.tolist()
+    ([1, 0], [0, 1], [[4, 3], [4, 5]])
+    """
+    cdef axial_t s
+    cdef const record_t *record
+    cdef index_t extents[2][MAX_NDIM]
+    cdef uint8_t[::1] some_axes
+    cdef uint8_t[::1] some_sides
+    cdef index_t[:, ::1] some_grids
+    cdef Py_ssize_t start = first, n, i
+    cdef int j, ndim
+    self.pin(&s)
+    try:
+        n = s.n_segments - start
+        if start < 0 or n < 0:
+            raise BoundsError(f"segment {first} is out of bounds for {s.n_segments} segments")
+        ndim = s.ndim
+        axes = np.empty(n, np.uint8)
+        sides = np.empty(n, np.uint8)
+        grids = np.empty((n, ndim), np.int64)
+        some_axes, some_sides, some_grids = axes, sides, grids
+        for j in range(ndim):
+            extents[END][j] = s.sides[END][j].extent
+            extents[START][j] = s.sides[START][j].extent
+        # Backwards: a segment knows the extent that it found on its side.
+        for i in range(n - 1, -1, -1):
+            record = record_of(&s, <int32_t> (start + i))
+            some_axes[i] = record.axis
+            some_sides[i] = record.side
+            extents[record.side][record.axis] = record.first
+            for j in range(ndim):
+                some_grids[i, j] = extents[END][j] + extents[START][j]
+    finally:
+        self.unpin()
+    return axes, sides, grids
+
+
 def with_axis(History self not None, position):
     """Return the axial vectors with one more axis, along which every chunk has index 0.
 
-    They have the same segments, and the same address for every chunk.  O(E k log E) for E segments.
+    They have the same segments, and the same address for every chunk.  O(E k) for E segments.
     These vectors stay unchanged, so readers may go on using them.
 
     Examples
@@ -446,24 +494,14 @@ def with_axis(History self not None, position):
     >>> wider.grid, wider.segments
     ((1, 4, 5), 2)
     """
-    cdef axial_t room
-    cdef const axial_t *s = look(self, &room)
-    cdef const record_t *record
-    cdef int at = position, ndim = s.ndim, j
-    cdef int32_t n = s.n_segments, i
-    cdef uint8_t[::1] axes = np.zeros(n, np.uint8)
-    cdef uint8_t[::1] sides = np.zeros(n, np.uint8)
-    cdef index_t[:, ::1] grids = np.ones((n, ndim + 1), np.int64)
-    grid = [*grid_of(s)[:at], 1, *grid_of(s)[at:]]
-    for i in range(n):
-        record = record_of(s, i)
-        axes[i] = record.axis + (record.axis >= at)
-        sides[i] = record.side
-        for j in range(ndim):
-            grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
+    axes, sides, grids = records_from(self, 0)
+    at = position
+    axes += axes >= at
+    grids = np.insert(grids, at, 1, 1)
+    grid = [*self.grid[:at], 1, *self.grid[at:]]
     # The initial segment is a growth of axis 0 from nothing to its extent when the next one began.
-    if at == 0 and ndim:
-        grids[0, 1] = grids[1, 1] if n > 1 else grid[1]
+    if at == 0 and self.ndim:
+        grids[0, 1] = grids[1, 1] if len(axes) > 1 else grid[1]
     axes[0] = 0
     grids[0, 0] = 0
     return replay_log(type(self), axes, sides, grids, grid)

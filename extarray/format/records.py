@@ -20,6 +20,7 @@ __all__ = [
     "encode_record",
     "extent_capacity",
     "extent_of_record",
+    "pack_records",
     "read_log",
     "record_bytes",
 ]
@@ -71,6 +72,22 @@ def decode_records(
 
 def _as_records(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return rows.view(_record_type(rows.shape[1] // 8 - 1))[:, 0]
+
+
+def pack_records(
+    axes: np.ndarray[Any, Any], sides: np.ndarray[Any, Any], grids: np.ndarray[Any, Any]
+) -> bytes:
+    """Return the bytes of records without checksums, for `decode_records`.
+
+    Examples
+    --------
+    >>> packed = pack_records(np.array([1]), np.array([0]), np.array([[4, 3]]))
+    >>> decode_records(np.frombuffer(packed, np.uint8).reshape(1, -1))
+    (array([1], dtype=uint8), array([0], dtype=uint8), array([[4, 3]]))
+    """
+    records = np.zeros(len(axes), _record_type(grids.shape[1]))
+    records["axis"], records["side"], records["grid"] = axes, sides, grids
+    return records.tobytes()
 
 
 def extent_capacity(number: int) -> int:

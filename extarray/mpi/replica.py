@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray._core._axial import Axial
-from extarray._core._history import record_at, replay_log, replay_more
+from extarray._core._history import records_from, replay_log, replay_more
 from extarray._core._supply import Trust
 from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.common.on_error import OnError
 from extarray.format.blocks import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
+from extarray.format.records import decode_records, pack_records, record_bytes
 from extarray.format.suffixes import file_names
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage import lock
@@ -54,12 +55,12 @@ class NewSegments(NamedTuple):
 
     Attributes
     ----------
-    records : tuple
-        Axis, side, and preceding grid of each new segment.
+    records : bytes
+        Their records, in the bytes of the growth log but for the checksums.
     grid : tuple of int
     """
 
-    records: tuple[tuple[int, int, tuple[int, ...]], ...]
+    records: bytes
     grid: tuple[int, ...]
 
     def replay(self, axial: Axial) -> None:
@@ -70,20 +71,17 @@ class NewSegments(NamedTuple):
         axial : Axial
             In the state that the first ones had before.
         """
-        replay_more(axial, *self.columns(len(self.grid)), self.grid)
+        replay_more(axial, *self.columns(), self.grid)
 
-    def columns(self, ndim: int) -> _Columns:
+    def columns(self) -> _Columns:
         """Return axes, sides and grids as arrays."""
-        axes = np.array([axis for axis, _, _ in self.records], np.uint8)
-        sides = np.array([side for _, side, _ in self.records], np.uint8)
-        grids = np.array([grid for _, _, grid in self.records], np.int64)
-        return axes, sides, grids.reshape(len(self.records), ndim)
+        rows = np.frombuffer(self.records, np.uint8)
+        return decode_records(rows.reshape(-1, record_bytes(len(self.grid))))
 
 
 def segments_since(axial: Axial, segments: int) -> NewSegments:
     """Return the segments that axial vectors have after the first `segments`."""
-    records = [record_at(axial, n) for n in range(segments, axial.segments)]
-    return NewSegments(tuple(records), axial.grid)
+    return NewSegments(pack_records(*records_from(axial, segments)), axial.grid)
 
 
 class StateUpdate(NamedTuple):
@@ -292,7 +290,7 @@ class ReplicaStore(PairReader):
         if self._rank_sums is not None:
             self._rank_sums.take(header)
         segments = update.segments
-        self.axial = replay_log(Axial, *segments.columns(header.ndim), segments.grid)
+        self.axial = replay_log(Axial, *segments.columns(), segments.grid)
 
     def watch_file(self) -> None:
         """Open the metadata file, to see cuts and checksums of a writer outside.

@@ -15,6 +15,7 @@ from model import Replay
 
 import extarray as xa
 from extarray._core._axial import Axial
+from extarray._core._history import record_at, records_from
 
 # Published figures, in chunks; a replay of the history derived each value again.
 #   otoo2006: E. J. Otoo, Parallel and Distributed Access of Dense Multidimensional Extendible
@@ -210,6 +211,25 @@ def test_random_histories(memory, history):
         replay = replayed(*history)
         assert_maps(array, replay)
         assert_records(array.axial, replay)
+
+
+@given(history=histories(), data=st.data())
+def test_records_of_the_growth_log(history, data):
+    axial = Axial(history[0])
+    for extension in history[1]:
+        axial.grow(*extension)
+    first = data.draw(st.integers(0, axial.segments))
+    expected = [record_at(axial, segment) for segment in range(first, axial.segments)]
+    axes, sides, grids = records_from(axial, first)
+    assert (axes.dtype, sides.dtype, grids.dtype) == (np.uint8, np.uint8, np.int64)
+    found = zip(axes.tolist(), sides.tolist(), map(tuple, grids.tolist()), strict=True)
+    assert list(found) == expected
+
+
+@pytest.mark.parametrize("first", [-1, 2])
+def test_records_of_no_segment(first):
+    with pytest.raises(xa.BoundsError, match="out of bounds for 1 segments"):
+        records_from(Axial((2, 2)), first)
 
 
 @given(history=histories(), data=st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 
 import numpy as np
@@ -10,6 +11,25 @@ from compare import assert_same_files
 from mpirun import SCRIPTS, Launcher, family, kill
 
 import extarray as xa
+from extarray._core._axial import Axial
+from extarray._core._history import replay_log
+from extarray.format.records import record_bytes
+from extarray.mpi.replica import segments_since
+
+
+@pytest.mark.parametrize("sides", [("end",), ("end", "start")])
+def test_ranks_hear_of_a_long_history_in_few_bytes(sides):
+    axial = Axial((1, 1, 1))
+    for step in range(500):
+        axial.grow(step % 3, 1, sides[step % len(sides)])
+    assert axial.segments > 400
+    for known in (0, 100, axial.segments):
+        message = pickle.dumps(segments_since(axial, known))
+        assert len(message) < (axial.segments - known) * record_bytes(3) + 200
+    news = pickle.loads(pickle.dumps(segments_since(axial, 0)))
+    heard = replay_log(Axial, *news.columns(), news.grid)
+    chunks = np.indices(axial.grid).reshape(3, -1).T[::1001]
+    assert heard.addresses(chunks).tolist() == axial.addresses(chunks).tolist()
 
 
 @pytest.mark.slow
