@@ -25,6 +25,7 @@ from benchmarks import (
     hyperspectral,
     larger,
     rechunk,
+    scale,
     schemes,
     suites,
 )
@@ -401,6 +402,47 @@ def test_work_on_larger_data_finds_the_same(tmp_path, name):
     for work, value in zip(larger.WORK, expected, strict=True):
         found = larger.measured(name, data, work, os.fspath(tmp_path), os.fspath(used))
         assert np.isclose(found.value, value) and found.kept == 1 and found.seconds > 0
+
+
+def test_scale_counts_what_ranks_send(tmp_path, capsys, mpiexec):
+    figures = tmp_path / "figures.json"
+    scale.main(
+        ["--segments", "200", "--chunks", "3000", "--many", "50", "--ranks", "2"]
+        + ["--only", "histories", "messages", "views"]
+        + ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+    )
+    found = json.loads(figures.read_text())
+    assert [one["segments"] for one in found["histories"].values()] == [200, 201]
+    (shared,) = found["messages"].values()
+    calls = shared["calls"]
+    assert calls["extend"]["calls"] == 2 < calls["append_zone"]["calls"] == 5
+    # A record of two axes takes 24 bytes; the rest is about the array.
+    assert 200 * 24 < calls["open"]["bytes"] < 200 * 24 + 2000
+    for one in found["views"].values():
+        assert sum(chunks for chunks, _, _ in one["each"]) <= one["chunks"]
+        assert all(most <= runs <= chunks for chunks, runs, most in one["each"])
+    assert [*tmp_path.iterdir()] == [figures]
+    assert "Zones of 50 ranks" in capsys.readouterr().out
+
+
+def test_scale_counts_requests_of_a_trace():
+    lines = [
+        '12 openat(AT_FDCWD</>, "/lib/x.so", O_RDONLY) = 3</lib/x.so>',
+        '12 newfstatat(AT_FDCWD</>, "/between-calls-open", 0x7ff, 0) = -1 ENOENT (No such file)',
+        '12 openat(AT_FDCWD</>, "/t/a.xta", O_RDWR) = 3</t/a.xta>',
+        '12 newfstatat(3</t/a.xta>, "", {st_mode=S_IFREG}, AT_EMPTY_PATH) = 0',
+        "12 fcntl(3</t/a.xta>, F_DUPFD_CLOEXEC, 0) = 4</t/a.xta>",
+        '12 openat(AT_FDCWD</>, "/t/b.xta", O_RDWR) = 5</t/b.xta>',
+        '12 newfstatat(AT_FDCWD</>, "/between-calls-close", 0x7ff, 0) = -1 ENOENT (No such file)',
+        '13 pwrite64(3</t/a.xta>, "\\0"..., 1, 0) = 1',
+        "12 close(3</t/a.xta>) = 0",
+    ]
+    start, found = scale.requests(iter(lines), "/a.x")
+    assert start == 1
+    assert found == {
+        "open": {"names": 1, "attributes, locks": 1},
+        "close": {"data": 1, "closes": 1},
+    }
 
 
 def test_cube_prints_ratios(capsys):
