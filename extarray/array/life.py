@@ -546,7 +546,7 @@ def flush_store(array: Living, last: bool) -> None:
         return
     sums = store.now.sums
     # Several ranks bring sums up to date together.
-    if sums is None or not sums.in_doubt or not sums.alone:
+    if sums is None or sums.are_settled or not sums.alone:
         store.flush()
         return
     core: Any = array
@@ -565,7 +565,7 @@ def close(array: Living) -> None:
             if not array.closed and array._store.now.mode == "r+":
                 with contextlib.suppress(OSError):
                     give_back_freed(array)
-            if not array.closed and sums is not None and sums.in_doubt:
+            if not array.closed and sums is not None and not sums.are_settled:
                 # After an error the sums stay in doubt, which only costs certainty.
                 with contextlib.suppress(OSError):
                     array._flush(last=True)

@@ -134,6 +134,8 @@ class Sums:
     ----------
     in_doubt : bool
         The files say that the sums are in doubt, so writes need not note it.
+    unsettled : bool
+        They may say so although nothing was written, as clearing the note has failed.
     inherited : bool
         The sums were in doubt already and stay so: nobody knows which chunks were written.
     lost : bool
@@ -159,6 +161,7 @@ class Sums:
         self._header = header
         self._offset = header.sums_offset
         self._fill: int | None = None
+        self.unsettled = False
         self.inherited = False
         self.lost = False
         self.alone = True
@@ -199,6 +202,11 @@ class Sums:
     def file(self) -> File:
         """The file of the table, ``.xmd``."""
         return self._file
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether the files say that the sums are right."""
+        return not (self.in_doubt or self.unsettled)
 
     @property
     def reach(self) -> int:
@@ -306,8 +314,9 @@ class Sums:
                 self.note(False)
                 self._file.datasync()
             except BaseException:
-                self.in_doubt = True
+                self.unsettled = True
                 raise
+            self.unsettled = False
 
 
 # -- comparisons, also while a writer is at work ---------------------------------------------------

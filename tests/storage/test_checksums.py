@@ -19,6 +19,7 @@ import extarray as xa
 from extarray.array import growth, life, resizing
 from extarray.errors import StorageError
 from extarray.storage import checksums, commits, file_store
+from extarray.storage.filesystem import File
 
 
 def create(path, shape=(6, 7), dtype="<i4", chunks=(2, 3), **options):
@@ -224,6 +225,27 @@ def test_no_space_for_sums_leaves_doubt(path, monkeypatch):
     assert holds(path)
 
 
+def test_doubt_is_noted_anew_after_it_could_not_be_cleared(path, monkeypatch):
+    """The note may be cleared on the disk although the system reports a failure."""
+    real = File.datasync
+
+    def fail(file):
+        if file.name.endswith(".xmd") and not format_reader.wrong_sums(path)[1]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(file)
+
+    with create(path) as a:
+        a[...] = 1
+        with monkeypatch.context() as patch:
+            patch.setattr(File, "datasync", fail)
+            with pytest.raises(OSError, match="Input/output"):
+                a.flush()
+        a[0, 0] = 2
+        assert format_reader.wrong_sums(path)[1]
+    assert holds(path)
+
+
+@pytest.mark.slow
 @injected.needs_no_tracing
 @pytest.mark.parametrize(
     "change",
