@@ -208,8 +208,8 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             with agreement.step():
                 if writer is not None:
                     writer.take_names()
-        if pair.is_durable:
-            array.refresh()  # rank 0 may have flushed, and so taken up, commits of other writers
+        if array._is_shared and pair.is_durable:
+            array.refresh()  # rank 0 has flushed, and so may have taken up commits of others
     except BaseException as error:
         if views is not None and is_agreed(error, comm):
             views.close()

@@ -75,7 +75,8 @@ def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
 
     Where the disk array has grown at the start of an axis, the place of the old elements is known
     only if it was open then, and did not grow at the end of that axis too; otherwise a ShapeError
-    is raised.
+    is raised.  Elements that were cut off (``d_a.array.shrink``) are not allowed for: write
+    sections then.
 
     Examples
     --------

@@ -184,6 +184,8 @@ def place_of_older(d_a: DiskArray, dims: tuple[int, ...]) -> tuple[int, ...] | N
     None where the array has grown at the start of an axis, perhaps after it had these bounds.
     """
     (first, before), array = d_a._first, d_a.array
+    if len(first) != array.ndim:  # it has gained an axis, and nothing is known of its bounds before
+        first, before = array.shape, array.origin
     places = []
     for n, m, then, now, z in zip(dims, first, before, array.origin, array.shape, strict=True):
         if n == z or now == 0 or (now == then and n >= m):

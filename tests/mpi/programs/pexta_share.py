@@ -129,8 +129,18 @@ d.array.flush()
 comm.Barrier()
 if lone is not None:
     assert np.array_equal(lone[0], np.arange(20.0).reshape(5, 4))
+    lone.extend(1, 1)
+    lone[0, 5] = 9
     lone.close()
 comm.Barrier()
+with GlobalArray.create((1, 5, 4), "f8", comm) as g:
+    g.fill(3)
+    pexta.write(g, d)
+    wanted = np.full((1, 6, 4), 3.0)
+    wanted[0, 5] = 9
+    assert np.array_equal(g.get(), wanted)
+    g.sync()
+assert pexta.inquire(d).dims == (1, 6, 4)
 pexta.close(d)
 d = pexta.open(place, pexta.RW, share=True)
 with raises(xa.ArgumentError, "while writers share it"):
@@ -150,23 +160,23 @@ if other is not None:
 comm.Barrier()
 d.array.attrs["inside"] = 2
 assert dict(d.array.attrs) == {"outside": 1, "inside": 2}
-assert d.array.shape == (1, 5, 7)
+assert d.array.shape == (1, 6, 7)
 if other is not None:
     other.extend(1, 1)
 comm.Barrier()
 pexta.wait(pexta.extend(d, (0, 1, 1), (-1, 1, 0)))
-assert comm.allgather(d.array.shape) == [(1, 7, 8)] * size
+assert comm.allgather(d.array.shape) == [(1, 8, 8)] * size
 if other is not None:
     other.extend(1, 1)
     assert other.attrs["inside"] == 2
 comm.Barrier()
 d.array.flush()
-assert comm.allgather(d.array.shape) == [(1, 8, 8)] * size
+assert comm.allgather(d.array.shape) == [(1, 9, 8)] * size
 if other is not None:
     other.shrink(2, 5)
 comm.Barrier()
 assert pexta.refresh(d)
-assert comm.allgather(d.array.shape) == [(1, 8, 3)] * size
+assert comm.allgather(d.array.shape) == [(1, 9, 3)] * size
 if other is not None:
     other.close()
 with xa.open(place, "r+", share=True, durability="commit", comm=comm) as durable:
@@ -174,7 +184,7 @@ with xa.open(place, "r+", share=True, durability="commit", comm=comm) as durable
     durable.write_zone(rank)
     durable.attrs["durable"] = True
 assert pexta.refresh(d)
-assert pexta.inquire(d).dims == (1, 9, 3)
+assert pexta.inquire(d).dims == (1, 10, 3)
 pexta.terminate()
 if rank == 0:
     assert xa.check(place).ok
