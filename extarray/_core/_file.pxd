@@ -23,7 +23,7 @@ cdef class FileCore:
 
     cdef int enter(self) except -1
     cdef long _kind(self, int fd) noexcept
-    cdef bint _is_networked(self, int fd) except -1
+    cdef bint _keeps_copies(self, int fd) except -1
     cdef int leave(self) except -1
     cdef int _do(self, action_t action, off_t offset, off_t length) except -1
     cdef int _must(self, action_t action, off_t length) except -1

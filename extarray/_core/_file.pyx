@@ -24,7 +24,7 @@ from ._system cimport (
 from ._types cimport MAX_NDIM, index_t
 
 from extarray.common.errors import ClosedError
-from extarray.common.system import NETWORKED
+from extarray.common.system import COHERENT, NETWORKED
 
 cdef enum:
     PAGE = 1 << 12
@@ -49,8 +49,8 @@ cdef class FileCore:
     It owns the descriptor; -1: closed from the start.  With a `size`, it is a part of the file, for
     reading only: that many bytes from `start` on.
 
-    On a file system that several hosts may share, `read` and `length` ask its server: the system's
-    cache may keep old bytes for ever.
+    On a file system whose hosts keep copies of their own, `read` and `length` ask its server: such
+    copies may be old for ever.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -144,7 +144,7 @@ cdef class FileCore:
             length = max(min(length, self.size - offset), <index_t> 0)
         offset += self.start
         try:
-            if self.size < 0 and self._is_networked(fd):
+            if self.size < 0 and self._keeps_copies(fd):
                 xa_forget(fd, offset, length)
             while done < length:
                 with nogil:
@@ -244,7 +244,7 @@ cdef class FileCore:
             self.leave()
             return self.size
         try:
-            if self._is_networked(fd):
+            if self._keeps_copies(fd):
                 with nogil:
                     failure = xa_length_now(fd, &length)
             else:
@@ -331,8 +331,14 @@ cdef class FileCore:
             self.kind = xa_filesystem(fd)
         return self.kind
 
-    cdef bint _is_networked(self, int fd) except -1:
-        return self._kind(fd) in NETWORKED
+    @property
+    def keeps_copies(self):
+        """Tell whether this host may show old bytes after another host has written new ones."""
+        return self.is_networked and self.file_system not in COHERENT
+
+    cdef bint _keeps_copies(self, int fd) except -1:
+        cdef long kind = self._kind(fd)
+        return kind in NETWORKED and kind not in COHERENT
 
     @property
     def generation(self):

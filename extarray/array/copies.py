@@ -25,6 +25,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports, Upward
+from extarray.common.on_error import OnError
 from extarray.format.header import new_uuid
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
@@ -101,6 +102,7 @@ class Copied(Stored, Protocol):
         durability: str | None = None,
         names: tuple[str, str] | None = None,
         verify: str | None = None,
+        sequence: int = 0,
     ) -> Any: ...
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any: ...
@@ -245,13 +247,14 @@ def reopened(
     durability: str | None,
     names: tuple[str, str] | None,
     verify: str | None,
+    sequence: int,
     beside: Callable[..., Any],
 ) -> Any:
     """Open a pickled array in files; for writing, by the policy `beside`, if a durability is given.
 
     If its files can only be read, open it for reading.  An array pickled while it was being made
     has other `names` until it is whole.  Verify chunks as the pickled array did; None, in older
-    pickles: as ``config.verify`` says.
+    pickles: as ``config.verify`` says.  The array has at least the bounds of commit `sequence`.
     """
     place, array = _later.Path(path), None
     if names is not None:
@@ -275,6 +278,8 @@ def reopened(
             "the pickled array no longer exists: another array has replaced it; pickle that one",
             path,
         )
+    with OnError(array.close):
+        array._store.wait_for(sequence, array.refresh)
     return array
 
 

@@ -252,7 +252,7 @@ def attach_store(array: Living) -> None:
         now.mode == "r+",
         now.header.sparse,
         now.hollow,
-        now.is_durable,
+        now.is_durable or now.sends_writes,
         now.sums,
         now.users,
         now.trust,
@@ -537,6 +537,9 @@ def flush(array: Living) -> None:
         array._check()
         check_not_held(array, "flush")
         array._flush()
+        files: Reader | None = array._store.files
+        if files is not None and (files.now.handed_out or files.now.others is not None):
+            files.drop_copies()
 
 
 def flush_store(array: Living, last: bool) -> None:

@@ -137,6 +137,7 @@ class Elements(Alone):
         """Bring the elements to the disk."""
         array._check()
         array._store.commits.sync_elements()
+        array._store.drop_copies()
 
     def close(self, array: Any) -> None:
         """Let go of the files."""

@@ -33,7 +33,7 @@ class Limits:
     commit_patience: float = 5.0
     #: Seconds until another host's commit counts as not visible here: file systems of several hosts
     #: remember names and lengths for a second or more.
-    visibility_patience: float = 3.0
+    visibility_patience: float = 5.0
     #: Seconds within which the last writes of a writer killed on another host arrive.
     arrival_time: float = 0.05
     #: Bytes of chunks to compare with their sums between two reports of progress.

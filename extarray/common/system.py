@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_RESERVE",
+    "COHERENT",
     "EXCLUSIVE",
     "FREE",
     "FUSE",
@@ -120,8 +121,7 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
 #: The type of a file system that a process provides.
 FUSE = 0x65735546
 
-#: Types of file systems that several hosts may share, by their numbers in statfs(2).  Each host
-#: has a cache of its own, so a mapping may show old pages for ever.
+#: Types of file systems that several hosts may share, by their numbers in statfs(2).
 NETWORKED = {
     0x6969: "NFS",
     0x517B: "SMB",
@@ -141,6 +141,9 @@ NETWORKED = {
     FUSE: "FUSE",
     0x786F4256: "VirtualBox shared folder",
 }
+#: Those of them whose hosts see each other's writes at once.  On the others a host may go on showing
+#: its own copy of a page, or of a length.
+COHERENT = {0x0BD00BD0, 0x47504653, 0x00C36400, 0x01161970, 0x7461636F}
 
 # -- disk space ----------------------------------------------------------------------------------
 

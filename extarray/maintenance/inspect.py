@@ -29,7 +29,7 @@ from extarray.maintenance.inspect_metadata import (
 from extarray.maintenance.salvage import Salvage, runs_of, salvage
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison
-from extarray.storage.filesystem import File, close_all, fresh_name, is_networked
+from extarray.storage.filesystem import File, close_all, fresh_name, 
 from extarray.storage.names import left_overs
 from extarray.storage.report import Problem
 
@@ -208,7 +208,7 @@ class Survey(MetadataSurvey):
         else:
             why = "the system went down since its writer wrote to it"
             remedy = "compare them with their source"
-        if not lock.can_tell() or is_networked(self.pair.metadata):
+        if not lock.can_tell() or self.pair.metadata.is_networked:
             why += ", unless a writer has it open on another host"
         chunks = ""
         if unvouched.first_byte < state.data_bytes:

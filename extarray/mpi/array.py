@@ -115,6 +115,7 @@ class ParallelArray(ParallelIO):
         views: FileViews | None,
         stage: int,
         writers: Writers,
+        is_cached: bool,
     ) -> ParallelArray:
         """Make the array of all ranks from each rank's store, and the writers' policy."""
         if store.now.sums is not None:
@@ -123,6 +124,7 @@ class ParallelArray(ParallelIO):
         self = cls.__new__(cls)
         self._told = axial.segments, store.now.attrs
         self._is_shared = isinstance(writers, Shared)
+        store.now.sends_writes = is_cached and store.now.mode == "r+"
         # Rank 0 alone commits, and so has to do with other writers.
         life.start(self, store, axial, writers if replica is None else Alone())
         self.comm = agreement.comm
@@ -132,6 +134,7 @@ class ParallelArray(ParallelIO):
         self._distribution = self._first_distribution()
         self._latest_zones = None
         self._hints = hints
+        self._is_cached = is_cached
         self._opening = threading.Lock()
         self._pair = store
         self._replica = replica
@@ -475,6 +478,7 @@ class ParallelArray(ParallelIO):
                 for views in (self._alone, self._views):
                     if views is not None:
                         parts.callback(views.close)
+                self._send_writes()  # a program on another host may open the array next
         finally:
             self.comm.Free()
 
@@ -534,7 +538,12 @@ class ParallelArray(ParallelIO):
         """
         if self._replica is not None:
             self._follow(self._replica, fill)
-            return
+        else:
+            self._change_alone(change)
+        self._see_writes()
+
+    def _change_alone(self, change: Callable[[], object]) -> None:
+        """Make a change on rank 0, and tell the others."""
         store, axial = self._pair, self.axial
         error = None
         try:

@@ -39,7 +39,8 @@ from extarray.mpi.runtime import (
 )
 from extarray.mpi.zones import factorizations
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import is_networked, resolve_path
+from extarray.storage.filesystem import , resolve_path
+from extarray.storage.other_hosts import in_time
 from extarray.storage.reading import PairReader
 from extarray.streaming.blocks import hold
 from extarray.streaming.mapped_pages import Passing
@@ -168,9 +169,10 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
     """Make or open an array whose arguments all ranks have agreed on."""
     comm, engine = agreement.comm, making.engine
     own, through_mpi = engine, engine == "mpi-io"
+    is_one_host = _is_one_host(agreement)
     if engine in ("auto", "mpi-io"):
         # Ranks of one host share its page cache; mappings on several hosts would not.
-        own = "auto" if _is_one_host(agreement) else "pread"
+        own = "auto" if is_one_host else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
     writer: FileStore | None = None
     replica: ReplicaStore | None = None
@@ -178,17 +180,30 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
     views = None
     try:
         with agreement.step():
-            pair = None
+            pair, is_cached = None, False
             if not comm.rank:
                 writer, axial = making.make(own)
                 store, pair = writer, pair_of(writer, axial)
                 _check_sums(writer)
                 if engine == "auto":
-                    through_mpi = through_mpi or is_networked(store.now.data)
-        pair, through_mpi = comm.bcast((pair, through_mpi))
+                    through_mpi = through_mpi or store.now.data.is_networked
+                if own == "mmap" and not is_one_host and store.now.data.is_networked:
+                    raise ArgumentError(
+                        "engine 'mmap' cannot serve ranks on several hosts, where a mapping does "
+                        "not show the writes of others; use 'auto', 'mpi-io' or 'pread'"
+                    )
+                # Readers may have an outside writer on another host.
+                is_cached = store.now.data.keeps_copies and (
+                    not is_one_host or store.now.mode == "r"
+                )
+        pair, through_mpi, is_cached = comm.bcast((pair, through_mpi, is_cached))
         with agreement.step():
             if writer is None:
-                store = replica = ReplicaStore(making.path, pair, own)
+
+                def follow() -> ReplicaStore:
+                    return ReplicaStore(making.path, pair, own)
+
+                store = replica = in_time(follow) if is_cached else follow()
                 axial = replica.axial
         assert store is not None
         file = store.now.data
@@ -196,18 +211,29 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
         with agreement.step():
             if through_mpi:
                 name, writable = file_names(pair.path)[1], pair.mode == "r+"
-                views = FileViews(comm, name, writable, hints, pair.hidden)
+                views = FileViews(comm, name, file, writable, hints, pair.hidden)
         with agreement.step():
             if views is not None:
-                views.check(file)
+                views.check()
             stage = stage_bytes(file)
             array = ParallelArray._join(
-                store, axial, replica, agreement, hints, views, stage, making.writers
+                store,
+                axial,
+                replica,
+                agreement,
+                hints,
+                views,
+                stage,
+                making.writers,
+                is_cached,
             )
+        array._see_writes()
         if pair.hidden is not None:
             with agreement.step():
                 if writer is not None:
                     writer.take_names()
+                else:
+                    store.now.data.name = store.now.names[1]
         if array._is_shared and pair.is_durable:
             array.refresh()  # rank 0 has flushed, and so may have taken up commits of others
     except BaseException as error:

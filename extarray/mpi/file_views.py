@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -97,19 +96,21 @@ def _behind(ends: NDArray[np.int64], first: int, most: int) -> int:
 class FileViews:
     """A file opened through MPI-IO by the ranks of a communicator together.
 
-    A new file may have a hidden name until it takes its own.
+    `file` is the same file, as this rank has opened it itself.  A new file may have a hidden name
+    until it takes its own.
     """
 
     def __init__(
         self,
         comm: Any,
         path: str,
+        file: File,
         writable: bool,
         hints: Mapping[str, Any],
         hidden: str | None = None,
     ) -> None:
         MPI = library()
-        self._path, self._opened = path, hidden or path
+        self._path, self._opened, self._own = path, hidden or path, file
         # A view is a state of the file, so transfers run one at a time.
         self._lock = threading.Lock()
         self._is_own = loses_errors()
@@ -124,12 +125,12 @@ class FileViews:
         finally:
             info.Free()
 
-    def check(self, file: File) -> None:
+    def check(self) -> None:
         """Raise a PartnerError if MPI's file is not the file that is open already.
 
         MPI opens by name, and the name may have passed to another pair of files.
         """
-        if not os.path.samestat(os.stat(self._opened), file.stat()):
+        if not self._own.is_at(self._opened):
             raise PartnerError(f"'{self._path}' was overwritten since it was opened; open it again")
 
     def transfer(
@@ -210,12 +211,13 @@ class FileViews:
     def _cut_off(self, end: int) -> Exception | None:
         """Return an error if the file ends before the last byte that was read.
 
-        ROMIO reports a full read, and leaves the buffer as it was.
+        ROMIO reports a full read, and leaves the buffer as it was.  It may have opened the file on
+        some ranks only (hint ``romio_no_indep_rw``), so ask the system.
         """
         try:
-            size = self._file.Get_size()
-        except library().Exception as error:
-            return storage_error_of(error, self._what(False))
+            size = self._own.length
+        except OSError as error:
+            return StorageError(error.errno or errno.EIO, f"{self._what(False)}: {error.strerror}")
         if size >= end:
             return None
         return TruncatedError(

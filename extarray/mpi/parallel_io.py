@@ -31,6 +31,7 @@ from extarray.mpi.runtime import library
 from extarray.mpi.zones import ZonedArray
 from extarray.storage.checksums import SUMS_AT_ONCE
 from extarray.storage.filesystem import family
+from extarray.storage.other_hosts import in_time
 
 if TYPE_CHECKING:
     import threading
@@ -53,11 +54,21 @@ _Out = TypeVar("_Out", bound="NDArray[Any]")
 class ParallelIO(ZonedArray):
     """The part of `ParallelArray` that reads and writes."""
 
-    __slots__ = ("_adding", "_alone", "_hints", "_opening", "_stage", "_views", "_worker")
+    __slots__ = (
+        "_adding",
+        "_alone",
+        "_hints",
+        "_is_cached",
+        "_opening",
+        "_stage",
+        "_views",
+        "_worker",
+    )
 
     _adding: threading.Lock  # held by a thread that adds to elements
     _alone: FileViews | None  # this rank's own, opened on first use
     _hints: Mapping[str, Any]
+    _is_cached: bool  # another host may have written what copies of this host hide
     _opening: threading.Lock  # held by a thread that opens `_alone`
     _stage: int  # size of the staging buffer
     _views: FileViews | None  # shared by all ranks; None without MPI-IO
@@ -384,10 +395,24 @@ class ParallelIO(ZonedArray):
             self._check(verb)
             return self._carry_out(plan())
         self._check()
+        if what == "read" and self._pair.now.sends_writes:
+            plan = self._newest(plan)
         result = self._transfer_together(what, verb, plan)
-        if what != "read" and self._pair.now.is_durable:
-            self._sync_together()
+        if what != "read":
+            if self._pair.now.is_durable:
+                self._sync_together()
+            else:
+                self._see_writes()
         return result
+
+    def _newest(self, plan: Callable[[], Transfer]) -> Callable[[], Transfer]:
+        """Let a read see what ranks on other hosts wrote before."""
+
+        def planned() -> Transfer:
+            self._drop_copies()
+            return plan()
+
+        return planned
 
     def _transfer_together(self, what: str, verb: str | None, plan: Callable[[], Transfer]) -> Any:
         """Carry out this rank's planned transfer, together with the others."""
@@ -434,13 +459,15 @@ class ParallelIO(ZonedArray):
 
     def _carry_out(self, transfer: Transfer) -> Any:
         """Carry out a transfer alone."""
+        if self._pair.now.sends_writes and not transfer.write:
+            self._drop_copies()
         for job in transfer.jobs:
             with self._noted(job):
                 rounds = Rounds(job, self._stage)
                 self._own_views().transfer_alone(rounds, transfer.write)
                 rounds.finish()
         result = transfer.finish()
-        if transfer.write and self._pair.now.is_durable:
+        if transfer.write and (self._pair.now.is_durable or self._pair.now.sends_writes):
             self._pair.commits.sync_elements()
         return result
 
@@ -453,6 +480,32 @@ class ParallelIO(ZonedArray):
             if failure is not None:
                 raise failure
             self._pair.commits.sync_elements()
+        self._see_writes(is_sent=True)
+
+    def _see_writes(self, is_sent: bool = False) -> None:
+        """Let every rank see what the other hosts wrote, if their systems keep copies; collective.
+
+        `is_sent`: the writes of all ranks are on the server already.
+        """
+        if not self._is_cached:
+            return
+        if not is_sent:
+            with self._agreement.step():
+                self._send_writes()
+        with self._agreement.step():
+            self._drop_copies()
+
+    def _send_writes(self) -> None:
+        """Send this rank's writes to the server, if other hosts could miss them."""
+        now = self._pair.now
+        if self._is_cached and now.mode == "r+":
+            with family("cannot flush elements of '{}'", self.path):
+                now.data.datasync()
+
+    def _drop_copies(self) -> None:
+        """Drop the copies of this host that may hide other hosts' writes."""
+        if self._is_cached:
+            self._pair.drop_copies()
 
     # -- checksums ---------------------------------------------------------------------------
 
@@ -559,13 +612,17 @@ class ParallelIO(ZonedArray):
         if self._alone is None:
             with self._opening:
                 if self._alone is None:
-                    store = self._pair
-                    name, writable = file_names(store.now.absolute)[1], store.now.mode == "r+"
-                    views = FileViews(library().COMM_SELF, name, writable, self._hints)
-                    with OnError(views.close):
-                        views.check(store.now.data)
-                    self._alone = views
+                    opened = self._opened_alone
+                    self._alone = in_time(opened) if self._is_cached else opened()
         return self._alone
+
+    def _opened_alone(self) -> FileViews:
+        now = self._pair.now
+        name, writable = file_names(now.absolute)[1], now.mode == "r+"
+        views = FileViews(library().COMM_SELF, name, now.data, writable, self._hints)
+        with OnError(views.close):
+            views.check()
+        return views
 
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
         """Let a thread carry out a transfer."""

@@ -25,8 +25,14 @@ from extarray.format.suffixes import file_names
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
-from extarray.storage.filesystem import File, choose_engine, family, holes_take_space
+from extarray.storage.filesystem import (
+    File,
+    choose_engine,
+    family,
+    holes_take_space,
+)
 from extarray.storage.names import open_data
+from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader
 
@@ -158,6 +164,8 @@ class RankSums(Sums):
             if self.in_doubt:
                 return
             file, uuid = self.file, self._header.uuid
+            if file.keeps_copies:
+                see_newest(file, True, 0, self._path)  # rank 0 may be on another host
             found = decode_sums(file.read(CELL, self._offset), uuid)
             if found is None:
                 raise CorruptError(f"'{self._name}': the block of the checksums is damaged")

@@ -27,7 +27,6 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import command_for, require
 from extarray.common.on_error import OnError
-from extarray.storage.filesystem import is_networked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -116,7 +115,7 @@ def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
 
 def default_hints(file: FileCore) -> dict[str, str]:
     """Return the hints for MPI-IO that suit the file system."""
-    return _EXACT_WRITES if is_networked(file) else {**_EXACT_WRITES, **_PLAIN_READS}
+    return _EXACT_WRITES if file.is_networked else {**_EXACT_WRITES, **_PLAIN_READS}
 
 
 def stage_bytes(file: FileCore) -> int:
@@ -126,7 +125,7 @@ def stage_bytes(file: FileCore) -> int:
     folios; with large ones every small write costs several times more.  File systems of several
     hosts want larger requests.
     """
-    return 1 << 24 if is_networked(file) else 1 << 18
+    return 1 << 24 if file.is_networked else 1 << 18
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:

@@ -38,6 +38,8 @@ From the top down; a module uses only modules below it:
     protocol `Provider` of chunks from elsewhere.
 ``checksums``
     Checksums of chunks: their table in ``.xmd``, when to trust it, and comparisons.
+``other_hosts``
+    Views of a file that another host writes to, where clients of its file system keep copies.
 ``filesystem``
     The file system beneath a pair of files: names, whole writes, space, publication, and the
     choice of the engine.

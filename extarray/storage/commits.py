@@ -97,7 +97,7 @@ class Committer:
         known = pair.extents
         n_segments = axial.segments
         try:
-            if (pair.is_durable or pair.data.is_networked) and pair.held is None:
+            if (pair.is_durable or pair.data.keeps_copies) and pair.held is None:
                 self.sync_data()  # on other hosts, too, elements are there before the commit
             self.unsettled |= cuts and pair.held is None
             if n_segments > state.n_segments:

@@ -55,7 +55,6 @@ from extarray.storage.filesystem import (
     family,
     fresh_name,
     holes_take_space,
-    is_networked,
     real_name,
     replaced_name,
     sync_folders,
@@ -295,7 +294,7 @@ class FileStore(PairReader):
             self._lock_present()  # another pair may have come meanwhile
             making = self.making
             assert making is not None
-            if making.replaces or pair.is_durable or is_networked(pair.metadata):
+            if making.replaces or pair.is_durable or pair.metadata.keeps_copies:
                 # Even after a power cut, either this array or the previous one must be there; and
                 # other hosts must not find the names before the contents.
                 self.commits.sync_data()
@@ -367,9 +366,9 @@ class FileStore(PairReader):
                 if metadata.closed:  # a packed file without the partner
                     raise
                 # Between the namings of its two files, an overwritten pair fits no reader.
-                replaced, networked = not self.now.has_name, metadata.is_networked
+                replaced, keeps_copies = not self.now.has_name, metadata.keeps_copies
                 self.now.close()
-                if networked:
+                if keeps_copies:
                     now = time.monotonic()
                     end = now + limits.visibility_patience if end is None else end
                     if now >= end and (recovers or not recover):
@@ -442,7 +441,7 @@ class FileStore(PairReader):
                 "missing; put both files in the same folder",
                 data,
             ) from None
-        if is_networked(pair.metadata):
+        if pair.metadata.keeps_copies:
             found = self._arrived(found, commits)
             if not recover:
                 self.states.check_visible(found)
@@ -458,7 +457,7 @@ class FileStore(PairReader):
         if problem is not None:
             recovered = self.states.recovered(found.state) if recover else None
             if recovered is None:
-                if isinstance(problem, TruncatedError) and is_networked(pair.metadata):
+                if isinstance(problem, TruncatedError) and pair.metadata.keeps_copies:
                     raise self.states.not_visible(found.state, str(problem)) from problem
                 raise problem
             found = recovered
@@ -548,7 +547,7 @@ class FileStore(PairReader):
         if found.state.sealed or pair.packed_as or not any(boot_id()):
             return None
         unvouched = self.states.unvouched(found.state, found.axial)
-        if unvouched is None or is_networked(pair.metadata) or not lock.can_tell():
+        if unvouched is None or pair.metadata.is_networked or not lock.can_tell():
             return None
         with contextlib.suppress(OSError):
             # A writer may have ended since the state was read.

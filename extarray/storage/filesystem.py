@@ -50,7 +50,6 @@ __all__ = [
     "holes_take_space",
     "is_folder",
     "is_fuse",
-    "is_networked",
     "leaves_holes",
     "link",
     "publish",
@@ -527,11 +526,6 @@ def leaves_holes(path: Path) -> bool:
         return file_system_of(fd) in _COPY_ON_WRITE
     finally:
         os.close(fd)
-
-
-def is_networked(file: FileCore) -> bool:
-    """Tell whether a file lies on a file system that other hosts may share."""
-    return file.is_networked
 
 
 def is_fuse(fd: int) -> bool:

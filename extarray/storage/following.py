@@ -94,7 +94,7 @@ class Follower:
                 except FormatError as error:
                     problem = error
             else:
-                if isinstance(problem, TruncatedError) and pair.metadata.is_networked:
+                if isinstance(problem, TruncatedError) and pair.metadata.keeps_copies:
                     raise self.states.not_visible(state, str(problem)) from problem
                 raise problem
         self._forget_elements()
@@ -104,7 +104,7 @@ class Follower:
 
     def _forget_elements(self) -> None:
         """Let the next reads ask the server for elements that other hosts may have written."""
-        if self.pair.data.is_networked:
+        if self.pair.data.keeps_copies:
             self.pair.data.forget()
 
     def as_committed(self, axial: Axial) -> Axial:

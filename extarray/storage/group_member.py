@@ -327,7 +327,7 @@ class GroupShare:
 
     def _bring_data(self) -> None:
         """Bring elements to the server before other hosts see the state that refers to them."""
-        if self.pair.data.is_networked:
+        if self.pair.data.keeps_copies:
             self._commits.sync_data()
 
     # -- pending states found on opening -----------------------------------------------------------

@@ -7,13 +7,16 @@ taking room; a rank's store adds the updates that rank 0 sends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from extarray.common.errors import FormatError, NotVisibleError
 from extarray.common.system import disk_bytes
 from extarray.grid.chunking import place_of
 from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.following import Follower
+from extarray.storage.other_hosts import in_time, see_newest
 from extarray.storage.states import StateReader
 
 if TYPE_CHECKING:
@@ -135,6 +138,33 @@ class PairReader:
         """Absolute path of the pair, without suffix."""
         return self.now.absolute
 
+    def drop_copies(self) -> None:
+        """Let this host show what others have flushed, where it may keep older copies."""
+        pair = self.now
+        if pair.data.keeps_copies:
+            if pair.follows and not pair.metadata.closed:
+                see_newest(pair.metadata, pair.mode == "r+", 0, pair.path)
+            see_newest(pair.data, pair.mode == "r+", pair.state.data_bytes, pair.path)
+
+    def wait_for(self, sequence: int, refresh: Callable[[], object]) -> None:
+        """Wait until this host sees a commit, which another host may have made."""
+        if self.sequence >= sequence or not self.now.data.keeps_copies:
+            return
+
+        def look() -> None:
+            self.drop_copies()
+            with contextlib.suppress(FormatError):  # not all of the commit is here
+                refresh()
+            if self.sequence < sequence:
+                raise NotVisibleError(
+                    errno.ESTALE,
+                    f"commit {sequence} of '{self.now.path}' is not yet visible on this host, "
+                    f"which sees commit {self.sequence}; try again later",
+                    str(self.now.path),
+                )
+
+        in_time(look)
+
     def has_holes(self) -> bool:
         """Tell whether ``.xta`` has holes in place of chunks; they hold zeros."""
         return self.now.supply is None and self.now.data.has_holes()
@@ -188,7 +218,8 @@ class PairReader:
             pair.handed_out = True
         place = pair.absolute, pair.header.uuid, pair.engine
         durability = self.durability if writes else None
-        return reopen, (*place, durability, self.names_as_yet, pair.verify)
+        state = pair.state if pair.held is None else pair.held.before[0]
+        return reopen, (*place, durability, self.names_as_yet, pair.verify, state.sequence)
 
     def close(self) -> None:
         """Close the files."""

@@ -108,7 +108,7 @@ def looks(file: File) -> Iterator[None]:
     while True:
         yield
         attempt += 1
-        if file.is_networked:
+        if file.keeps_copies:
             if time.monotonic() >= end:
                 return
             time.sleep(nap)

@@ -163,6 +163,8 @@ class Present:
     engine : {"mmap", "pread", "memory"}
     is_durable : bool
         Changes are on disk when a call returns.
+    sends_writes : bool
+        Elements are on the file system's server when a call returns, as other hosts may read them.
     is_forked : bool
         The writer is the process from which this one was forked.
     state : Bounds
@@ -212,7 +214,7 @@ class Present:
     attrs: str
     growth: int
     path: Path | None = None
-    is_durable = is_forked = unclean = hollow = False
+    is_durable = sends_writes = is_forked = unclean = hollow = False
     elements_only = handed_out = False
     region: Region | None = None
     held: Held | None = None
@@ -340,6 +342,8 @@ class Reader(Protocol):
     def file_bytes(self) -> int: ...
     @property
     def disk_bytes(self) -> int: ...
+
+    def drop_copies(self) -> None: ...
 
     # The pickle of the array: what opens it again, for a pair of files the given function.
     def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]: ...

@@ -131,6 +131,11 @@ def test_axes_policies_and_durability(mpirun, path, ranks, engine, fill):
     mpirun(ranks, "axes.py", path, engine, fill)
 
 
+@pytest.mark.slow
+def test_hints_that_keep_ranks_from_opening_the_file(mpirun, path):
+    mpirun(3, "hints.py", path)
+
+
 def check_planes(path):
     """Check that the array left by `appending.py` is whole and unlocked."""
     with xa.open(path, "r+", timeout=60) as array:

@@ -1,0 +1,110 @@
+"""Views of a file that another host writes to, where clients of its file system keep copies.
+
+A host's system keeps pages and the length of a file; its client may keep them again, and whole
+small files.  Any of these copies can hide for a while, or for ever, what another host has brought
+to the server.  GlusterFS 10, as measured: old pages for ever once this host has written to the
+file, too, since its own write hides the change of the time by which the system would notice; an old
+length, and old content of a file of less than 64 KiB, for a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from extarray.common.errors import NotVisibleError, PartnerError, StorageError
+from extarray.common.limits import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from extarray.storage.filesystem import File
+
+__all__ = ["in_time", "see_newest"]
+
+_Seen = TypeVar("_Seen")
+
+# Seconds between two looks at a length, at first and at most.
+_SOON, _LATER = 0.001, 0.1
+# Clients may keep the content of smaller files with their names.
+_SMALL = 1 << 16
+
+
+def see_newest(file: File, writable: bool, length: int, path: object) -> None:
+    """Drop this host's copies of a file, and wait until it sees at least `length` bytes.
+
+    The other hosts must have synchronized the file before.
+
+    Parameters
+    ----------
+    file : File
+    writable : bool
+        Whether the file is open for writing.
+    length : int
+    path : object
+        The array's path, for messages.
+
+    Raises
+    ------
+    NotVisibleError
+        The length has not come within ``limits.visibility_patience`` seconds.
+    """
+    if writable or file.length < _SMALL:
+        _ask_server(file, writable)
+    file.forget()
+    stop, pause = time.monotonic() + limits.visibility_patience, _SOON
+    is_late = False
+    while (size := file.length) < length:
+        if time.monotonic() > stop:
+            raise NotVisibleError(
+                errno.ETIMEDOUT,
+                f"'{path}.xta' has {size} bytes on this host after {limits.visibility_patience:g} s, "
+                f"fewer than the {length} of its last growth: the growth is not yet visible here, "
+                "or another program has truncated the file; open it again",
+                f"{path}.xta",
+            )
+        _ask_server(file, writable)
+        if is_late:
+            time.sleep(pause)
+            pause = min(2 * pause, _LATER)
+        is_late = True
+    if is_late:
+        file.forget()  # also the page that ended at the old length
+
+
+def _ask_server(file: File, writable: bool) -> None:
+    """Make the client ask for the length, and drop content that it keeps with names."""
+    # A request that changes nothing, and that the client cannot answer itself.
+    if writable and not file.reserve(0, 1):
+        return
+    with contextlib.suppress(OSError):
+        os.listdir(os.path.dirname(file.name))  # a client takes what it knows from a listing
+        os.close(os.open(file.name, os.O_RDONLY))  # NFS asks when a name is opened
+
+
+def in_time(look: Callable[[], _Seen]) -> _Seen:
+    """Look at files that another host has just made or changed, until this host sees that.
+
+    Parameters
+    ----------
+    look : callable
+        Called again after an error that an old name may cause, for ``limits.visibility_patience``
+        seconds.
+    """
+    stop, pause = time.monotonic() + limits.visibility_patience, _SOON
+    while True:
+        try:
+            return look()
+        except PartnerError:
+            if time.monotonic() > stop:
+                raise
+        except StorageError as error:
+            # MPI-IO has EIO for a file that is no longer there.
+            is_old = error.errno in (errno.ESTALE, errno.ENOENT, errno.EIO)
+            if not is_old or time.monotonic() > stop:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _LATER)
