@@ -141,8 +141,8 @@ NETWORKED = {
     FUSE: "FUSE",
     0x786F4256: "VirtualBox shared folder",
 }
-#: Those of them whose hosts see each other's writes at once.  On the others a host may go on showing
-#: its own copy of a page, or of a length.
+#: Those of them whose hosts see each other's writes at once.  On the others a host may go on
+#: showing its own copy of a page, or of a length.
 COHERENT = {0x0BD00BD0, 0x47504653, 0x00C36400, 0x01161970, 0x7461636F}
 
 # -- disk space ----------------------------------------------------------------------------------

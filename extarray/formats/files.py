@@ -43,7 +43,7 @@ from extarray.common.system import (
     redirect_descriptors,
     write_at,
 )
-from extarray.storage.filesystem import File, family, , replaced_name, walk_folders
+from extarray.storage.filesystem import File, family, replaced_name, walk_folders
 from extarray.storage.lock import begin_replacing
 from extarray.storage.names import making_file
 

@@ -29,7 +29,7 @@ from extarray.maintenance.inspect_metadata import (
 from extarray.maintenance.salvage import Salvage, runs_of, salvage
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison
-from extarray.storage.filesystem import File, close_all, fresh_name, 
+from extarray.storage.filesystem import File, close_all, fresh_name
 from extarray.storage.names import left_overs
 from extarray.storage.report import Problem
 

@@ -34,6 +34,7 @@ from extarray.mpi.replica import (
 )
 from extarray.mpi.runtime import agreed, is_agreed, leave_together, portable, received
 from extarray.mpi.zones import shifted
+from extarray.storage.other_hosts import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -396,13 +397,25 @@ class ParallelArray(ParallelIO):
             step.arguments = "refresh"
         store = self._pair
         before, ndim = store.now.state.sequence, self.ndim
-        self._change(lambda: ExtArray.refresh(self))
+        self._change(self._take_up)
         if self.ndim != ndim:
             with self._agreement.step():
                 if self._replica is not None:
                     self._replica.watch_file()
                     life.watch_cuts(self)
         return store.now.state.sequence != before
+
+    def _take_up(self) -> None:
+        """Follow the commits of a writer outside, on rank 0."""
+
+        def look() -> None:
+            self._drop_copies()
+            ExtArray.refresh(self)
+
+        if self._is_cached:
+            in_time(look)
+        else:
+            look()
 
     def flush(self) -> None:
         """Bring the writes of all ranks to the disk; collective.

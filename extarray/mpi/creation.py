@@ -39,7 +39,7 @@ from extarray.mpi.runtime import (
 )
 from extarray.mpi.zones import factorizations
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import , resolve_path
+from extarray.storage.filesystem import resolve_path
 from extarray.storage.other_hosts import in_time
 from extarray.storage.reading import PairReader
 from extarray.streaming.blocks import hold

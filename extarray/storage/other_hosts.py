@@ -15,7 +15,7 @@ import os
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from extarray.common.errors import NotVisibleError, PartnerError, StorageError
+from extarray.common.errors import NotVisibleError, PartnerError, StorageError, TruncatedError
 from extarray.common.limits import limits
 
 if TYPE_CHECKING:
@@ -55,13 +55,14 @@ def see_newest(file: File, writable: bool, length: int, path: object) -> None:
     if writable or file.length < _SMALL:
         _ask_server(file, writable)
     file.forget()
-    stop, pause = time.monotonic() + limits.visibility_patience, _SOON
+    patience = limits.visibility_patience
+    stop, pause = time.monotonic() + patience, _SOON
     is_late = False
     while (size := file.length) < length:
         if time.monotonic() > stop:
             raise NotVisibleError(
                 errno.ETIMEDOUT,
-                f"'{path}.xta' has {size} bytes on this host after {limits.visibility_patience:g} s, "
+                f"'{path}.xta' has {size} bytes on this host after {patience:g} s, "
                 f"fewer than the {length} of its last growth: the growth is not yet visible here, "
                 "or another program has truncated the file; open it again",
                 f"{path}.xta",
@@ -98,7 +99,7 @@ def in_time(look: Callable[[], _Seen]) -> _Seen:
     while True:
         try:
             return look()
-        except PartnerError:
+        except (PartnerError, TruncatedError):
             if time.monotonic() > stop:
                 raise
         except StorageError as error:

@@ -147,12 +147,14 @@ class PairReader:
             see_newest(pair.data, pair.mode == "r+", pair.state.data_bytes, pair.path)
 
     def wait_for(self, sequence: int, refresh: Callable[[], object]) -> None:
-        """Wait until this host sees a commit, which another host may have made."""
-        if self.sequence >= sequence or not self.now.data.keeps_copies:
+        """Show what others have flushed; wait for a commit that another host may have made."""
+        if not self.now.data.keeps_copies:
             return
 
         def look() -> None:
             self.drop_copies()
+            if self.sequence >= sequence:
+                return
             with contextlib.suppress(FormatError):  # not all of the commit is here
                 refresh()
             if self.sequence < sequence:

@@ -46,7 +46,7 @@ from extarray.format.constants import BLOCK, CELL, LIVE_SLOTS
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
 from extarray.storage.file_store import ALONE
-from extarray.storage.filesystem import family, 
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +162,6 @@ class FileElements:
         pair.engine = "pread"
         # The writer may be on another host, from where it cannot flush for this process.
         pair.sends_writes = self._told and pair.data.is_networked
-        store.drop_copies()
         if pair.header.checksum:
             pair.sums = ElementSums(pair, self._told)
 
