@@ -52,8 +52,8 @@ def see_newest(file: File, writable: bool, length: int, path: object) -> None:
     NotVisibleError
         The length has not come within ``limits.visibility_patience`` seconds.
     """
-    if writable or file.length < _SMALL:
-        _ask_server(file, writable)
+    if not _has_asked(file, writable) and file.length < _SMALL:
+        _list_folder(file)
     file.forget()
     patience = limits.visibility_patience
     stop, pause = time.monotonic() + patience, _SOON
@@ -67,7 +67,8 @@ def see_newest(file: File, writable: bool, length: int, path: object) -> None:
                 "or another program has truncated the file; open it again",
                 f"{path}.xta",
             )
-        _ask_server(file, writable)
+        if not _has_asked(file, writable):
+            _list_folder(file)
         if is_late:
             time.sleep(pause)
             pause = min(2 * pause, _LATER)
@@ -76,13 +77,18 @@ def see_newest(file: File, writable: bool, length: int, path: object) -> None:
         file.forget()  # also the page that ended at the old length
 
 
-def _ask_server(file: File, writable: bool) -> None:
-    """Make the client ask for the length, and drop content that it keeps with names."""
-    # A request that changes nothing, and that the client cannot answer itself.
-    if writable and not file.reserve(0, 1):
-        return
+def _has_asked(file: File, writable: bool) -> bool:
+    """Make the client ask for the length, and drop small content, by a request; tell if it did.
+
+    Reserving bytes that are there changes nothing, and the client cannot answer by itself.
+    """
+    return writable and not file.reserve(0, 1)
+
+
+def _list_folder(file: File) -> None:
+    """Make the client take the length, and the age of small content, from a listing."""
     with contextlib.suppress(OSError):
-        os.listdir(os.path.dirname(file.name))  # a client takes what it knows from a listing
+        os.listdir(os.path.dirname(file.name))
         os.close(os.open(file.name, os.O_RDONLY))  # NFS asks when a name is opened
 
 
@@ -92,8 +98,8 @@ def in_time(look: Callable[[], _Seen]) -> _Seen:
     Parameters
     ----------
     look : callable
-        Called again after an error that an old name may cause, for ``limits.visibility_patience``
-        seconds.
+        Called again after an error that an old name or length may cause, for
+        ``limits.visibility_patience`` seconds.
     """
     stop, pause = time.monotonic() + limits.visibility_patience, _SOON
     while True:

@@ -132,6 +132,15 @@ def test_axes_policies_and_durability(mpirun, path, ranks, engine, fill):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "arguments"), [("zones.py", ["mpi-io"]), ("growth.py", ["pread", 3, 12])]
+)
+def test_hosts_that_keep_copies(mpirun, path, program, arguments):
+    """The steps for such file systems; `tests/hosts` has hosts that need them."""
+    mpirun(2, "copies.py", program, path, *arguments, MPIR_CVAR_NOLOCAL="1")
+
+
+@pytest.mark.slow
 def test_hints_that_keep_ranks_from_opening_the_file(mpirun, path):
     mpirun(3, "hints.py", path)
 
