@@ -18,6 +18,7 @@ from pathlib import Path
 
 import preload
 import pytest
+from engines import ENGINES, FOLDER
 from factory import Factory
 from forked import Nursery
 from hypothesis import HealthCheck, settings
@@ -47,12 +48,10 @@ settings.register_profile("explore", settings.get_profile("seeded"), max_example
 settings.register_profile("nightly", settings.get_profile("seeded"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-ENGINES = ["mmap", "pread"]
-
 #: Fixtures of tests that start processes.
 PROCESSES = {"mpiexec", "script", "forked", "freeing", "shim", "private_mount", "private_network"}
 
-FOLDER = pytest.StashKey[Folder]()
+RUN = pytest.StashKey[Folder]()
 NO_FURTHER_USE = pytest.StashKey[bool]()
 
 #: Cases that the fast half keeps of a test.
@@ -80,7 +79,7 @@ def pytest_configure(config):
     choose_examples(config)
     # Processes of pytest-xdist have parts of this folder.  A folder given by option is used as is.
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
-        folder = config.stash[FOLDER] = Folder()
+        folder = config.stash[RUN] = Folder(files=FOLDER)
         config.option.basetemp = str(folder.base)
         os.environ["TMPDIR"] = str(folder.temporary)
         tempfile.tempdir = None
@@ -97,14 +96,14 @@ def pytest_sessionfinish(session, exitstatus):
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """Print the folder with the files of failed tests."""
-    folder = config.stash.get(FOLDER, None)
+    folder = config.stash.get(RUN, None)
     if folder is not None and exitstatus == pytest.ExitCode.TESTS_FAILED:
         terminalreporter.line(f"files of tests that failed: {folder.base}")
 
 
 def pytest_unconfigure(config):
     """Give up the run's folder."""
-    folder = config.stash.get(FOLDER, None)
+    folder = config.stash.get(RUN, None)
     if folder is not None:
         folder.end(remove=config.stash.get(NO_FURTHER_USE, False))
 
@@ -148,10 +147,25 @@ def keep_those_of(config, items) -> None:
         items[:] = [item for item, names in pairs if names & asked]
 
 
+def text_parameters(item) -> set[str]:
+    """Return the parameters of a case that are text."""
+    case = getattr(item, "callspec", None)
+    return {value for value in case.params.values() if isinstance(value, str)} if case else set()
+
+
+def keep_possible_engines(config, items) -> None:
+    """Leave out cases with an engine that does not fit the file system to be tried."""
+    if "mmap" not in ENGINES:
+        mapped = [item for item in items if "mmap" in text_parameters(item)]
+        config.hook.pytest_deselected(items=mapped)
+        items[:] = [item for item in items if item not in mapped]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
     """Mark tests by their fixtures and cases; let each process begin with long ones."""
     keep_those_of(config, items)
+    keep_possible_engines(config, items)
     cases = defaultdict(list)
     in_threads = int(config.getoption("parallel_threads", 1)) > 1
     for item in items:

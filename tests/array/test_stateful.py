@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from compare import assert_same
+from engines import ENGINES
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,7 +24,7 @@ amounts = st.sampled_from([1, 2, 5, 0])
 class Machine(RuleBasedStateMachine):
     """One writer on any engine and, for files, one reader that lags behind."""
 
-    engines = ("mmap", "pread")
+    engines = tuple(ENGINES)
 
     def __init__(self):
         super().__init__()

@@ -12,6 +12,7 @@ import format_reader
 import injected
 import numpy as np
 import pytest
+from engines import ENGINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ WAYS = st.sampled_from(
     ways=st.lists(WAYS, max_size=14),
     seed=st.integers(0, 999),
     order=st.sampled_from("CFZH"),
-    engine=st.sampled_from(["mmap", "pread"]),
+    engine=st.sampled_from(ENGINES),
     fill=st.sampled_from([0, 7]),
     sparse=st.booleans(),
 )

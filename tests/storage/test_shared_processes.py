@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from compare import assert_same
+from engines import ENGINES
 
 import extarray as xa
 from extarray.common.limits import limits
@@ -74,8 +75,7 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 def test_disjoint_elements_in_the_same_chunks(forked, path, order):
     """Single bytes, neighbours in memory, through both engines at once."""
     xa.create(path, (40, 60), "u1", chunks=(16, 60), order=order).close()
-    engines = ["mmap", "pread", "mmap", "pread"]
-    arguments = [(path, engine, rank, 4) for rank, engine in enumerate(engines)]
+    arguments = [(path, ENGINES[rank % len(ENGINES)], rank, 4) for rank in range(4)]
     with processes(forked, ELEMENTS, arguments) as started:
         go(started)
         ended(started)
@@ -274,8 +274,7 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 @appends
 def test_changes_of_all_kinds(forked, path, at_once):
     xa.create(path, (0, 2), "i4", chunks=(4, 3)).close()
-    engines = ["mmap", "pread", "mmap", "pread"]
-    arguments = [(path, engine, rank) for rank, engine in enumerate(engines)]
+    arguments = [(path, ENGINES[rank % len(ENGINES)], rank) for rank in range(4)]
     with processes(forked, LIMITS.format(at_once) + MIXED, arguments) as started:
         go(started)
         ended(started)

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from compare import assert_same
+from engines import ENGINES
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -133,7 +134,7 @@ class Machine(RuleBasedStateMachine):
             pairs = zip(kept, self.model.box, strict=True)
             self.kept[number] = [(max(a, b), min(c, d)) for (a, c), (b, d) in pairs]
 
-    def writer(self, number, engine="mmap"):
+    def writer(self, number, engine=ENGINES[0]):
         """Return an idle writer."""
         if number in self.busy:
             number = next(n for n in range(HANDLES) if n not in self.busy)
@@ -303,9 +304,7 @@ class Machine(RuleBasedStateMachine):
             store.pop(number, None)
 
     @free
-    @rule(
-        n=writers, how=st.sampled_from(["close", "die"]), engine=st.sampled_from(["mmap", "pread"])
-    )
+    @rule(n=writers, how=st.sampled_from(["close", "die"]), engine=st.sampled_from(ENGINES))
     def reopen(self, n, how, engine):
         if n in self.busy:
             return

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import nursery
@@ -73,9 +73,9 @@ def read_terminal(terminal) -> Iterator[bytes]:
 
 
 class Nursery:
-    """Starts the process that forks, and gives it orders."""
+    """Starts the process that forks, perhaps by another command, and gives it orders."""
 
-    def __init__(self, environment: dict[str, str]):
+    def __init__(self, environment: dict[str, str], prefix: Sequence[str] = ()):
         self._folder = tempfile.TemporaryDirectory(prefix="extarray-")
         self.path = os.path.join(self._folder.name, "orders")
         self._environment = environment
@@ -83,7 +83,11 @@ class Nursery:
             listener.bind(self.path)
             listener.listen(64)
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", nursery.__file__, str(listener.fileno())],
+                [
+                    *prefix,
+                    sys.executable,
+                    *("-W", "error", nursery.__file__, str(listener.fileno())),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 env=environment,

@@ -21,6 +21,7 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+from engines import ENGINES
 from preload import KILLS, Control
 from workload import KINDS, Twin, create, draw, problem
 
@@ -109,7 +110,7 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
         number += 1
         with xa.open(path) as array:
             before = Twin(array)
-        options = {"engine": rng.choice(["mmap", "pread"]), "share": shared}
+        options = {"engine": rng.choice(ENGINES), "share": shared}
         child_seed = rng.random()
         progress.set(0, 0)
         exact = control is not None and rng.random() < 0.5

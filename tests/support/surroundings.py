@@ -88,20 +88,23 @@ def one_at_a_time() -> Iterator[None]:
 class Folder:
     """The folder of one run; no other run removes it meanwhile."""
 
-    def __init__(self, parent: str | None = None):
+    def __init__(self, parent: str | None = None, files: str | None = None):
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).resolve()
         self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.temporary = self.path / "t"
         self.temporary.mkdir()
-        #: The folder that pytest makes.
+        #: The folder that pytest makes, on another file system if that is to be tried.
         self.base = self.path / "base"
+        if files:
+            self.base = Path(tempfile.mkdtemp(prefix=PREFIX, dir=files))
         remove_old(self.path.parent)
 
     def end(self, remove: bool) -> None:
         """Allow others to remove the folder, or remove it."""
         os.close(self._lock)
         if remove:
+            shutil.rmtree(self.base, ignore_errors=True)
             shutil.rmtree(self.path, ignore_errors=True)
 
 
