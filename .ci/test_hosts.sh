@@ -4,19 +4,30 @@
 
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
-first=${EXTARRAY_TEST_HOSTS%%$'\n'*}
+failed=0
 
-# On one host, with all files on the mount: slices, states, growth, kills, groups, checksums.
-# shellcheck disable=SC2086
-$first env -C "$PWD" EXTARRAY_TEST_FOLDER="$EXTARRAY_TEST_SHARED" pytest -n auto \
-    -m "not slow or process or hypothesis" \
-    tests/selection/test_indexing.py \
-    tests/array/test_{stateful,growth,shrink,rechunk,folders}.py \
-    tests/storage/test_{crash,elements,checksums,group,group_crash,publication,stale_readers}.py \
-    tests/storage/test_{shared,shared_processes,shared_stateful}.py
-one=$?
+# Left out on one host: tests of the space on the disk, which FUSE tells late and some file systems
+# cannot give back, and those that count the names that files are given.
+left_out="space or roll or zeros_are_free or small_chunks or looked_up or each_name or jobs"
 
-# Between the hosts.
-pytest tests/hosts
-two=$?
-exit $((one ? one : two))
+# Run tests on the first host, with all of their files on the mount.
+on_one_host() {
+    # shellcheck disable=SC2086
+    ${EXTARRAY_TEST_HOSTS%%$'\n'*} env -C "$PWD" EXTARRAY_TEST_FOLDER="$EXTARRAY_TEST_SHARED" \
+        pytest -n auto "$@" || failed=1
+}
+
+echo "-- on one host"
+on_one_host -m "not slow or hypothesis" -k "not ($left_out)" \
+    tests/selection/test_indexing.py tests/array/test_{stateful,growth,shrink,rechunk}.py \
+    tests/storage/test_{crash,elements,checksums,group,shared_processes,shared_stateful}.py
+
+echo "-- killed on one host"
+EXTARRAY_TEST_KILLS=40 on_one_host -k "kill and not ($left_out)" \
+    tests/array/test_{shrink,rechunk}.py \
+    tests/storage/test_{crash,elements,faults,group_crash,shared_processes}.py
+
+echo "-- between two hosts"
+pytest tests/hosts || failed=1
+
+exit "$failed"

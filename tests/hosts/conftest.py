@@ -36,3 +36,24 @@ def shared(hosts):
 def pair(request, hosts):
     """Return the hosts in both orders: the servers of some file systems run on the first."""
     return [hosts[number] for number in request.param]
+
+
+LOCKS = """
+import fcntl, sys
+with open(sys.argv[1], "wb") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("locked", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def locks(hosts, shared):
+    """Skip a test where the file system keeps locks of one host from others, as sshfs does."""
+    here, there = hosts
+    with here.start(LOCKS, f"{shared}/lock") as process:
+        process.stdout.readline()
+        status, _, errors = there.run(LOCKS, f"{shared}/lock")
+    if status == 0:
+        pytest.skip("this file system does not tell one host of the locks of others")
+    assert "BlockingIOError" in errors

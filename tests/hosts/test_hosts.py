@@ -92,6 +92,7 @@ with xa.open(sys.argv[1], "r+", timeout=30) as array:
 
 
 @pytest.mark.parametrize("end", ["closes", "dies"])
+@pytest.mark.usefixtures("locks")
 def test_one_writer_of_all_hosts(pair, shared, end):
     here, there = pair
     here(CREATE, f"{shared}/a", (0,), 5, "reserved")
@@ -135,6 +136,7 @@ with xa.open(sys.argv[1], "r+", timeout=30) as array:
 """
 
 
+@pytest.mark.usefixtures("locks")
 def test_writers_that_share_an_array_are_on_one_host(pair, shared):
     """One on a second host is refused, or takes part without a loss."""
     here, there = pair
@@ -510,6 +512,7 @@ else:
 """
 
 
+@pytest.mark.usefixtures("locks")
 def test_an_array_with_a_writer_is_not_replaced_on_the_other_host(pair, shared):
     here, there = pair
     here(CREATE, f"{shared}/a", (0,), 5, "reserved")

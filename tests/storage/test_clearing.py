@@ -174,10 +174,10 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["reserved", "sparse", "another fill value"])
-def test_what_was_cut_off_is_cleared_by_writing(path, monkeypatch, engine, options):
+def test_what_was_cut_off_is_cleared_by_writing(path, monkeypatch, options):
     monkeypatch.setattr(File, "file_system", FUSE)
     monkeypatch.setattr(filesystem, "clears", lambda *args: False)
-    cut_and_grow(path, engine=engine, **options)
+    cut_and_grow(path, engine="pread", **options)
 
 
 def test_no_hole_is_punched_that_is_not_known_to_be_one(path, monkeypatch):
@@ -193,7 +193,7 @@ def test_no_hole_is_punched_that_is_not_known_to_be_one(path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_file_system_that_takes_zeroing_for_allocation(script, shim, tmp_path, engine):
+def test_a_file_system_that_takes_zeroing_for_allocation(script, shim, tmp_path):
     folder = tmp_path / "watched"
     folder.mkdir()
     script(
@@ -209,11 +209,10 @@ control = preload.Control()
 path = os.environ["PRELOAD_FOLDER"] + "/a"
 with control.fault(1, preload.NOT_ZEROED) as fired:
     for options in {OPTIONS!r}:
-        cut_and_grow(path, engine=sys.argv[1], **options)
+        cut_and_grow(path, engine="pread", **options)
     assert fired(), "the trial has met it"
 assert not any(found for (*_, name), found in clearing._found.items() if name == "zero")
 assert sorted(os.listdir(os.path.dirname(path))) == ["a.xmd", "a.xta"]
 """,
-        engine,
         env=preload.environment(shim, folder, tmp_path / "control"),
     )

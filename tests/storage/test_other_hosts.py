@@ -13,6 +13,7 @@ import pytest
 import extarray as xa
 from extarray.common.errors import PartnerError, StorageError
 from extarray.common.limits import limits
+from extarray.storage import reading
 from extarray.storage.filesystem import File
 from extarray.storage.other_hosts import in_time, see_newest
 
@@ -98,7 +99,7 @@ def test_an_unpickled_array_waits_for_its_commit(path, hasty, copies, monkeypatc
     monkeypatch.setattr(limits, "visibility_patience", 60)
     with xa.open(path, "r+") as writer:
         thread = later(lambda: writer.append(np.full((1, 3), 7, "i4")))
-        with reopen(*given, sequence + 1) as array:
+        with reopen(*given, sequence + 2) as array:  # the seal goes first
             assert array.shape == (5, 3)
             assert (array[4] == 7).all()
         thread.join()
