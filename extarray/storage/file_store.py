@@ -71,6 +71,7 @@ from extarray.storage.names import (
     what_is_there,
 )
 from extarray.storage.new_axis import add_axis, renew_uuid
+from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
@@ -529,9 +530,13 @@ class FileStore(PairReader):
         Without a seal, writes may still be on their way when the writer's lock is free.
         """
         pair = self.now
-        if not pair.packed_as:
+        if not commits:
             pair.data.forget()  # elements that this host read before another wrote them
-        if not commits or found.state.sealed:
+            return found
+        for file in (pair.metadata, pair.data):
+            see_newest(file, True, 0, pair.path)
+        found = self.states.newest_state()
+        if found.state.sealed:
             return found
         for _ in looks(pair.metadata):
             before, length = found.state.sequence, pair.data.length
