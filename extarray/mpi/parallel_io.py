@@ -468,6 +468,7 @@ class ParallelIO(ZonedArray):
                 rounds.finish()
         result = transfer.finish()
         if transfer.write and (self._pair.now.is_durable or self._pair.now.sends_writes):
+            self._sync_alone()
             self._pair.commits.sync_elements()
         return result
 
@@ -479,6 +480,7 @@ class ParallelIO(ZonedArray):
         with self._agreement.step():
             if failure is not None:
                 raise failure
+            self._sync_alone()
             self._pair.commits.sync_elements()
         self._see_writes(is_sent=True)
 
@@ -490,7 +492,12 @@ class ParallelIO(ZonedArray):
         if not self._is_cached:
             return
         if not is_sent:
+            failure, views = None, self._views
+            if views is not None and self._pair.now.mode == "r+":
+                failure = views.sync()
             with self._agreement.step():
+                if failure is not None:
+                    raise failure
                 self._send_writes()
         with self._agreement.step():
             self._drop_copies()
@@ -499,8 +506,16 @@ class ParallelIO(ZonedArray):
         """Send this rank's writes to the server, if other hosts could miss them."""
         now = self._pair.now
         if self._is_cached and now.mode == "r+":
+            self._sync_alone()
             with family("cannot flush elements of '{}'", self.path):
                 now.data.datasync()
+
+    def _sync_alone(self) -> None:
+        """Send what MPI-IO wrote for this rank alone: MooseFS keeps writes apart by open file."""
+        if self._is_cached and self._alone is not None:
+            failure = self._alone.sync()
+            if failure is not None:
+                raise failure
 
     def _drop_copies(self) -> None:
         """Drop the copies of this host that may hide other hosts' writes."""

@@ -66,8 +66,8 @@ for value, write in enumerate(
     write(10 * value + comm.rank)
     model = np.arange(len(model))[:, None] % comm.size + np.full(model.shape, 10.0 * value)
     comm.Barrier()
-    assert np.array_equal(a.read(collective=False), model)
-    assert np.array_equal(a.read(), model)
+    assert np.array_equal(a.read(collective=False), model), value
+    assert np.array_equal(a.read(), model), value
     a.flush()  # brackets look at the copies of this host
     check(a, model)
 
