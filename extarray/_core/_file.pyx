@@ -24,7 +24,7 @@ from ._system cimport (
 from ._types cimport MAX_NDIM, index_t
 
 from extarray.common.errors import ClosedError
-from extarray.common.system import COHERENT, NETWORKED
+from extarray.common.system import COHERENT, GONE, NETWORKED
 
 cdef enum:
     PAGE = 1 << 12
@@ -41,6 +41,16 @@ def file_system_of(int fd):
     `fd` may be open for its path only (``O_PATH``).
     """
     return xa_filesystem(fd)
+
+
+cdef int close_fd(int fd) except -1:
+    """Close a descriptor; pass over a file that another host has removed, where that is told."""
+    try:
+        os.close(fd)
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+    return 0
 
 
 cdef class FileCore:
@@ -88,7 +98,7 @@ cdef class FileCore:
                 fd = self.fd
                 self.fd = -1
         if fd >= 0:
-            os.close(fd)
+            close_fd(fd)
         return 0
 
     def __enter__(self):
@@ -116,7 +126,7 @@ cdef class FileCore:
                 fd = self.fd
                 self.fd = -1
         if fd >= 0:
-            os.close(fd)
+            close_fd(fd)
 
     # -- bytes -------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from extarray.common.forks import in_children
 from extarray.grid.bounds import Bounds
 from extarray.storage.filesystem import family
 from extarray.storage.states import ATTEMPTS, StateReader
+from extarray.storage.states import looks as attempts_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -419,7 +420,8 @@ def _updates(
     """Return the news of arrays at one moment; the stack closes the coordinators asked."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
     looks: list[Callable[[], Any]] = [store.look for _, store in readers]
-    failures = 0
+    now: Any = readers[0][1].now
+    attempts = attempts_at(now.data)
     for seen in moments(looks):
         asked = len(coordinators)
         found = []
@@ -440,8 +442,7 @@ def _updates(
                         update = store.read_update(state, array.axial, cuts)
                     found.append((array, store, update))
         except FormatError:  # damaged, or overtaken by a writer
-            failures += 1
-            if failures == ATTEMPTS:
+            if next(attempts, False) is False:  # none are left
                 raise
             continue
         if len(coordinators) == asked:

@@ -33,12 +33,13 @@ from extarray.common.errors import (
     PartnerError,
     ReadOnlyError,
     RecoveryWarning,
+    StorageError,
     TruncatedError,
 )
 from extarray.common.forks import in_children
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
-from extarray.common.system import NO_WAIT, boot_id, name_of_descriptor
+from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
@@ -362,9 +363,14 @@ class FileStore(PairReader):
                     axial = self._open(mode == "r+", timeout, engine, recovers, names)
                     if self.now.has_name or attempt == ATTEMPTS:
                         break
-            except (CorruptError, TruncatedError, PartnerError, NotVisibleError) as error:
+            except (CorruptError, TruncatedError, PartnerError, StorageError) as error:
                 metadata = self.now.metadata
-                if metadata.closed:  # a packed file without the partner
+                is_late = isinstance(error, NotVisibleError)
+                if isinstance(error, StorageError) and not metadata.closed:
+                    # A file may be gone that this host still knows by its name.
+                    is_late |= error.errno in GONE and metadata.keeps_copies
+                if metadata.closed or (isinstance(error, StorageError) and not is_late):
+                    self.now.close()
                     raise
                 # Between the namings of its two files, an overwritten pair fits no reader.
                 replaced, keeps_copies = not self.now.has_name, metadata.keeps_copies

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray._core._history import mark_of, replay_more, roll_back, starts_after
 from extarray._core._mapping import Counter
-from extarray.common.errors import CorruptError, FormatError, ShapeError, TruncatedError
+from extarray.common.errors import (
+    CorruptError,
+    FormatError,
+    ShapeError,
+    StorageError,
+    TruncatedError,
+)
+from extarray.common.system import GONE
 from extarray.format.constants import CELL, LIVE_SLOTS
 from extarray.format.groups import Pending
 from extarray.format.superblock import Superblock, superblock_bytes
@@ -67,7 +74,14 @@ class Follower:
         gained an axis, the metadata are another file and the axial vectors are new; otherwise those
         given have grown.
         """
-        return self.take_up(axial) if self.pair.follows else None
+        if not self.pair.follows:
+            return None
+        try:
+            return self.take_up(axial)
+        except StorageError as error:
+            if error.errno in GONE and self.pair.metadata.keeps_copies:
+                return None  # as on one host, where files that were replaced stay as they are
+            raise
 
     def take_up(self, axial: Axial) -> Axial | None:
         """Do what `refresh` does, in any mode."""

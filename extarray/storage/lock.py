@@ -33,6 +33,7 @@ from extarray.common.on_error import OnError
 from extarray.common.system import (
     EXCLUSIVE,
     FREE,
+    GONE,
     SHARED,
     is_running,
     lock_range,
@@ -498,4 +499,9 @@ def can_tell() -> bool:
 
 def is_held(file: FileCore) -> bool:
     """Tell whether a writer holds the lock, without taking it; False if the system cannot say."""
-    return limits.has_range_locks and _obstacle(file, EXCLUSIVE, 0, 0) != FREE
+    try:
+        return limits.has_range_locks and _obstacle(file, EXCLUSIVE, 0, 0) != FREE
+    except OSError as error:
+        if error.errno in GONE:
+            return False
+        raise
