@@ -18,8 +18,8 @@ from libc.stdint cimport int64_t, uint8_t
 from ._system cimport (
     XA_CHUNK_LOCKS, lock_chunk, off_t, unlock_chunk, xa_ask_for, xa_begin_sieving, xa_close,
     xa_datasync, xa_end_sieving, xa_exceeds_disk, xa_filesystem, xa_forget, xa_generation,
-    xa_is_cached, xa_length, xa_length_now, xa_lengthen, xa_page_bytes, xa_punch, xa_read_at, xa_reserve, xa_set_length,
-    xa_sieve_init, xa_stop_sieving, xa_write_at, xa_write_back, xa_zero,
+    xa_is_cached, xa_length, xa_length_now, xa_lengthen, xa_page_bytes, xa_punch, xa_read_at,
+    xa_reserve, xa_set_length, xa_sieve_init, xa_stop_sieving, xa_write_at, xa_write_back, xa_zero,
 )
 from ._types cimport MAX_NDIM, index_t
 
