@@ -420,8 +420,8 @@ def _updates(
     """Return the news of arrays at one moment; the stack closes the coordinators asked."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
     looks: list[Callable[[], Any]] = [store.look for _, store in readers]
-    now: Any = readers[0][1].now
-    attempts = attempts_at(now.data)
+    files: list[Any] = [store.now for _, store in readers]
+    attempts = attempts_at(*(now.data for now in files))
     for seen in moments(looks):
         asked = len(coordinators)
         found = []

@@ -205,7 +205,7 @@ class Sums:
 
     @property
     def are_settled(self) -> bool:
-        """Whether the files say that the sums are right."""
+        """True if the files say that the sums are right."""
         return not (self.in_doubt or self.unsettled)
 
     @property

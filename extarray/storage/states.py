@@ -97,7 +97,7 @@ _SHOWN_BOXES = 3
 Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 
 
-def looks(file: File) -> Iterator[None]:
+def looks(*files: File) -> Iterator[None]:
     """Yield for each look at a state that may not be whole yet.
 
     On a file system of one host, a writer at work may be about to complete it.  Where several hosts
@@ -108,7 +108,7 @@ def looks(file: File) -> Iterator[None]:
     while True:
         yield
         attempt += 1
-        if file.keeps_copies:
+        if any(file.keeps_copies for file in files):
             if time.monotonic() >= end:
                 return
             time.sleep(nap)
