@@ -532,7 +532,7 @@ class ParallelIO(ZonedArray):
         store = self._pair
         sums = store.now.sums
         with self._agreement.step() as step:
-            step.numbers[0] = int(sums is not None and sums.in_doubt)
+            step.numbers[0] = int(sums is not None and not sums.are_settled)
         in_doubt, quiet = step.numbers[0], None
         if sums is not None and in_doubt:
             with self._agreement.step():
@@ -574,15 +574,15 @@ class ParallelIO(ZonedArray):
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
         """Declare checksums right, unless a rank has written since `quiet`."""
-        with sums._lock:  # from here on, new writes wait
-            sums.in_doubt = False
+        with sums._lock:  # new writes wait now
+            before, sums.in_doubt = sums.in_doubt, False
             try:
                 with self._agreement.step() as step:
                     step.numbers[0] = int(
                         quiet is None or quiet_number(self) != quiet or sums.inherited or sums.lost
                     )
-                sums.in_doubt = bool(step.numbers[0])
-                if sums.in_doubt:
+                if step.numbers[0]:
+                    sums.in_doubt = before
                     return
                 with self._agreement.step():
                     if not self.comm.rank:
@@ -590,8 +590,9 @@ class ParallelIO(ZonedArray):
                             sums.note(False)
                             sums.file.datasync()
             except BaseException:
-                sums.in_doubt = True
+                sums.unsettled = True  # so that writes note doubt again
                 raise
+            sums.unsettled = False
 
     def _flush_last(self) -> None:
         """Bring checksums up to date before the array is closed; errors leave them in doubt."""

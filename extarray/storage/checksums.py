@@ -306,10 +306,11 @@ class Sums:
         if self.inherited or writes is None:
             return
         with self._lock:
-            self.in_doubt = False  # from here on, anyone about to write waits for the lock
+            before = self.in_doubt  # which may be False while the sums are unsettled
+            self.in_doubt = False  # anyone about to write waits for the lock now
             try:
                 if quiet_number(array) != writes:
-                    self.in_doubt = True
+                    self.in_doubt = before
                     return
                 self.note(False)
                 self._file.datasync()
