@@ -250,16 +250,14 @@ cdef class FileCore:
         """Bytes of the file."""
         cdef int fd = self.enter(), failure
         cdef int64_t length = 0
+        cdef bint asks
         if self.size >= 0:
             self.leave()
             return self.size
         try:
-            if self._keeps_copies(fd):
-                with nogil:
-                    failure = xa_length_now(fd, &length)
-            else:
-                with nogil:
-                    failure = xa_length(fd, &length)
+            asks = self._keeps_copies(fd)
+            with nogil:
+                failure = xa_length_now(fd, &length) if asks else xa_length(fd, &length)
         finally:
             self.leave()
         if failure:

@@ -417,9 +417,9 @@ def open(
     With ``share="elements"`` a process asks nothing of others and tells them nothing.  Elements
     that it assigns are seen at once by all that have the array open, on other hosts from their next
     `refresh` on; `refresh` takes up growth, too, `flush` brings elements to the disk, and growth,
-    cuts and attributes raise `ReadOnlyError`.  The
-    engine is "pread", and views of chunks are read-only.  The first write puts the checksums of
-    chunks in doubt; beside a writer that keeps checksums, `open` raises `LockedError`.
+    cuts and attributes raise `ReadOnlyError`.  The engine is "pread", and views of chunks are
+    read-only.  The first write puts the checksums of chunks in doubt; beside a writer that keeps
+    checksums, `open` raises `LockedError`.
 
     Examples
     --------

@@ -24,6 +24,8 @@ From the top down; each module uses only modules below it:
     Facts as text: sizes, attributes, fill values, and a dict that prints as a table.
 ``on_error``
     Blocks that are undone if they raise.
+``waiting``
+    Waits that end: several attempts at something, with naps in between.
 ``limits``
     Limits at which work is divided, shared or given up; tests change them.
 ``choices``

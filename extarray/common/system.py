@@ -142,8 +142,8 @@ NETWORKED = {
     FUSE: "FUSE",
     0x786F4256: "VirtualBox shared folder",
 }
-#: Those of them whose hosts see each other's writes at once.  On the others a host may go on
-#: showing its own copy of a page, or of a length.
+#: Types whose hosts see each other's writes at once.  With the others, a host may go on showing its
+#: own copy of a page, or of a length.
 COHERENT = {0x0BD00BD0, 0x47504653, 0x00C36400, 0x01161970, 0x7461636F}
 #: Errors of calls on an open file that another host has replaced or removed.
 GONE = {errno.ENOENT, errno.ESTALE}

@@ -40,6 +40,7 @@ from extarray.common.forks import in_children
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
+from extarray.common.waiting import attempts, end_of
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
@@ -80,6 +81,7 @@ from extarray.storage.states import ATTEMPTS, Unvouched, WholeState, looks
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import Self
 
@@ -351,7 +353,7 @@ class FileStore(PairReader):
         else:
             check_choice(verify, "verify", VERIFICATIONS)
         recovers = False
-        end = None
+        waits: Iterator[None] | None = None
         for attempt in itertools.count(1):
             pair = Pair(path)
             pair.verify = verify
@@ -376,12 +378,11 @@ class FileStore(PairReader):
                 replaced, keeps_copies = not self.now.has_name, metadata.keeps_copies
                 self.now.close()
                 if keeps_copies:
-                    now = time.monotonic()
-                    end = now + limits.visibility_patience if end is None else end
-                    if now >= end and (recovers or not recover):
+                    waits = waits or attempts(end_of(limits.visibility_patience))
+                    is_over = next(waits, False) is False
+                    if is_over and (recovers or not recover):
                         raise
-                    recovers = now >= end
-                    time.sleep(0.02)
+                    recovers = is_over
                 else:
                     if isinstance(error, CorruptError) or attempt == ATTEMPTS:
                         raise
@@ -462,10 +463,12 @@ class FileStore(PairReader):
                 break
             found = newer
         if problem is not None:
-            recovered = self.states.recovered(found.state) if recover else None
+            is_late = isinstance(problem, TruncatedError) and pair.metadata.keeps_copies
+            recovered = self.states.recovered(found.state) if recover or is_late else None
+            if is_late and not recover:
+                left = None if recovered is None else recovered.state
+                raise self.states.not_visible(found.state, left) from problem
             if recovered is None:
-                if isinstance(problem, TruncatedError) and pair.metadata.keeps_copies:
-                    raise self.states.not_visible(found.state, str(problem)) from problem
                 raise problem
             found = recovered
         if self.states.orphaned is not None:

@@ -109,7 +109,7 @@ class Follower:
                     problem = error
             else:
                 if isinstance(problem, TruncatedError) and pair.metadata.keeps_copies:
-                    raise self.states.not_visible(state, str(problem)) from problem
+                    raise self.states.not_visible(state, None) from problem
                 raise problem
         self._forget_elements()
         self.replay(update, axial)

@@ -230,10 +230,7 @@ class GroupShare:
             data = encode_pending(
                 Pending(state, group, coordinator.pair.header.uuid, os.fsencode(path))
             )
-            if durable:
-                self._secure_data(state)
-            else:
-                self._bring_data()
+            self._bring_data(state, durable)
             pair.held.slot = slot = self._commits.older(PENDING_SLOTS)
             self._commits.durable[slot] = pair.held.outcome = state
             pair.metadata.write(data, pending_offset(group_block, slot))
@@ -248,10 +245,7 @@ class GroupShare:
         assert pair.held is not None
         with family("cannot commit '{}'", pair.path):
             state = self._outcome()._replace(group=group)
-            if durable:
-                self._secure_data(state)
-            else:
-                self._bring_data()
+            self._bring_data(state, durable)
             pair.held.outcome = state
             try:
                 self._write_live(state)
@@ -319,15 +313,14 @@ class GroupShare:
         offset = self.pair.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
         self.pair.metadata.write(encode_superblock(state), offset)
 
-    def _secure_data(self, state: Superblock) -> None:
-        """Bring ``.xta`` to the disk in the length that a state needs."""
-        pair = self.pair
-        if state.data_bytes > self._commits.safe_bytes or pair.is_durable:
-            self._commits.sync_data()
+    def _bring_data(self, state: Superblock, durable: bool) -> None:
+        """Bring ``.xta`` to the disk, in the length that a state needs, if the state is `durable`.
 
-    def _bring_data(self) -> None:
-        """Bring elements to the server before other hosts see the state that refers to them."""
-        if self.pair.data.keeps_copies:
+        Do so anyway where hosts keep copies: elements are there before the state that shows them.
+        """
+        pair = self.pair
+        is_lacking = state.data_bytes > self._commits.safe_bytes or pair.is_durable
+        if pair.data.keeps_copies or (durable and is_lacking):
             self._commits.sync_data()
 
     # -- pending states found on opening -----------------------------------------------------------

@@ -40,6 +40,7 @@ from extarray.common.system import (
     lock_whole,
     obstacle,
 )
+from extarray.common.waiting import attempts, end_of
 from extarray.format.blocks import (
     DIRECTORY_BYTES,
     WRITER_SLOTS,
@@ -85,7 +86,6 @@ _later = LazyImports({"socket": "gethostname"})
 
 # Errors of a file system without locks.
 _NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
-_LONGEST_NAP = 0.05
 # Most seconds that a writer needs, after taking the lock, to note its identity.
 _NOTE_PATIENCE = 0.5
 
@@ -167,7 +167,7 @@ def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
 
     Raise LockedError if it is still held after `timeout` seconds; None waits for ever.
     """
-    _take(file, path, EXCLUSIVE, 0, 0, _end(timeout))
+    _take(file, path, EXCLUSIVE, 0, 0, end_of(timeout))
 
 
 def claim(file: FileCore, is_made: bool = False) -> bool:
@@ -204,11 +204,11 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
             "(Linux has); open it without share=True",
             str(path),
         )
-    end = _end(timeout)
+    end = end_of(timeout)
     _take(file, path, SHARED, _MEMBER, 1, end)
     patience = None if end is None else max(end, time.monotonic() + limits.commit_patience)
-    for _ in _attempts(end):
-        for _ in _attempts(patience):
+    for _ in attempts(end):
+        for _ in attempts(patience):
             if _try(file, EXCLUSIVE, _COMMIT, 1):
                 break
         else:
@@ -234,32 +234,15 @@ def _take(
     file: FileCore, path: Path, kind: int, start: int, length: int, end: float | None
 ) -> None:
     """Take a lock that excludes other writers, waiting until it is free."""
-    for _ in _attempts(end):
+    for _ in attempts(end):
         if _try(file, kind, start, length):
             return
-    for _ in _attempts(_end(_NOTE_PATIENCE)):
+    for _ in attempts(end_of(_NOTE_PATIENCE)):
         if _is_noted(file):
             break
         if _try(file, kind, start, length):
             return
     raise LockedError(errno.EAGAIN, _refusal(file, kind), str(path))
-
-
-def _end(timeout: float | None) -> float | None:
-    """Return the end of a wait that begins now; None: never."""
-    return None if timeout is None else time.monotonic() + timeout
-
-
-def _attempts(end: float | None) -> Iterator[None]:
-    """Yield for each attempt until the end, with naps in between."""
-    nap = 0.001
-    while True:
-        yield
-        left = nap if end is None else end - time.monotonic()
-        if left <= 0:
-            return
-        time.sleep(min(nap, left))
-        nap = min(2 * nap, _LONGEST_NAP)
 
 
 def begin_replacing(file: FileCore) -> bool:
@@ -345,7 +328,7 @@ def begin_elements(file: FileCore, path: Path) -> None:
     """
     try:
         is_shared = _try(file, SHARED, SIEVE_BYTE + 1, 1)
-        for _ in _attempts(_end(limits.commit_patience)):
+        for _ in attempts(end_of(limits.commit_patience)):
             if not limits.has_range_locks:
                 is_shared = is_shared or _try(file, SHARED)
                 if is_shared:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import time
 from typing import TYPE_CHECKING, TypeVar
 
 from extarray.common.errors import NotVisibleError, PartnerError, StorageError, TruncatedError
 from extarray.common.limits import limits
+from extarray.common.system import GONE
+from extarray.common.waiting import attempts, end_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +28,10 @@ __all__ = ["in_time", "see_newest"]
 
 _Seen = TypeVar("_Seen")
 
-# Seconds between two looks at a length, at first and at most.
-_SOON, _LATER = 0.001, 0.1
 # Clients may keep the content of smaller files with their names.
 _SMALL = 1 << 16
+# Errors that an old name may cause; MPI-IO has EIO for a file that is no longer there.
+_OLD = {*GONE, errno.EIO}
 
 
 def see_newest(file: File, writable: bool, length: int, path: object) -> None:
@@ -55,26 +56,22 @@ def see_newest(file: File, writable: bool, length: int, path: object) -> None:
     if not _has_asked(file, writable) and file.length < _SMALL:
         _list_folder(file)
     file.forget()
-    patience = limits.visibility_patience
-    stop, pause = time.monotonic() + patience, _SOON
-    is_late = False
-    while (size := file.length) < length:
-        if time.monotonic() > stop:
-            raise NotVisibleError(
-                errno.ETIMEDOUT,
-                f"'{path}.xta' has {size} bytes on this host after {patience:g} s, "
-                f"fewer than the {length} of its last growth: the growth is not yet visible here, "
-                "or another program has truncated the file; open it again",
-                f"{path}.xta",
-            )
+    if file.length >= length:
+        return
+    for _ in attempts(end_of(limits.visibility_patience)):
         if not _has_asked(file, writable):
             _list_folder(file)
-        if is_late:
-            time.sleep(pause)
-            pause = min(2 * pause, _LATER)
-        is_late = True
-    if is_late:
-        file.forget()  # also the page that ended at the old length
+        if (size := file.length) >= length:
+            break
+    else:
+        raise NotVisibleError(
+            errno.ETIMEDOUT,
+            f"'{path}.xta' has {size} bytes on this host after {limits.visibility_patience:g} s, "
+            f"fewer than the {length} of its last growth: the growth is not yet visible here, or "
+            "another program has truncated the file; open it again",
+            f"{path}.xta",
+        )
+    file.forget()  # also the page that ended at the old length
 
 
 def _has_asked(file: File, writable: bool) -> bool:
@@ -101,17 +98,14 @@ def in_time(look: Callable[[], _Seen]) -> _Seen:
         Called again after an error that an old name or length may cause, for
         ``limits.visibility_patience`` seconds.
     """
-    stop, pause = time.monotonic() + limits.visibility_patience, _SOON
-    while True:
+    error: Exception
+    for _ in attempts(end_of(limits.visibility_patience)):
         try:
             return look()
-        except (PartnerError, TruncatedError):
-            if time.monotonic() > stop:
+        except (PartnerError, TruncatedError) as old:
+            error = old
+        except StorageError as failure:
+            if failure.errno not in _OLD:
                 raise
-        except StorageError as error:
-            # MPI-IO has EIO for a file that is no longer there.
-            is_old = error.errno in (errno.ESTALE, errno.ENOENT, errno.EIO)
-            if not is_old or time.monotonic() > stop:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, _LATER)
+            error = failure
+    raise error

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import math
 import operator
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +26,7 @@ from extarray.common.errors import (
 )
 from extarray.common.limits import limits
 from extarray.common.system import boot_id
+from extarray.common.waiting import attempts, end_of
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
 from extarray.format.blocks import (
@@ -100,21 +100,15 @@ Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any
 def looks(*files: File) -> Iterator[None]:
     """Yield for each look at a state that may not be whole yet.
 
-    On a file system of one host, a writer at work may be about to complete it.  Where several hosts
-    share the files, it may also be on its way from another host, which takes seconds.
+    On a file system of one host, a writer at work may be about to complete it.  Where hosts keep
+    copies, it may also be on its way from another host, which takes seconds.
     """
-    end, nap = time.monotonic() + limits.visibility_patience, 0.001
-    attempt = 0
-    while True:
-        yield
-        attempt += 1
-        if any(file.keeps_copies for file in files):
-            if time.monotonic() >= end:
-                return
-            time.sleep(nap)
-            nap = min(2 * nap, 0.05)
-        elif attempt == ATTEMPTS:
-            return
+    yield
+    if any(file.keeps_copies for file in files):
+        yield from attempts(end_of(limits.visibility_patience))
+    else:
+        for _ in range(ATTEMPTS - 1):
+            yield
 
 
 class WholeState(NamedTuple):
@@ -297,19 +291,22 @@ class StateReader:
             default=found.state,
         )
         if newest.sequence > found.state.sequence:
-            raise self.not_visible(newest, "parts of its metadata are missing", found.state)
+            raise self.not_visible(newest, found.state)
 
-    def not_visible(
-        self, newest: Superblock, why: str, left: Superblock | None = None
-    ) -> NotVisibleError:
-        """Return the error for a newest state that this host does not see whole."""
+    def not_visible(self, newest: Superblock, left: Superblock | None) -> NotVisibleError:
+        """Return the error for a newest state that this host does not see whole.
+
+        `left` is the state that giving it up would lead to, if it is known.
+        """
         path = self.pair.path
-        instead = "" if left is None else f", in commit {left.sequence}, of shape {left.shape}"
+        instead = "the newest complete one"
+        if left is not None:
+            instead = f"commit {left.sequence}, of shape {left.shape}"
         return NotVisibleError(
             errno.ETIMEDOUT,
             f"commit {newest.sequence} of '{path}', of shape {newest.shape}, is not yet visible on "
-            f"this host ({why}); try again later, or give it up: open(..., recover=True) and "
-            f"check('{path}', repair=True) go on{instead or ' from an older, complete one'}",
+            "this host; try again later, or give it up: open(..., recover=True) and "
+            f"check('{path}', repair=True) go back to {instead}",
             str(path),
         )
 

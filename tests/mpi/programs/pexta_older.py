@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from held_arrays import holding, remove
 from mpi4py import MPI
 from mpierrors import raises
 
@@ -40,23 +41,9 @@ def grown(*steps):
         return a[...]
 
 
-def holding(values, **options):
-    g = GlobalArray.create(values.shape, values.dtype, comm, **options)
-    g.access()[...] = values[g.distribution()]
-    g.sync()
-    return g
-
-
-def remove():
-    comm.Barrier()
-    if rank == 0:
-        for suffix in (".xmd", ".xta"):
-            Path(f"{place}{suffix}").unlink()
-
-
 # Session one has an array; it grows outside; session two reads it, or writes it back.
 first = on_rank_0(lambda: new_file((12, 12, 12), (2, 4, 4)))
-g, h = holding(-first), GlobalArray.create(first.shape, "f8", comm)
+g, h = holding(comm, -first), GlobalArray.create(first.shape, "f8", comm)
 model = on_rank_0(lambda: grown((0, 2, "end"), (1, 2, "end"), (2, 2, "end"), (0, 2, "end")))
 pexta.init()
 d = pexta.open(place, pexta.R)
@@ -79,12 +66,15 @@ assert np.array_equal(d.array.read(), 2 * model)
 for array in (g, h):
     array.destroy()
 pexta.terminate()
-remove()
+remove(comm, place)
 
 # Growth at a start: elements keep their place in the file.
 first = on_rank_0(lambda: new_file((6, 8), (2, 4)))
 pexta.init()
-g, older = holding(-first, ghosts=1), holding(-first, kind="irregular", block=[[0, 1][:size], [0]])
+g, older = (
+    holding(comm, -first, ghosts=1),
+    holding(comm, -first, kind="irregular", block=[[0, 1][:size], [0]]),
+)
 d = pexta.open(place, pexta.RW)
 d.array.extend(0, 3, "start")
 d.array.extend(1, 5, "end")
@@ -107,7 +97,7 @@ older.sync()
 for array in (g, older):
     array.destroy()
 pexta.terminate()
-remove()
+remove(comm, place)
 
 # Bounds that the array never had are refused, and so are ranks that disagree.
 first = on_rank_0(lambda: new_file((6, 8), (2, 4)))
@@ -119,7 +109,7 @@ for shape in ((6, 4), (4, 9), (6, 9), (48,), (6, 8, 1)):
             with raises(xa.ShapeError, "use sections"):
                 call(other, d)
         assert other.shape == shape
-g, h = holding(first), holding(-first)
+g, h = holding(comm, first), holding(comm, -first)
 pexta.wait(pexta.extend(d, (2, 4), (0, 1)))
 if size > 1:
     with raises(xa.ArgumentError, "the ranks disagree"):
@@ -166,4 +156,4 @@ g.sync()
 
 g.destroy()
 pexta.terminate()
-remove()
+remove(comm, place)

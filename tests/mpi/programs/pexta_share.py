@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from held_arrays import holding, remove
 from mpi4py import MPI
 from mpierrors import raises
 
@@ -33,20 +34,6 @@ with xa.open(path, "r+", share=share) as a:
 """
 
 
-def holding(values, **options):
-    g = GlobalArray.create(values.shape, values.dtype, comm, **options)
-    g.access()[...] = values[g.distribution()]
-    g.sync()
-    return g
-
-
-def remove():
-    comm.Barrier()
-    if rank == 0:
-        for suffix in (".xmd", ".xta"):
-            Path(f"{place}{suffix}").unlink()
-
-
 # The experiment of the thesis (8.5.3): a cube grows by 2 on its axes in turn, outside, while a
 # session computes and writes; at its end the session writes back, and the next one reads it anew.
 ROUNDS = 12
@@ -57,7 +44,7 @@ for share in (True, "elements"):
     comm.Barrier()
     pexta.init()
     d = pexta.open(place, pexta.RW, share=share)
-    g = holding(first)
+    g = holding(comm, first)
     outside = None
     if rank == 0:
         command = [sys.executable, "-c", OUTSIDE, place, str(share), str(ROUNDS)]
@@ -87,13 +74,13 @@ for share in (True, "elements"):
         outside.stdout.close()
     pexta.init()
     d = pexta.open(place, pexta.R)
-    g = holding(first)
+    g = holding(comm, first)
     pexta.read(g, d)
     assert np.array_equal(g.get(), model)
     g.sync()
     g.destroy()
     pexta.terminate()
-    remove()
+    remove(comm, place)
 
 # What is possible beside other writers, and what is not.
 if rank == 0:
@@ -188,7 +175,7 @@ assert pexta.inquire(d).dims == (1, 10, 3)
 pexta.terminate()
 if rank == 0:
     assert xa.check(place).ok
-remove()
+remove(comm, place)
 pexta.init()
 if rank == 0:
     xa.create(place, (3, 4), chunks=(2, 2), checksum=True).close()
@@ -197,14 +184,14 @@ for share in (True, "elements"):
     with raises(xa.ArgumentError, "checksum=False"):
         pexta.open(place, pexta.RW, share=share)
 pexta.terminate()
-remove()
+remove(comm, place)
 
 
 class Older:
     """A global array, what it holds, and where its first element is in the disk array."""
 
     def __init__(self, values):
-        self.g, self.values = holding(values), values.copy()
+        self.g, self.values = holding(comm, values), values.copy()
         self.place = [0] * values.ndim
 
     def check(self):
@@ -295,4 +282,4 @@ for share in (True, "elements", False):
     pexta.terminate()
     for one in olders:
         one.g.destroy()
-    remove()
+    remove(comm, place)
