@@ -26,7 +26,7 @@ FLOORS = [
     ["array"],
     ["maintenance", "numpy_api", "selection"],
     ["storage", "streaming"],
-    ["_core", "format", "grid"],
+    ["_core", "format", "grid", "remote"],
     ["common"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
