@@ -22,7 +22,6 @@ from extarray.remote.options import Policy, Untranslatable, harmless, redacted, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
     from types import FrameType
 
     from extarray.remote.answers import Answer, Backend, Request
@@ -247,7 +246,9 @@ class _Source:
         raise NotImplementedError
 
     def moved(self, path: str, between: str, name: str) -> Location:
-        return Location(self, f"{path.rstrip('/') if between else path}{between}{name}")
+        if between:
+            path = f"{path.rstrip('/')}{between}".lstrip("/")  # none before the first name
+        return Location(self, f"{path}{name}")
 
     def everything(self) -> tuple[Any, ...]:
         """Return the arguments that make this source again."""

@@ -105,8 +105,14 @@ class RemoteObject:
         self._asked = asked
         self.counts = Counts() if counts is None else counts
 
+    def any_version(self) -> RemoteObject:
+        """Return the object as whatever version there is at the time of each read."""
+        return _AnyVersion(self.location, self.size, None, counts=self.counts)
+
     @classmethod
-    def read_tail(cls, location: Location, size: int) -> tuple[RemoteObject, bytes]:
+    def read_tail(
+        cls, location: Location, size: int, counts: Counts | None = None
+    ) -> tuple[RemoteObject, bytes]:
         """Open an object by one request, for its last bytes.
 
         Parameters
@@ -114,6 +120,8 @@ class RemoteObject:
         location : Location
         size : int
             Most bytes to read; of a smaller object all of it.
+        counts : Counts, optional
+            What counts the requests; by default a new one.
 
         Returns
         -------
@@ -124,7 +132,7 @@ class RemoteObject:
         ------
         MissingError, AccessError, RemoteError
         """
-        counts = Counts()
+        counts = Counts() if counts is None else counts
         answer = _wait(_open(location, size, None, counts))
         return cls._of(location, answer, size, counts)
 
@@ -342,6 +350,16 @@ class RemoteObject:
         ):
             raise _replaced(self.location)
         return answer
+
+
+class _AnyVersion(RemoteObject):
+    """An object whose versions are not told apart."""
+
+    __slots__ = ()
+
+    async def _get(self, start: int, stop: int) -> Answer:
+        request = Request(self.location.path, start, stop, timeout=self.location.policy.timeout)
+        return await _attempts(self.location, request, self.counts, is_open=True)
 
 
 class Reading:
