@@ -239,7 +239,7 @@ def _attrs_of_copy(array: Copied) -> str:
 
 def reopened(
     kind: Any,
-    path: str,
+    path: Any,
     uuid: bytes,
     engine: str,
     durability: str | None,
@@ -253,7 +253,8 @@ def reopened(
     has other `names` until it is whole.  Verify chunks as the pickled array did; None, in older
     pickles: as ``config.verify`` says.
     """
-    place, array = _later.Path(path), None
+    # A path elsewhere is pickled as it is.
+    place, array = (_later.Path(path) if isinstance(path, str) else path), None
     if names is not None:
         with suppress(MissingError):
             making = beside(told=True, names=names)
@@ -271,7 +272,7 @@ def reopened(
         raise MissingError(
             errno.ENOENT,
             "the pickled array no longer exists: another array has replaced it; pickle that one",
-            path,
+            str(path),
         )
     return array
 

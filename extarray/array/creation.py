@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from math import prod
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
@@ -37,7 +38,6 @@ from extarray.streaming.holes import write_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import ArrayLike, DTypeLike
 
@@ -78,6 +78,7 @@ _later = LazyImports(
     {
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
+        "extarray.fetched.paths": "as_path refuse_writing",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
     }
 )
@@ -344,13 +345,17 @@ def open(
     verify: Verify | str | None = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | PathLike[str] | None = None,
 ) -> ExtArray:
-    """Open a pair of files.
+    """Open a pair of files, or a packed one, on a disk, on a web server or in a bucket.
 
     Parameters
     ----------
-    path : str or PathLike
-        With or without a trailing ``.xmd`` or ``.xta``.
+    path : str, PathLike, or tuple
+        With or without a trailing ``.xmd`` or ``.xta``; or the path of a packed file.  Also a URL:
+        ``https``, ``s3``, ``gs``, ``az``, or another scheme that fsspec reads; or a tuple of a
+        store of obstore, or a file system of fsspec, and a path in it; see Notes.
     mode : {"r", "r+"}
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
@@ -377,6 +382,12 @@ def open(
         Processes that open the array together, as one writer; all call, with the same arguments.
     info : mapping, optional
         Hints for MPI-IO, with `comm`.
+    storage_options : mapping, optional
+        For a URL: credentials and settings, as fsspec, pandas and xarray name them (``anon``,
+        ``key``, ``secret``, ``endpoint_url``, ``headers``, ``account_name``, ...) or as obstore
+        does.
+    cache : str or PathLike, optional
+        For a URL: a folder in which chunks stay between programs, which may share it.
 
     Returns
     -------
@@ -410,6 +421,13 @@ def open(
     engine is "pread", and views of chunks are read-only.  The first write puts the checksums of
     chunks in doubt; beside a writer that keeps checksums, `open` raises `LockedError`.
 
+    An array on a web server or in a bucket is read like any other, and cannot be written to.
+    Opening a packed file takes one request, a pair two.  Chunks are fetched when they are first
+    needed, neighbours in one request, compared with their checksums unless `verify` is "never", and
+    stay in memory (``config.chunk_cache``).  A pair may have a writer elsewhere: `refresh` and
+    `follow` take up its commits, whole, and chunks that may have changed are fetched again.  The
+    extra ``[remote]`` installs what this needs.
+
     Examples
     --------
     >>> import tempfile, extarray as xa
@@ -428,7 +446,7 @@ def open(
     (None, None)
     """
 
-    def check() -> tuple[Path, str, float | None, str, str, str]:
+    def check() -> tuple[Any, str, float | None, str, str, str]:
         if mode not in ("r", "r+"):
             raise ArgumentError(
                 f"mode {mode!r} is not valid; use 'r' or 'r+', or extarray.create for a new array"
@@ -451,7 +469,16 @@ def open(
                 "give share or comm, not both"
             )
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
-        return _later.resolve_path(path), mode, timeout, engine, durability, asked
+        place = _later.as_path(path, storage_options, cache)
+        if not isinstance(place, Path):
+            if mode != "r":
+                raise _later.refuse_writing(place)
+            if comm is not None:
+                raise ArgumentError(
+                    f"the ranks of a communicator open files together, and '{place}' is none: open "
+                    "it without comm in each rank"
+                )
+        return place, mode, timeout, engine, durability, asked
 
     if comm is not None:
         opened: ExtArray = together.open_together(comm, info, check)

@@ -413,6 +413,7 @@ def info(array: Shown) -> Info:
             disk_bytes=files.disk_bytes,
             metadata_bytes=files.metadata_bytes,
         )
+        facts.update(files.traffic)
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()

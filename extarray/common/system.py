@@ -52,6 +52,7 @@ __all__ = [
     "link",
     "lock_range",
     "lock_whole",
+    "memory_file",
     "most_open_files",
     "name_nameless",
     "name_of_descriptor",
@@ -374,17 +375,22 @@ def name_of_descriptor(fd: int) -> str:
     return f"/dev/fd/{fd}"
 
 
+def memory_file() -> int:
+    """Make a file without a name, in memory or else temporary; return its descriptor."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("extarray")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 def redirect_descriptors(about: os.stat_result) -> Iterator[int]:
     """Let each descriptor of a file lead to another file, in memory or else a temporary one.
 
     Yields the other file's descriptor once, to be filled; goes on when it is asked again.
     """
     with contextlib.ExitStack() as stack:
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("extarray")
-            stack.callback(os.close, fd)
-        else:
-            fd = stack.enter_context(tempfile.TemporaryFile()).fileno()
+        fd = memory_file()
+        stack.callback(os.close, fd)
         yield fd
         for name in os.listdir("/dev/fd"):
             with contextlib.suppress(OSError):

@@ -27,8 +27,10 @@ __all__ = [
     "MAGIC",
     "Member",
     "check_member_name",
+    "checked_member",
     "crc_of_zeros",
     "decode_archive",
+    "decode_directory",
     "encode_directory",
     "encode_member",
 ]
@@ -196,9 +198,40 @@ def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Membe
     ``read(n, at)`` returns `n` bytes from an offset on, or fewer at the end of the file.  Raise
     FormatError for a file that is not packed, CorruptError for one that is damaged or malicious.
     """
-    entries, end = _entries(read, length)
+    entries, _, end = _entries(read, length)
     members = [_checked(read, *entry) for entry in entries]
     members.sort(key=lambda member: member.offset)
+    _check_places(members, end)
+    return members
+
+
+def decode_directory(read: Callable[[int, int], bytes], length: int) -> list[Member]:
+    """Return the members that a packed file has by its directory alone, as `decode_archive` does.
+
+    The own headers of the members are not read: each is taken to end where the next one begins,
+    as `encode_member` puts them.  Whoever reads a member has to compare its header
+    (`checked_member`), or its content, with what is told here.
+    """
+    entries, offsets, end = _entries(read, length, only_directory=True)
+    next_ones = dict(zip(offsets, [*offsets[1:], end], strict=True))
+    members = []
+    for name, raw, size, crc, offset in entries:
+        start = next_ones[offset] - size
+        if start < offset + _LOCAL.size + len(raw):
+            _refuse(f"member {name!r} begins inside another one, or reaches into one")
+        members.append(Member(name, offset, start, size, crc))
+    members.sort(key=lambda member: member.offset)
+    _check_places(members, end)
+    return members
+
+
+def checked_member(read: Callable[[int, int], bytes], member: Member) -> Member:
+    """Return a member of `decode_directory` at the place that its own header tells."""
+    return _checked(read, member.name, member.name.encode(), member.size, member.crc, member.offset)
+
+
+def _check_places(members: Sequence[Member], end: int) -> None:
+    """Refuse members, sorted by offset, that overlap or reach beyond the end of all."""
     free = 0
     for member in members:
         if member.offset < free:
@@ -206,7 +239,6 @@ def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Membe
         free = member.start + member.size
     if free > end:
         _refuse(f"member {members[-1].name!r} reaches into the directory")
-    return members
 
 
 def _refuse(what: str) -> NoReturn:
@@ -244,14 +276,19 @@ def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]
 
 
 def _entries(
-    read: Callable[[int, int], bytes], length: int
-) -> tuple[list[tuple[str, bytes, int, int, int]], int]:
-    """Return (name, raw name, size, CRC, offset) of each member, and the end of the members."""
+    read: Callable[[int, int], bytes], length: int, only_directory: bool = False
+) -> tuple[list[tuple[str, bytes, int, int, int]], list[int], int]:
+    """Return (name, raw name, size, CRC, offset) of each member, and the end of the members.
+
+    In between come the offsets of all entries, in rising order, those of other files included.
+    With `only_directory`, nothing else is read.
+    """
     n, start, end = _end(read, length)
     directory = read(end - start, start)
     if len(directory) != end - start:
         _refuse("its directory is truncated")
     found, names, at = [], set(), 0
+    offsets = set()
     for _ in range(n):
         if at + _ENTRY.size > len(directory) or directory[at : at + 4] != _ENTRY_MAGIC:
             _refuse("its directory has fewer entries than the end record says")
@@ -265,11 +302,16 @@ def _entries(
         if at > len(directory):
             _refuse("its directory is truncated")
         if not _counts(raw):
-            if _counts(_own_name(read, offset, start)):  # or damage would hide a member
+            # Damage could hide a member.
+            if not only_directory and _counts(_own_name(read, offset, start)):
                 _refuse(f"member {raw!r} has another name in its own header")
+            if only_directory and _MOST in (packed, size, offset):
+                *_, offset = _large(extra, repr(raw), packed, size, offset)
+            offsets.add(offset)
             continue
         name = _name(raw, flags)
         packed, size, offset = _large(extra, name, packed, size, offset)
+        offsets.add(offset)
         if method or packed != size:
             _refuse(f"member {name!r} is compressed; only stored members can be read in place")
         if disk or offset + _LOCAL.size > start:
@@ -285,7 +327,7 @@ def _entries(
         found.append((name, raw, size, crc, offset))
     if at != len(directory):
         _refuse("its directory has more entries than the end record says")
-    return found, start
+    return found, sorted(offsets), start
 
 
 def _own_name(read: Callable[[int, int], bytes], offset: int, end: int) -> bytes:

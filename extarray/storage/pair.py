@@ -70,6 +70,8 @@ class Pair(Present):
     ----------
     path : Path
         Without suffix.
+    names : tuple of str, optional
+        See below; by default those that the path tells.
 
     Attributes
     ----------
@@ -91,12 +93,12 @@ class Pair(Present):
     packed_as = ""
     _resolved: tuple[Sequence[str], str, str, str] | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: tuple[str, str] | None = None) -> None:
         super().__init__("r", "mmap", 1 << 21)
         self.path = path
         self.metadata = File()
         self.data = File()
-        self.names = absolute_names(path)
+        self.names = absolute_names(path) if names is None else names
         self.extents: list[int] = []
 
     @property

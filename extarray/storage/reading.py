@@ -40,6 +40,7 @@ class PairReader:
     Parameters
     ----------
     pair : Pair
+    states : StateReader, optional
 
     Attributes
     ----------
@@ -56,9 +57,9 @@ class PairReader:
     unvouched: Unvouched | None = None
     names_as_yet: tuple[str, str] | None = None
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, states: StateReader | None = None) -> None:
         self.now = pair
-        self.states = states = StateReader(pair)
+        self.states = states = states or StateReader(pair)
         self.following = Follower(pair, states)
         self.commits = commits = Committer(pair, states)
         self.chunk_sums = SumKeeper(pair, commits)
@@ -175,6 +176,11 @@ class PairReader:
         data = self.now.data
         blocks = disk_bytes(data.stat())
         return min(blocks, data.length) if self.now.packed_as else blocks
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Nothing: files are here."""
+        return {}
 
     # -- ends ------------------------------------------------------------------------------------
 

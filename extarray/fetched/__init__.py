@@ -1,0 +1,21 @@
+"""Arrays on web servers and in buckets, as their readers know them.
+
+From the top down; a module uses only modules below it:
+
+``store``
+    The store of an array elsewhere, which has all that the protocol `Reader` asks for.
+``pairs``
+    Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
+``packs``
+    Packed files elsewhere: the end of the file opens them.
+``paths``
+    Paths of arrays and groups elsewhere, and the door through which URLs come in.
+``origins``
+    The objects from which chunks come: one that never changes, or one that a writer changes.
+``chunks``
+    The provider of chunks, which fetches them.
+``shadow``
+    Files without a name that hold what was fetched, at the places of the original.
+
+May use: storage, format, grid, _core, remote, common.
+"""

@@ -1,0 +1,108 @@
+"""Packed files on servers and in buckets: one request for the end of the file opens them."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from extarray.common.config import config
+from extarray.common.errors import CorruptError, FormatError, ResultError
+from extarray.format.archive import ALIGNMENT, Member, checked_member, decode_directory
+from extarray.format.constants import SEAL_BYTES
+from extarray.remote.objects import RemoteObject
+from extarray.storage.names import PackedNames
+
+if TYPE_CHECKING:
+    from extarray.fetched.paths import RemotePath
+
+__all__ = ["TAIL_BYTES", "RemotePack"]
+
+#: Bytes at the end of an object that opening asks for: mostly all metadata.
+TAIL_BYTES = 1 << 16
+
+# Headers before the metadata of an array that are asked for with them.
+_HEAD_BYTES = 1 << 12
+
+
+class RemotePack(PackedNames):
+    """A packed file elsewhere, as of the moment when it was opened.
+
+    Parameters
+    ----------
+    path : RemotePath
+        Path of the file.
+
+    Attributes
+    ----------
+    object : RemoteObject
+
+    Raises
+    ------
+    FormatError
+        It is no packed file, or damaged.
+    """
+
+    def __init__(self, path: RemotePath) -> None:
+        self.path = path
+        self.object, tail = RemoteObject.read_tail(path.object(), TAIL_BYTES)
+        self._parts = [(self.object.size - len(tail), tail)]
+        try:
+            self.take_members(path, decode_directory(self.read, self.object.size))
+        except FormatError as error:
+            raise type(error)(f"'{path}': {error}") from None
+
+    def read(self, length: int, offset: int) -> bytes:
+        """Read bytes; those that came with others are not requested again."""
+        length = max(0, min(length, self.object.size - offset))
+        for start, part in self._parts:
+            if start <= offset and offset + length <= start + len(part):
+                return bytes(part[offset - start : offset - start + length])
+        return bytes(self.object.read(offset, length))
+
+    def open_pair(self, inner: str, verify: str) -> tuple[str, bytes, bytes, int, int]:
+        """Return an array's path in the file, its metadata, its seal, and where its chunks lie.
+
+        The last two are the offset and the number of bytes of ``.xta``.  The metadata are compared
+        with their checksum, unless `verify` is "never".
+        """
+        name, (metadata, data) = self.chosen(self.path, inner)
+        if metadata.size > config.max_result:
+            raise ResultError(
+                f"the metadata of '{self.path}/{name}' have {metadata.size} bytes, more than "
+                "config.max_result"
+            )
+        try:
+            if data.start % ALIGNMENT:  # written by another program, with other headers
+                data = checked_member(self.read, data)
+            end = data.start + data.size
+            # One request for both, as they mostly are neighbours.
+            first = max(0, end - SEAL_BYTES)
+            if not first <= metadata.offset <= end + _HEAD_BYTES:
+                first = metadata.offset
+            stop = metadata.start + metadata.size
+            self._keep(first, stop - first)
+            metadata = checked_member(self.read, metadata)
+            content = self.read(metadata.size, metadata.start)
+            seal = self.read(min(SEAL_BYTES, data.size), max(data.start, end - SEAL_BYTES))
+        except FormatError as error:
+            raise type(error)(f"'{self.path}': {error}") from None
+        self._check(metadata, content, verify)
+        return name, content, seal, data.start, data.size
+
+    def _keep(self, offset: int, length: int) -> None:
+        """Read bytes that are then at hand, until the next ones are kept."""
+        part = self.read(length, offset)
+        self._parts = [self._parts[0], (offset, part)]
+
+    def _check(self, member: Member, content: bytes, verify: str) -> None:
+        if len(content) != member.size or (verify != "never" and zlib.crc32(content) != member.crc):
+            raise CorruptError(
+                f"'{self.path}': '{member.name}' in it is damaged: it does not match its CRC-32"
+            )
+
+    def load(self, member: Member) -> bytes:
+        """Read a whole member, such as the attributes of a group, and compare its checksum."""
+        member = checked_member(self.read, member)
+        content = self.read(member.size, member.start)
+        self._check(member, content, "read")
+        return content
