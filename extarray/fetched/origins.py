@@ -8,6 +8,7 @@ first.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from extarray.remote.objects import RemoteObject
 
 __all__ = ["Changing", "Fixed"]
+
+# Times of changes, of which many servers make tags, count seconds; clocks differ a little.
+_SECONDS_OF_TAGS = 2.5
 
 
 class Fixed:
@@ -65,6 +69,8 @@ class Changing(Fixed):
         As for `Fixed`.
     confirm : callable
         Called after chunks were fetched from a later version; raises if the array was replaced.
+    is_cut : bool
+        Chunks may become holes, which do not hold the fill value.
 
     Attributes
     ----------
@@ -72,9 +78,11 @@ class Changing(Fixed):
         None: chunks come from whatever version there is.
     """
 
-    def __init__(self, found: RemoteObject, chunk_bytes: int, confirm: Callable[[], None]) -> None:
+    def __init__(
+        self, found: RemoteObject, chunk_bytes: int, confirm: Callable[[], None], is_cut: bool
+    ) -> None:
         super().__init__(found, 0, chunk_bytes)
-        self._confirm = confirm
+        self._confirm, self._is_cut = confirm, is_cut
         self.take(found)
 
     def take(self, found: RemoteObject) -> None:
@@ -82,29 +90,40 @@ class Changing(Fixed):
         self.object = found
         # Servers may tell times of changes by the second, so equal tags do not prove equality.
         self.version = None if found.tag is None else object()
+        self._sure_from = time.monotonic() + _SECONDS_OF_TAGS if self._is_cut else 0.0
+
+    def _look_for_cuts(self) -> None:
+        """Confirm the metadata, as long as a tag may hide that chunks became holes."""
+        if self._sure_from:
+            is_last = time.monotonic() > self._sure_from
+            self._confirm()
+            if is_last:
+                self._sure_from = 0.0
 
     def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], object]:
         """Return chunks, and their version."""
         version, now = self.version, self.object
         if version is not None:
             try:
-                return now.read_ranges(*self._ranges(addresses)), version
+                found = now.read_ranges(*self._ranges(addresses))
+                self._look_for_cuts()
+                return found, version
             except ReplacedError:
                 if self.object is now:
                     self.version = None
-        found = self.object.any_version().read_ranges(*self._ranges(addresses))
+        chunks = self.object.any_version().read_ranges(*self._ranges(addresses))
         self._confirm()
-        return found, None
+        return chunks, None
 
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""
         if self.version is not None:
-            return super().start(addresses)
+            return _Confirmed(super().start(addresses), self._look_for_cuts)
         return _Confirmed(self.object.any_version().start(*self._ranges(addresses)), self._confirm)
 
 
 class _Confirmed:
-    """Chunks of any version on their way."""
+    """Chunks on their way, whose version is looked at when they have come."""
 
     def __init__(self, handle: Any, confirm: Callable[[], None]) -> None:
         self._handle, self._confirm = handle, confirm

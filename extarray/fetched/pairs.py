@@ -25,7 +25,7 @@ from extarray.common.errors import (
 from extarray.fetched.packs import TAIL_BYTES
 from extarray.fetched.paths import WHY_READ_ONLY
 from extarray.fetched.shadow import shadow_of
-from extarray.format.constants import SEAL_BYTES
+from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import Counts, RemoteObject
 from extarray.storage.filesystem import fresh_name
@@ -148,13 +148,16 @@ class Found(NamedTuple):
         Of ``.xmd``.
     header : Header
     sequence, cuts : int
-        Numbers of the newest state, and of cuts.
+        Numbers of the newest whole state, and of cuts.
+    is_torn : bool
+        A newer state is not whole, as after the death of a writer.
     """
 
     content: bytes
     header: Header
     sequence: int
     cuts: int
+    is_torn: bool
 
 
 def _read_whole(path: Any, counts: Counts) -> bytes:
@@ -186,6 +189,7 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes = b"") -> Found | N
         It is damaged.
     """
     problem: Exception = CorruptError("no superblock is intact")
+    older = None
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE * attempt)
@@ -196,12 +200,21 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes = b"") -> Found | N
         pair.metadata = shadow_of(pair.names[0], content)
         try:
             pair.read_header()
-            found = RemoteStates(pair).newest_state()
-            return Found(content, pair.header, found.state.sequence, pair.read_cuts())
+            states = RemoteStates(pair)
+            state = states.newest_state().state
+            blocks = states.superblocks(LIVE_SLOTS)
+            newest = max((block.sequence for _, block in blocks), default=0)
+            is_torn = newest > state.sequence
+            found = Found(content, pair.header, state.sequence, pair.read_cuts(), is_torn)
+            if not is_torn or (older is not None and older.content == content):
+                return found  # otherwise a writer is at work
+            older = found
         except FormatError as error:
             problem = error
         finally:
             pair.close()
+    if older is not None:
+        return older
     raise type(problem)(f"'{path}{METADATA}': {problem}")
 
 

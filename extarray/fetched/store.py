@@ -131,7 +131,9 @@ class RemoteStore(PairReader):
                 # A writer may have been at work between the two files.
                 problem = self.states.check_data(found.state)
                 if problem is None:
-                    self.origin = Changing(data, pair.header.chunk_bytes, self._confirm)
+                    self.origin = Changing(
+                        data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill)
+                    )
                     return found
         except MissingError as error:
             if error.filename == pair.names[1]:
@@ -243,8 +245,9 @@ class RemoteStore(PairReader):
             return False
         with self._lock:
             known = self._successor or self._found
-            if (newer.sequence, newer.cuts) < (known.sequence, known.cuts):
-                return True  # a proxy has kept older ones
+            numbers, newest = (newer.sequence, newer.cuts), (known.sequence, known.cuts)
+            if numbers < newest or (newer.is_torn and numbers == newest):
+                return True  # a proxy has kept older ones, or those of a moment
             if newer.header.ndim != pair.header.ndim:
                 self._successor = newer
                 return True
