@@ -32,6 +32,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
+from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
 from extarray.format.suffixes import file_names
@@ -47,11 +48,12 @@ from extarray.maintenance.group_files import (
     remove_left_folders,
     remove_tree,
 )
+from extarray.maintenance.group_index import group_at
 from extarray.storage.filesystem import family, followed_name
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from os import PathLike
     from typing import Self
 
@@ -78,18 +80,24 @@ def open_group(
     engine: Literal["auto", "mmap", "pread"] | str = "auto",
     durability: Literal["flush", "commit"] | str = "flush",
     verify: Literal["never", "write", "read"] | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | PathLike[str] | None = None,
 ) -> Group:
     """Open a folder as a group of arrays and groups, or make one.
 
     Parameters
     ----------
-    path : str or PathLike
-        Path of the folder, or of a packed file (see `pack`), which can only be read.
+    path : str, PathLike, or tuple
+        Path of the folder, or of a packed file (see `pack`), which can only be read.  Also a URL,
+        or a tuple of a store and a path, as for `open`: of a packed file, or of a folder that has
+        an index (see `index_group`).
     mode : {"r", "r+", "a", "w", "w-"}
         "r" reads; "r+" reads and writes; "a" does too, and makes the group if it is missing; "w"
         makes it anew, in place of what was there; "w-" makes it where nothing is there.
     timeout, engine, durability, verify
         As for `open`, which opens the arrays when they are first asked for.
+    storage_options, cache
+        As for `open`.
 
     Returns
     -------
@@ -137,6 +145,12 @@ def open_group(
     check_choice(engine, "engine", ENGINES)
     check_choice(durability, "durability", DURABILITIES)
     asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
+    there = local_or_remote(path, storage_options, cache)
+    if there is not None:
+        if mode != "r":
+            raise refuse_writing(there, f"open the group '{{}}' with mode {mode!r}")
+        options = {"timeout": timeout, "engine": engine, "durability": durability, "verify": asked}
+        return Group(Session(group_at(there), str(there), mode, options), "")
     try:
         given = Path(os.path.abspath(os.fsdecode(path)))
         shown = os.fsdecode(path)
@@ -162,7 +176,9 @@ def open_group(
                     inner = packed.inner(given)
                     if inner not in packed.groups:
                         raise MissingError(errno.ENOENT, "no such group in the packed file", shown)
-                    session = Session(InPacked(packed, inner), shown, mode, options)
+                    session = Session(
+                        InPacked(packed, inner, Path(packed.name) / inner), shown, mode, options
+                    )
                     return Group(session, "")
         if mode in ("r", "r+") or (mode == "a" and given.is_dir()):
             if not given.is_dir():
@@ -361,7 +377,9 @@ class Group(MutableMapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         self._session.check()
         session = self._session
-        return _reopened, (os.fspath(session.place.root), self._key, session.options["verify"])
+        root = session.place.root
+        place = os.fspath(root) if isinstance(root, Path) else root  # paths elsewhere are pickled
+        return _reopened, (place, self._key, session.options["verify"])
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -440,6 +458,7 @@ class Group(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: ArrayLike) -> None:
         key = self._free(name)
         self._session.keep(key, from_array(value, self._made(key)))
+        self._session.changed()
 
     def __delitem__(self, name: str) -> None:
         session = self._session
@@ -603,6 +622,7 @@ class Group(MutableMapping[str, Any]):
         }
         array = create(self._made(key), shape, dtype, **options)  # type: ignore[arg-type]
         self._session.keep(key, array)
+        self._session.changed()
         return array
 
     def create_group(self, name: str) -> Group:
@@ -627,6 +647,7 @@ class Group(MutableMapping[str, Any]):
         path = self._session.place.path(key)
         with family("cannot make the group '{}'", path):
             path.mkdir(parents=True)
+        self._session.changed()
         return Group(self._session, key)
 
     def require_group(self, name: str) -> Group:
@@ -821,7 +842,7 @@ class Group(MutableMapping[str, Any]):
         return shown
 
 
-def _reopened(path: str, key: str, verify: str | None = None) -> Any:
+def _reopened(path: Any, key: str, verify: str | None = None) -> Any:
     group = open_group(path, verify=verify)
     return group[key] if key else group
 
