@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
 
 from extarray.common.config import config
 from extarray.common.errors import CorruptError, FormatError, ResultError
+from extarray.fetched.paths import RemotePath
 from extarray.format.archive import ALIGNMENT, Member, checked_member, decode_directory
 from extarray.format.constants import SEAL_BYTES
 from extarray.remote.objects import RemoteObject
 from extarray.storage.names import PackedNames
-
-if TYPE_CHECKING:
-    from extarray.fetched.paths import RemotePath
 
 __all__ = ["TAIL_BYTES", "RemotePack"]
 
@@ -43,7 +40,8 @@ class RemotePack(PackedNames):
     """
 
     def __init__(self, path: RemotePath) -> None:
-        self.path = path
+        # Whoever opens the path again opens what is there then.
+        self.path = RemotePath(path.root, path.parts, path.cache, path.is_file)
         self.object, tail = RemoteObject.read_tail(path.object(), TAIL_BYTES)
         self._parts = [(self.object.size - len(tail), tail)]
         try:

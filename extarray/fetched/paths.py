@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from extarray.common.errors import ArgumentError, ReadOnlyError
 from extarray.format.suffixes import PACKED, PAIR, without_suffix
 from extarray.remote.locations import Location, is_url
+from extarray.remote.obstores import OF_SCHEME
 from extarray.storage.filesystem import resolve_path
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ WHY_READ_ONLY = (
     "extarray.open(url).copy(path), change that, and upload it"
 )
 
-_URL = re.compile(r"(?P<start>[A-Za-z][A-Za-z0-9+.-]+://[^/?#]*)(?P<path>[^?#]*)(?P<end>.*)", re.S)
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/?#]+)(?P<path>[^?#]*)(?P<end>.*)", re.DOTALL
+)
 
 
 class RemotePath:
@@ -66,27 +69,19 @@ class RemotePath:
     @classmethod
     def of(cls, given: Any, options: Mapping[str, Any] | None, cache: str | None) -> RemotePath:
         """Return the path that a user has named by a URL, or by a store and a path."""
-        if isinstance(given, tuple):
-            store, text = given
-            *names, last = [name for name in os.fspath(text).split("/") if name] or [""]
-            if not last:
-                raise ArgumentError(f"path {text!r} names no object in the store")
-            first = _first_packed([*names, last])
-            parts = (*names, last)[first:]
-            if not first:
-                return cls(Location.of((store, ""), options), _without_suffix(parts), cache)
-            root = Location.of((store, "/".join(names[:first])), options)
-            return cls(root, _without_suffix(parts), cache)
-        pieces = _URL.fullmatch(given) if isinstance(given, str) and "::" not in given else None
-        if pieces is None:
-            return cls(Location.of(given, options), (), cache)
-        names = [name for name in pieces["path"].split("/") if name]
-        first = _first_packed(names)
-        folder = "/".join([pieces["start"], *names[:first]])
-        is_quoted = given.lower().startswith("http")
-        parts = tuple(map(unquote, names[first:]) if is_quoted else names[first:])
-        root = Location.of(folder + ("/" if not first else "") + pieces["end"], options)
-        return cls(root, _without_suffix(parts), cache)
+        if isinstance(given, tuple) and len(given) == 2:
+            text, inner = _through_pack(os.fspath(given[1]))
+            place = Location.of((given[0], text), options)
+            return cls(place, inner, cache, bool(inner))
+        pieces = _URL.fullmatch(given) if isinstance(given, str) else None
+        if pieces is None or pieces["scheme"].lower() not in OF_SCHEME:
+            text, inner = _through_pack(given) if isinstance(given, str) else (given, ())
+            return cls(Location.of(text, options), inner, cache, bool(inner))
+        root = Location.of(f"{pieces['scheme']}://{pieces['host']}/{pieces['end']}", options)
+        names = tuple(name for name in pieces["path"].split("/") if name)
+        if pieces["scheme"].lower().startswith("http"):
+            names = tuple(map(unquote, names))
+        return cls(root, _without_suffix(names), cache)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.root, self.parts, self.cache, self.is_file)
@@ -163,10 +158,12 @@ class RemotePath:
         return None
 
 
-def _first_packed(names: list[str]) -> int:
-    """Return the index of the name of a packed file, or else of the last name."""
-    found = (i for i, name in enumerate(names) if name.endswith(PACKED))
-    return next(found, max(0, len(names) - 1))
+def _through_pack(text: str) -> tuple[str, tuple[str, ...]]:
+    """Split a path at the packed file that it leads through; take away the suffix of a pair."""
+    file, end, inner = text.partition(f"{PACKED}/")
+    if not end:
+        return without_suffix(text), ()
+    return file + PACKED, _without_suffix(tuple(name for name in inner.split("/") if name))
 
 
 def _without_suffix(parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,21 +176,45 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
                 missing.filename,
             ) from None
     else:
-        pack = path.pack or RemotePack(packed[0])
+        pack = path.pack = path.pack or RemotePack(packed[0])
     if packed[1] not in pack.groups:
         raise MissingError(errno.ENOENT, "no such group in the packed file", str(path))
     return InRemotePack(pack, packed[1])
 
 
 def _indexed(path: RemotePath) -> InIndex:
+    """Open a group by its index, or by that of a group that it is in."""
+    try:
+        return _read_index(path, path)
+    except MissingError:
+        place = path
+        while place.parts:
+            place = place.parent
+            with suppress(MissingError):
+                return _read_index(place, path)
+        raise
+
+
+def _read_index(place: RemotePath, path: RemotePath) -> InIndex:
+    """Read the index of a group, for a group in it."""
     with family("cannot open the group '{}'", path):
-        found, tail = RemoteObject.read_tail((path / INDEX_NAME).object(), TAIL_BYTES)
+        found, tail = RemoteObject.read_tail((place / INDEX_NAME).object(), TAIL_BYTES)
         if found.size > config.max_result:
             raise ResultError(
-                f"the index of '{path}' has {found.size} bytes, more than config.max_result"
+                f"the index of '{place}' has {found.size} bytes, more than config.max_result"
             )
         data = bytes(found.read(0, found.size - len(tail))) + bytes(tail)
     try:
-        return InIndex(path, decode_index(data))
+        index = decode_index(data)
     except FormatError as error:
-        raise type(error)(f"'{path}/{INDEX_NAME}': {error}") from None
+        raise type(error)(f"'{place}/{INDEX_NAME}': {error}") from None
+    prefix = "/".join(path.parts[len(place.parts) :])
+    if prefix and prefix not in index.groups:
+        raise MissingError(errno.ENOENT, f"no group {prefix!r} in '{place}'", str(path))
+    start = f"{prefix}/" if prefix else ""
+    arrays = [name[len(start) :] for name in index.arrays if name.startswith(start)]
+    groups = {
+        name[len(start) :]: attrs for name, attrs in index.groups.items() if name.startswith(start)
+    }
+    groups[""] = index.groups.get(prefix)
+    return InIndex(path, Index(arrays, groups))
