@@ -37,11 +37,12 @@ from extarray.common.terminal import print_text
 from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
+from extarray.remote.locations import is_url
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import has_files, resolve_path
 from extarray.storage.filesystem import is_folder as is_folder_entry
 
-__all__ = ["copy", "ls", "mv", "pack", "rm", "tree", "unpack"]
+__all__ = ["copy", "index", "ls", "mv", "pack", "rm", "tree", "unpack"]
 
 
 # -- folders -------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def _listed(path: str) -> list[_Entry]:
         with opened(path) as a:
             return [_Entry(a.path.name, path, False, a.info())]
     except ExtArrayError:
-        if not os.path.isfile(path):
+        if not (os.path.isfile(path) or is_url(path)):
             raise
     with opened_group(path) as group:
         return _packed(group)
@@ -309,6 +310,21 @@ def pack(source: str, target: str, overwrite: bool) -> None:
             xa.pack(whole, os.path.join(folder, "packed.xap"))
             with open(os.path.join(folder, "packed.xap"), "rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+
+
+@command(
+    "index",
+    "write an index of a folder of arrays, for readers on a web server or in a bucket",
+    array_path("folder", "FOLDER"),
+    details="The index, extarray-index.json, lists the arrays and groups in FOLDER and below, as "
+    "servers do not.  Groups keep it up to date.",
+)
+def index(folder: str) -> None:
+    """Write the index of a group."""
+    import extarray as xa
+
+    with wrong_calls():
+        xa.index_group(folder)
 
 
 @command(

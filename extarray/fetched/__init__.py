@@ -4,6 +4,8 @@ From the top down; a module uses only modules below it:
 
 ``store``
     The store of an array elsewhere, which has all that the protocol `Reader` asks for.
+``downloads``
+    Copies of the files of an array elsewhere, to check them.
 ``pairs``
     Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
 ``packs``

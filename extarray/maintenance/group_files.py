@@ -171,6 +171,11 @@ class InPacked:
         name = f"{self._prefix}{key}".removesuffix("/")
         return ARRAY if name in self._arrays else GROUP if name in self._groups else None
 
+    def array_names(self) -> list[str]:
+        """Return the names of all arrays in the group and below."""
+        start = self._prefix
+        return sorted(name[len(start) :] for name in self._arrays if name.startswith(start))
+
     def entries(self, key: str) -> list[tuple[str, str]]:
         """Return the names and kinds of the members of a group, sorted by name."""
         return sorted(self._inside.get(f"{self._prefix}{key}".removesuffix("/"), {}).items())

@@ -17,8 +17,16 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.fetched.packs import TAIL_BYTES, RemotePack
+from extarray.fetched.paths import local_or_remote
 from extarray.format.index import INDEX_NAME, Index, decode_index, encode_index
-from extarray.maintenance.group_files import ARRAY, GROUP, InFolder, InPacked, write_whole
+from extarray.maintenance.group_files import (
+    ARRAY,
+    GROUP,
+    InFolder,
+    InPacked,
+    packed_names,
+    write_whole,
+)
 from extarray.remote.objects import RemoteObject
 from extarray.storage.filesystem import family
 
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
     from extarray.fetched.paths import RemotePath
 
-__all__ = ["InIndex", "InRemotePack", "group_at", "index_group", "renew_indexes"]
+__all__ = ["InIndex", "InRemotePack", "group_at", "index_group", "names_in_group", "renew_indexes"]
 
 
 def index_group(path: str | PathLike[str]) -> None:
@@ -104,6 +112,7 @@ class InRemotePack(InPacked):
         root.pack = pack
         super().__init__(pack, inner, root)
         self._pack = pack
+        self.is_alone = pack.alone is not None and not inner
 
     def load_attrs(self, key: str) -> bytes | None:
         """Return the content of the attributes member, or None if there is none."""
@@ -116,7 +125,7 @@ class InIndex:
 
     def __init__(self, root: RemotePath, index: Index) -> None:
         self.root: Any = root
-        self._groups = index.groups
+        self._groups, self._arrays = index.groups, index.arrays
         self._inside: dict[str, dict[str, str]] = {}
         for name in filter(None, index.groups):
             self._put(name, GROUP)
@@ -130,6 +139,10 @@ class InIndex:
         while folder:
             folder, _, last = folder.rpartition("/")
             self._inside.setdefault(folder, {}).setdefault(last, GROUP)
+
+    def array_names(self) -> list[str]:
+        """Return the names of all arrays in the group and below."""
+        return sorted(self._arrays)
 
     def path(self, key: str) -> Any:
         """Return the path of a member."""
@@ -180,6 +193,23 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
     if packed[1] not in pack.groups:
         raise MissingError(errno.ENOENT, "no such group in the packed file", str(path))
     return InRemotePack(pack, packed[1])
+
+
+def names_in_group(path: str | PathLike[str]) -> list[str] | None:
+    """Return the names of the arrays of a packed group, or of one elsewhere.
+
+    None if the path names no such group, but perhaps an array or a folder.
+    """
+    there = local_or_remote(path)
+    if there is None:
+        return packed_names(Path(path))
+    try:
+        place = group_at(there)
+    except MissingError:
+        return None
+    if isinstance(place, InRemotePack) and place.is_alone:
+        return None
+    return place.array_names()
 
 
 def _indexed(path: RemotePath) -> InIndex:
