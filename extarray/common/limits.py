@@ -55,6 +55,14 @@ class Limits:
     # -- the server of `extarray view` -----------------------------------------------------------
     #: Seconds within which a whole request must arrive.
     request_patience: float = 10.0
+    # -- web servers and buckets ------------------------------------------------------------------
+    #: Seconds before a failed request is made again; each further attempt waits twice as long.
+    remote_pause: float = 0.2
+    #: The same where the server asks for fewer requests: libraries do not always tell how long it
+    #: wants to be left alone.
+    remote_pause_if_busy: float = 1.0
+    #: Most seconds before an attempt.
+    remote_pause_at_most: float = 60.0
     # -- advice on chunk shapes ------------------------------------------------------------------
     #: Most shapes whose cost is computed one row of the last axis at a time; up to this number,
     #: all are tried.

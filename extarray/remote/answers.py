@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-__all__ = ["Answer", "Backend", "Failure", "FailureKind", "Request"]
+__all__ = ["Answer", "Backend", "Failure", "FailureKind", "Request", "failure_of"]
 
 #: Kinds of failures: the object is missing, was replaced, or is as it was; access is denied; the
 #: server sends the whole object instead of a range; another attempt may succeed ("again"), perhaps
@@ -68,6 +68,34 @@ class Failure(Exception):  # noqa: N818 -- an answer as well, which never reache
         self.kind: FailureKind = kind
         self.reason = reason
         self.after = after
+
+
+def failure_of(status: int, said: str, after: float | None = None) -> Failure:
+    """Return the failure that a status of HTTP other than 206 means; `said` tells users of it.
+
+    Examples
+    --------
+    >>> failure_of(503, "the server answered 503").kind
+    'again'
+    """
+    kinds: dict[int, FailureKind] = {
+        200: "whole",
+        304: "unmodified",
+        401: "denied",
+        403: "denied",
+        404: "missing",
+        408: "again",
+        410: "missing",
+        412: "replaced",
+        416: "again",
+        425: "again",
+        429: "busy",
+    }
+    if status == 200:
+        said = "the server does not send ranges of bytes"
+    elif 300 < status < 400:
+        said += ", a redirection that is not followed"
+    return Failure(kinds.get(status, "again" if status >= 500 else "never"), said, after)
 
 
 class Backend(Protocol):

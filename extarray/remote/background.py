@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from extarray.common.errors import ClosedError
 from extarray.common.system import after_fork_in_child
 
 if TYPE_CHECKING:
@@ -39,20 +42,37 @@ class _Loop:
         self.loop.run_forever()
 
     def end(self) -> None:
-        """Cancel everything: a thread that is in the loop when Python ends could crash it."""
+        """Cancel everything, and wait until no thread of a library runs Python any more."""
         asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         self.thread.join(_PATIENCE_AT_EXIT)
+        _settle()
 
     async def _end(self) -> None:
         rest = asyncio.all_tasks(self.loop) - {asyncio.current_task()}
         for task in rest:
             task.cancel()
-        await asyncio.wait(rest, timeout=_PATIENCE_AT_EXIT / 2) if rest else None
+        if rest:
+            await asyncio.wait(rest, timeout=_PATIENCE_AT_EXIT / 2)
         self.loop.stop()
+
+
+def _settle() -> None:
+    """Wait until foreign threads have left Python, for some time at most.
+
+    obstore's threads put results into the loop.  One of them that has not come back from there
+    when Python ends is ended in the middle of Rust code, which aborts the process.
+    """
+    end = time.monotonic() + _PATIENCE_AT_EXIT
+    quiet = 0
+    while quiet < 3 and time.monotonic() < end:
+        time.sleep(0.002)  # lets them have the GIL
+        known = {thread.ident for thread in threading.enumerate()}
+        quiet = 0 if sys._current_frames().keys() - known else quiet + 1
 
 
 _loop: _Loop | None = None
 _lock = threading.Lock()
+_is_over = False
 
 
 def _forget() -> None:
@@ -62,6 +82,9 @@ def _forget() -> None:
 
 
 def _end() -> None:
+    global _is_over
+    with _lock:
+        _is_over = True
     if _loop is not None:
         _loop.end()
 
@@ -74,6 +97,9 @@ def submit(work: Coroutine[Any, Any, _T]) -> Future[_T]:
     """Begin a coroutine in the background; cancelling the future ends it."""
     global _loop
     with _lock:
+        if _is_over:
+            work.close()
+            raise ClosedError("Python ends: nothing more can be read from servers")
         if _loop is None:
             _loop = _Loop()
     return asyncio.run_coroutine_threadsafe(work, _loop.loop)

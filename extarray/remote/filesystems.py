@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError, MissingExtraError
 from extarray.common.extras import require
-from extarray.remote.answers import Answer, Failure, FailureKind, Request
+from extarray.remote.answers import Answer, Failure, Request, failure_of
 from extarray.remote.background import in_thread
 from extarray.remote.options import redacted
 
@@ -128,7 +128,9 @@ class _WebBackend(FileSystemBackend):
         except Failure as error:
             failure = error
         except Exception as error:  # noqa: BLE001 -- aiohttp raises errors of many kinds
-            failure = _failure(error)
+            # aiohttp gives what it cannot parse a status of its own, 400.
+            is_torn = type(error).__name__ == "ClientResponseError"
+            failure = Failure("again", "the answer is not HTTP") if is_torn else _failure(error)
         raise failure
 
     async def _ask(self, request: Request) -> Answer:
@@ -183,27 +185,10 @@ def _check_redirects(answer: Any) -> None:
 
 
 def _check_status(answer: Any) -> None:
-    status, said = answer.status, f"the server answered {answer.status}"
-    if status == 206:
-        return
-    kinds: dict[int, FailureKind] = {
-        200: "whole",
-        304: "unmodified",
-        401: "denied",
-        403: "denied",
-        404: "missing",
-        408: "again",
-        410: "missing",
-        412: "replaced",
-        416: "again",
-        425: "again",
-        429: "busy",
-    }
-    kind = kinds.get(status, "again" if status >= 500 else "never")
-    if kind == "whole":
-        said = "the server does not send ranges of bytes"
-    after = answer.headers.get("Retry-After", "")
-    raise Failure(kind, said, float(after) if re.fullmatch(r"\d{1,6}", after) else None)
+    if answer.status != 206:
+        after = answer.headers.get("Retry-After", "")
+        seconds = float(after) if re.fullmatch(r"\d{1,6}", after) else None
+        raise failure_of(answer.status, f"the server answered {answer.status}", seconds)
 
 
 def _tag_of(info: Mapping[str, Any]) -> str | None:
@@ -229,8 +214,8 @@ def _failure(error: Exception) -> Failure:
         return Failure("missing", "it is a folder")
     if isinstance(error, TimeoutError):
         return Failure("again", "the server did not answer in time")
-    if isinstance(status, int) and (status >= 500 or status in {408, 416, 425, 429}):
-        return Failure("busy" if status == 429 else "again", f"the server answered {status}")
+    if isinstance(status, int) and status >= 300:
+        return failure_of(status, f"the server answered {status}")
     if "DNS" in name or "gai" in name:
         return Failure("again", "the host's name was not found")
     if "Certificate" in name:

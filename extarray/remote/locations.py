@@ -8,9 +8,9 @@ keep everything: they go through memory, and the process could not read otherwis
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-import threading
 import urllib.parse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -231,13 +231,15 @@ class _Source:
         self.policy = policy
         self.is_incomplete = False  # secrets were left out of a pickle
         self._backend: Backend | None = None
-        self._lock = threading.Lock()
+        self._process = 0
 
     def backend(self) -> Backend:
-        with self._lock:
-            if self._backend is None:
-                self._backend = self.open()
-            return self._backend
+        # A forked child opens its own.  Two threads may both open one, which does no harm.
+        backend = self._backend
+        if backend is None or self._process != os.getpid():
+            backend = self._backend = self.open()
+            self._process = os.getpid()
+        return backend
 
     def open(self) -> Backend:
         raise NotImplementedError
@@ -322,6 +324,11 @@ class _UrlSource(_Source):
         return super().moved(path, between, name)
 
     def open(self) -> Backend:
+        if obstores.stayed_in_parent():
+            try:
+                return self._by_fsspec()
+            except (ArgumentError, MissingExtraError):
+                pass  # obstore tells what to do
         try:
             return obstores.UrlBackend(
                 self.scheme, self.root, self.options, self.policy, self.userinfo, self.query

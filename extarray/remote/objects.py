@@ -20,6 +20,7 @@ from extarray.common.errors import (
     ReplacedError,
     StorageError,
 )
+from extarray.common.limits import limits
 from extarray.common.system import after_fork_in_child
 from extarray.remote.answers import Answer, Failure, Request
 from extarray.remote.background import Gate, submit
@@ -36,13 +37,6 @@ __all__ = ["Counts", "Location", "Reading", "RemoteObject", "is_url"]
 _T = TypeVar("_T")
 
 _log = logging.getLogger("extarray.remote")
-
-# Seconds before the second attempt: after a failure, and where the server asks for less.  Each
-# further attempt waits twice as long.  obstore does not tell how long a server wants to be left
-# alone (Retry-After).
-_PAUSE = 0.2
-_PAUSE_IF_BUSY = 1.0
-_LONGEST_PAUSE = 60.0
 
 # Most bytes that are read beyond those wanted, where the caller does not say: whole chunks for
 # an element, a box or everything.
@@ -557,11 +551,13 @@ async def _attempts(
 
 def _pause(failure: Failure, attempt: int) -> float:
     """Return the seconds before the next attempt: more each time, and of each client others."""
-    least = _PAUSE_IF_BUSY if failure.kind == "busy" else _PAUSE
-    pause = least * 2.0 ** (attempt - 1)
+    is_busy = failure.kind == "busy"
+    pause = limits.remote_pause_if_busy if is_busy else limits.remote_pause
+    pause *= 2.0 ** (attempt - 1)
     if failure.after is not None:
         pause = max(pause, failure.after)
-    return min(pause, _LONGEST_PAUSE) * random.uniform(1.0, 1.25)  # not all at the same moment
+    # Clients that failed together do not come back together.
+    return min(pause, limits.remote_pause_at_most) * random.uniform(1.0, 1.25)
 
 
 def _span(request: Request) -> str:

@@ -14,13 +14,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.extras import require
-from extarray.remote.answers import Answer, Failure, Request
+from extarray.remote.answers import Answer, Failure, Request, failure_of
 from extarray.remote.options import Policy, for_obstore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OF_SCHEME", "StoreBackend", "UrlBackend", "is_store"]
+__all__ = ["OF_SCHEME", "StoreBackend", "UrlBackend", "is_store", "stayed_in_parent"]
 
 #: Schemes that obstore reads, and those that mean the same.
 OF_SCHEME = {
@@ -154,16 +154,22 @@ class UrlBackend(StoreBackend):
         return self._stores[url], rest
 
 
+def stayed_in_parent() -> bool:
+    """Tell whether this process was forked after obstore had started its threads."""
+    return _first_user not in {0, os.getpid()}
+
+
 def _check_process() -> None:
     """Refuse to wait for threads that only the parent process has."""
     global _first_user
     if _first_user == 0:
         _first_user = os.getpid()
-    elif _first_user != os.getpid():
+    if stayed_in_parent():
         raise Failure(
             "never",
             "this process was forked from one that had begun to read remotely, and obstore's "
-            "threads stayed there; start processes by 'spawn' or 'forkserver' instead",
+            "threads stayed there; start processes by 'spawn' or 'forkserver', or install fsspec "
+            "with its package for these URLs",
         )
 
 
@@ -231,21 +237,19 @@ def _failure(error: Exception) -> Failure:
     said = f"the server answered {status[1]}" if status else "no answer of the server"
     if code:
         said += f" ({code[1]})"
-    kinds: dict[str, Any] = {
-        "FileNotFoundError": "missing",
-        "NotFoundError": "missing",
-        "PreconditionError": "replaced",
-        "NotModifiedError": "unmodified",
-        "PermissionDeniedError": "denied",
-        "UnauthenticatedError": "denied",
-    }
-    name = type(error).__name__
-    if name in kinds:
-        return Failure(kinds[name], said)
-    if name == "NotSupportedError":
-        return Failure("whole", "the server does not send ranges of bytes")
     if status:
-        return _of_status(int(status[1]), said)
+        return failure_of(int(status[1]), said)
+    if isinstance(error, FileNotFoundError):
+        return Failure("missing", said)
+    name = type(error).__name__
+    if name == "NotSupportedError":  # an answer without a range, or a suffix for Azure
+        return Failure("whole", "the server does not send ranges of bytes")
+    if name == "NotModifiedError":
+        return Failure("unmodified", "the object is as it was")
+    if name == "PreconditionError":
+        return Failure("replaced", "the object has another tag")
+    if name in {"PermissionDeniedError", "UnauthenticatedError"}:
+        return Failure("denied", said)
     if "certificate" in text.lower():
         return Failure("never", "the server's certificate is not trusted")
     if "BadScheme" in text or "scheme is not allowed" in text:
@@ -258,13 +262,3 @@ def _failure(error: Exception) -> Failure:
     if name == "GenericError":
         return Failure("again", "the connection failed")
     return Failure("never", f"obstore raised {name}")
-
-
-def _of_status(status: int, said: str) -> Failure:
-    if status == 429:
-        return Failure("busy", said)
-    if status in {408, 416, 425} or status >= 500:
-        return Failure("again", said)
-    if 300 <= status < 400:
-        return Failure("never", f"{said}: a redirection that is not followed")
-    return Failure("never", said)

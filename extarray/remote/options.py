@@ -232,8 +232,12 @@ def _for_http(name: str, value: Any, headers: dict[str, str]) -> None:
         headers |= {str(key): str(item) for key, item in value.get("headers", {}).items()}
     elif _HEADER.match(name) and isinstance(value, str):  # as pandas has them
         headers[name] = value
-    else:
+    elif name in {"client_kwargs", "encoded", "get_client"}:
         raise Untranslatable(name)
+    else:
+        raise ArgumentError(
+            f"storage_options has no {name!r} for web servers; headers go in 'headers'"
+        )
 
 
 def _for_s3(name: str, value: Any, config: dict[str, Any], client: dict[str, Any]) -> None:

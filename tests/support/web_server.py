@@ -229,6 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     # -- faults ----------------------------------------------------------------------------------
 
+    def fault_none(self, value) -> None:
+        self.answer()
+
     def fault_status(self, value) -> None:
         status, headers = value if isinstance(value, tuple) else (value, {})
         self.reply(status, b"<Error>not now</Error>", headers)
