@@ -242,7 +242,8 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, FileNotFoundError):
         return Failure("missing", said)
     name = type(error).__name__
-    if name == "NotSupportedError":  # an answer without a range, or a suffix for Azure
+    # An answer without a range, or a suffix for Azure.
+    if name == "NotSupportedError" or "NotPartial" in text:
         return Failure("whole", "the server does not send ranges of bytes")
     if name == "NotModifiedError":
         return Failure("unmodified", "the object is as it was")

@@ -15,6 +15,7 @@ import pytest
 from web_server import WebServer
 
 import extarray.errors as errors
+from extarray.common.limits import limits
 from extarray.remote.objects import Location, RemoteObject, is_url
 from extarray.remote.options import for_obstore, harmless, split_policy
 
@@ -257,7 +258,9 @@ def secret_locations(web):
     yield Location.of((store, "x"))
 
 
-def test_nothing_secret_is_shown_anywhere(web, caplog):
+@pytest.mark.slow
+def test_nothing_secret_is_shown_anywhere(web, caplog, monkeypatch):
+    monkeypatch.setattr(limits, "remote_pause", 0.001)
     seen = []
     with caplog.at_level(logging.DEBUG):
         for location in secret_locations(web):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import pickle
+import ssl
+import subprocess
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -389,6 +392,67 @@ def test_endless_redirections(web, locate):
     with pytest.raises(errors.RemoteError):
         opened(locate(web, retries=0))
     assert len(web.requests) < 50
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificate")
+    paths = str(folder / "certificate.pem"), str(folder / "key.pem")
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+        " -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE"
+        f" -out {paths[0]} -keyout {paths[1]}"
+    )
+    try:
+        subprocess.run(command.split(), check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs openssl, which makes a certificate")
+    return paths
+
+
+@pytest.fixture
+def safe_web(certificate):
+    with WebServer({"x": DATA}, certificate=certificate) as server:
+        yield server
+
+
+def test_https(safe_web, certificate):
+    root = Path(certificate[0]).read_text()
+    trusting = {"client_options": {"root_certificate": root}}
+    found = opened(Location.of(safe_web.url("x"), trusting))
+    assert found.read(0, 10) == DATA[:10]
+    safe_web.forget()
+    with pytest.raises(errors.RemoteError, match="certificate is not trusted"):
+        opened(Location.of(safe_web.url("x")))
+    assert safe_web.requests == []
+
+
+def test_https_is_not_left_for_http(safe_web, certificate, web):
+    root = Path(certificate[0]).read_text()
+    location = Location.of(safe_web.url("x"), {"client_options": {"root_certificate": root}})
+    safe_web.fail("redirect", web.url("folder/scene.xap"))
+    with pytest.raises(errors.RemoteError, match="another scheme"):
+        opened(location)
+    assert web.requests == []
+
+
+def test_https_is_not_left_for_http_by_fsspec(safe_web, certificate, web):
+    fsspec = pytest.importorskip("fsspec")
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def client(**kwargs):
+        context = ssl.create_default_context(cafile=certificate[0])
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context))
+
+    fs = fsspec.filesystem("http", get_client=client, skip_instance_cache=True)
+    location = Location.of((fs, safe_web.url("x")))
+    assert opened(location).read(0, 10) == DATA[:10]
+    safe_web.fail("redirect", web.url("folder/scene.xap"))
+    with pytest.raises(errors.RemoteError, match="another scheme"):
+        opened(location)
+    plain = Location.of((fsspec.filesystem("http"), safe_web.url("x")))
+    with pytest.raises(errors.RemoteError, match="certificate is not trusted"):
+        opened(plain)
 
 
 # -- threads -------------------------------------------------------------------------------------

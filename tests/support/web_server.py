@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -49,7 +50,8 @@ class WebServer:
     """Objects by name, as a web server has them.
 
     `fail(kind, value, times)` makes the next requests fail; `latency` is in seconds, and
-    `bandwidth` in bytes a second for all connections together, if it is given.
+    `bandwidth` in bytes a second for all connections together, if it is given.  `certificate` names
+    the files of a certificate and its key, for https.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class WebServer:
     requests: list[Request] = field(default_factory=list)
     faults: deque[Fault] = field(default_factory=deque)
     most_at_once: int = 0
+    certificate: tuple[str, str] | None = None
 
     def __enter__(self) -> Self:
         self._lock = threading.Lock()
@@ -79,6 +82,10 @@ class WebServer:
                 """Say nothing of clients that leave."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
+        if self.certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
@@ -93,7 +100,8 @@ class WebServer:
         self._thread.join()
 
     def url(self, name: str = "") -> str:
-        return f"http://127.0.0.1:{self.port}/{name}"
+        scheme = "http" if self.certificate is None else "https"
+        return f"{scheme}://127.0.0.1:{self.port}/{name}"
 
     def fail(self, kind: str, value: object = None, times: int = 1) -> None:
         self.faults.extend([Fault(kind, value)] * times)
