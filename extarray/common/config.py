@@ -69,6 +69,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "verify": partial(check_choice, name="verify", choices=VERIFICATIONS),
     "progress": check_progress,
     "chunk_cache": _chunk_cache,
+    "disk_cache": parse_bytes,
 }
 
 
@@ -83,6 +84,7 @@ def _from_environment() -> dict[str, Any]:
         "verify": "write",
         "progress": False,
         "chunk_cache": 64 * 1024**2,
+        "disk_cache": 4 * 1024**3,
     }
     for name, variable, convert in (
         ("threads", "EXTARRAY_NUM_THREADS", int),
@@ -93,6 +95,7 @@ def _from_environment() -> dict[str, Any]:
         ("engine", "EXTARRAY_ENGINE", str),
         ("verify", "EXTARRAY_VERIFY", str),
         ("chunk_cache", "EXTARRAY_CHUNK_CACHE", str),
+        ("disk_cache", "EXTARRAY_DISK_CACHE", str),
     ):
         text = os.environ.get(variable)
         if text:
@@ -163,6 +166,9 @@ class Config:
         Bytes of chunks that stay in memory once they were fetched, for each array on a server or
         in a bucket; the ones used least recently leave.  It counts where the array is opened.
         Default: 64 MiB, or ``EXTARRAY_CHUNK_CACHE``.
+    disk_cache : int
+        Bytes of chunks that stay in a folder (``cache=`` of `open`), of all arrays in it together;
+        those used longest ago are removed.  Default: 4 GiB, or ``EXTARRAY_DISK_CACHE``.
 
     Examples
     --------

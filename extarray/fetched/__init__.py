@@ -16,6 +16,8 @@ From the top down; a module uses only modules below it:
     The objects from which chunks come: one that never changes, or one that a writer changes.
 ``chunks``
     The provider of chunks, which fetches them.
+``cache``
+    Chunks that stay on the disk between programs.
 ``shadow``
     Files without a name that hold what was fetched, at the places of the original.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.fetched.cache import DiskCache
     from extarray.fetched.shadow import Shadow
 
 __all__ = ["Chunks", "Origin"]
@@ -84,11 +85,15 @@ class Chunks:
     ----------
     brought : dict
         The version of each present chunk, by address.
+    cache : DiskCache or None
+        Where chunks of the version `cached` are kept on the disk.
     """
 
     def __init__(self, data: Shadow, chunk_bytes: int, origin: Origin, bound: int) -> None:
         self._data, self._size, self._origin, self._bound = data, chunk_bytes, origin, bound
         self.brought: dict[int, object] = {}
+        self.cache: DiskCache | None = None
+        self.cached: object = None
         self._coming: dict[int, _Coming] = {}  # by address
         self._n_calls = 0
         self._lock = threading.Lock()
@@ -117,6 +122,12 @@ class Chunks:
             mine = [(q, b) for q, b in zip(batch.addresses, found, strict=True) if q in wanted]
             self._write([q for q, _ in mine], [b for _, b in mine], batch.version)
             left = [q for q in left if q not in {q for q, _ in mine}]
+        if left and self.cache is not None and self.cached is self._origin.version:
+            # Present ones are to be renewed.
+            absent = [q for q in left if q not in self.brought]
+            kept = self.cache.get(np.array(absent, np.int64))
+            self._write(list(kept), list(kept.values()), self.cached, keeps=False)
+            left = [q for q in left if q not in kept]
         if left:
             chunks, version = self._origin.fetch(np.array(left, np.int64))
             self._write(left, chunks, version)
@@ -124,6 +135,8 @@ class Chunks:
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to fetch chunks, as far as memory allows; see `Provider`."""
         most = min(config.max_memory, self._bound) // self._size
+        if self.cache is not None:
+            addresses = addresses[~self.cache.has(addresses)]
         with self._lock:
             old = [q for q, b in self._coming.items() if self._n_calls - b.begun > _PATIENCE]
             for address in old:
@@ -149,7 +162,12 @@ class Chunks:
 
     # -- the shadow file -----------------------------------------------------------------------
 
-    def _write(self, addresses: list[int], chunks: Sequence[Any], version: object) -> None:
+    def _write(
+        self, addresses: list[int], chunks: Sequence[Any], version: object, keeps: bool = True
+    ) -> None:
+        """Write chunks to the shadow file, and keep them on the disk."""
+        if keeps and self.cache is not None and version is not None and version is self.cached:
+            self.cache.put(addresses, chunks)
         for address, chunk in zip(addresses, chunks, strict=True):
             if self._shares_pages:
                 with self._lock:

@@ -38,9 +38,10 @@ class Fixed:
     chunk_bytes : int
     """
 
-    version: object = 0
+    version: object
 
     def __init__(self, found: RemoteObject, base: int, chunk_bytes: int) -> None:
+        self.version = object()
         self.object, self._base, self._size = found, base, chunk_bytes
 
     def _ranges(self, addresses: NDArray[Any]) -> tuple[list[int], list[int]]:

@@ -27,12 +27,13 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
+from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import RemotePack
 from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
 from extarray.fetched.shadow import shadow_of
-from extarray.format.constants import LIMIT, SEAL_BYTES, SPARED_SLOTS
+from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.remote.objects import Counts
 from extarray.storage.filesystem import choose_engine, family
 from extarray.storage.following import Update
@@ -202,7 +203,26 @@ class RemoteStore(PairReader):
         data: Any = pair.data
         self.provider = Chunks(data, size, self.origin, bound)
         pair.supply = Supply(self.provider, size, bound, pair.trust)
+        self._begin_cache()
         pair.map(pair.state.data_bytes)
+
+    def _begin_cache(self) -> None:
+        """Keep the chunks of the present version on the disk, if that is asked for.
+
+        A pair that has a writer, or an object without a tag, has no version to rely on.  A writer
+        notes itself in the metadata before it changes anything.
+        """
+        pair, provider, found = self.now, self.provider, self.origin.object
+        if provider.cache is not None:
+            provider.cache.close()
+        provider.cache = None
+        folder = self._given.cache
+        noted = pair.metadata.read(HOLDER_BYTES, pair.header.holder_offset)
+        has_writer = not self.is_packed and (any(noted) or not pair.state.sealed)
+        if folder is not None and found.tag is not None and not has_writer:
+            version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
+            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes)
+            provider.cached = self.origin.version
 
     def _forked(self) -> None:
         """Give a forked child files, chunks and connections of its own."""
@@ -303,7 +323,9 @@ class RemoteStore(PairReader):
             self._renew()
             if self._successor is not None:
                 return self._adopt_successor()
-        return self.following.refresh(axial)
+        adopted = self.following.refresh(axial)
+        self._begin_cache()
+        return adopted
 
     def _adopt_successor(self) -> Axial | None:
         """Adopt metadata with other axes; see `Follower`."""
@@ -327,6 +349,7 @@ class RemoteStore(PairReader):
                 self._found, self._successor = newer, None
             pair.watch_cuts()
             self.following.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
+            self._begin_cache()
             return found.axial
         finally:
             other.data = type(other.data)(-1, "")
@@ -422,4 +445,6 @@ class RemoteStore(PairReader):
         """Let go of the chunks."""
         if not self.now.metadata.closed:
             self.provider.forget_coming()
+            if self.provider.cache is not None:
+                self.provider.cache.close()
         self.now.close()
