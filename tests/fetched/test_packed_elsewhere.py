@@ -177,6 +177,21 @@ def test_reductions_ask_ahead(tmp_path):
         assert len(web.requests) <= 17
 
 
+def test_chunks_one_by_one_are_asked_for_ahead(web):
+    web.latency = 0.005
+    with xa.open(web.url("plain.xap")) as a:
+        found = np.empty_like(X)
+        for box in a.iter_chunks():
+            found[box] = a[box]
+        np.testing.assert_array_equal(found, X)
+        assert len(web.requests) <= 4
+    with xa.open(web.url("plain.xap")) as a:
+        for index, view in a.chunk_views("grid"):
+            low = [i * n for i, n in zip(index, CHUNKS, strict=True)]
+            part = X[tuple(slice(i, i + n) for i, n in zip(low, CHUNKS, strict=True))]
+            np.testing.assert_array_equal(view[tuple(map(slice, part.shape))], part)
+
+
 # -- other places in a file ------------------------------------------------------------------------
 
 
