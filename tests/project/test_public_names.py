@@ -154,6 +154,7 @@ AXIAL = {
 
 ERRORS = {
     "RecoveryWarning": UserWarning,
+    "RemoteError": ConnectionError,
     "ReplacedError": FileNotFoundError,
     "AccessError": PermissionError,
     "AxisError": IndexError,
