@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-__all__ = ["Answer", "Backend", "Failure", "FailureKind", "Request", "failure_of"]
+__all__ = ["PIECE", "Answer", "Backend", "Failure", "FailureKind", "Request", "failure_of"]
+
+#: Bytes of an answer that have to come within the timeout.
+PIECE = 128 << 10
 
 #: Kinds of failures: the object is missing, was replaced, or is as it was; access is denied; the
 #: server sends the whole object instead of a range; another attempt may succeed ("again"), perhaps

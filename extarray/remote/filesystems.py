@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError, MissingExtraError
 from extarray.common.extras import require
-from extarray.remote.answers import Answer, Failure, Request, failure_of
+from extarray.remote.answers import PIECE, Answer, Failure, Request, failure_of
 from extarray.remote.background import in_thread
 from extarray.remote.options import redacted
 
@@ -164,14 +164,16 @@ class _WebBackend(FileSystemBackend):
             if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
                 raise Failure("again", "the server compressed the answer, unasked")
             data = bytearray()
-            while True:
+            is_over = False
+            while not is_over and len(data) <= stop - start:
+                whole = min(len(data) + PIECE, stop - start + 1)
                 async with asyncio.timeout(request.timeout):
-                    piece = await answer.content.read(128 << 10)
-                if not piece:
-                    break
-                data += piece
-                if len(data) > stop - start:
-                    raise Failure("again", f"the body is longer than its {stop - start} bytes")
+                    while len(data) < whole and not is_over:
+                        piece = await answer.content.read(whole - len(data))
+                        is_over = not piece
+                        data += piece
+            if len(data) > stop - start:
+                raise Failure("again", f"the body is longer than its {stop - start} bytes")
             if len(data) != stop - start:
                 raise Failure("again", f"the body ended after {len(data)} of {stop - start} bytes")
             tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")

@@ -9,12 +9,13 @@ obstore's threads do not live on in a forked child, where its calls would wait f
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.extras import require
-from extarray.remote.answers import Answer, Failure, Request, failure_of
+from extarray.remote.answers import PIECE, Answer, Failure, Request, failure_of
 from extarray.remote.options import Policy, for_obstore
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ OF_SCHEME = {
     "abfs": "az",
     "abfss": "az",
 }
-
-#: Bytes of an answer that have to come within the timeout.
-_PIECE = 128 << 10
 
 _PURPOSE = "reading from a web server or a bucket"
 
@@ -74,17 +72,20 @@ class StoreBackend:
             options["if_none_match"] = request.none_match
         failure: Failure
         try:
-            result = await obstore.get_async(store, path, options=options)
+            async with asyncio.timeout(request.timeout):
+                result = await obstore.get_async(store, path, options=options)
             meta = result.meta
             start, stop = result.range
             encoding = dict(result.attributes).get("Content-Encoding", "identity")
             if encoding.lower() not in {"identity", "aws-chunked", ""}:
                 failure = Failure("again", "the server compressed the answer, unasked")
             else:
-                data = await _body(result, stop - start)
+                data = await _body(result, stop - start, request.timeout)
                 return Answer(data, start, int(meta["size"]), _tag_of(meta))
         except Failure as error:
             failure = error
+        except TimeoutError:
+            failure = Failure("again", "the server did not answer in time")
         except Exception as error:  # noqa: BLE001 -- obstore raises errors of several kinds
             failure = _failure(error)
         # Outside of the handler: no error of obstore, which quotes URLs, stays in a traceback.
@@ -173,11 +174,19 @@ def _check_process() -> None:
         )
 
 
-async def _body(result: Any, size: int) -> bytes | bytearray:
-    """Return the body of an answer, of exactly `size` bytes, and take in hardly any more."""
-    stream = result.stream(min_chunk_size=min(max(size, 1), _PIECE))
+async def _body(result: Any, size: int, seconds: float) -> bytes | bytearray:
+    """Return the body of an answer, of exactly `size` bytes, and take in hardly any more.
+
+    Each piece has to come within some seconds: a server that sends byte by byte would keep a
+    timeout that begins anew with each read waiting for ever.
+    """
+    stream = result.stream(min_chunk_size=min(max(size, 1), PIECE))
     data: bytes | bytearray = b""
-    async for piece in stream:
+    while True:
+        async with asyncio.timeout(seconds):
+            piece = await anext(stream, None)
+        if piece is None:
+            break
         if len(data) + len(piece) > size:
             raise Failure("again", f"the body is longer than its {size} bytes")
         if not data:

@@ -321,16 +321,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer()
 
     def fault_trickle(self, value) -> None:
-        """Send a byte, wait so many seconds, and so on."""
-
-        def trickle(part):
-            self.request_now.status = 206
-            return part
-
+        """Send a byte of the body, wait so many seconds, and so on."""
         web, pace = self.web, value
         write = self.wfile.write
 
         def slowly(data):
+            if data.startswith(b"HTTP/"):
+                write(data)
+                return
             for byte in memoryview(data).tobytes():
                 if web.ended.is_set():
                     break
@@ -339,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
 
         self.wfile.write = slowly
         try:
-            self.answer(body=trickle)
+            self.answer()
         finally:
             self.wfile.write = write
             self.close_connection = True
