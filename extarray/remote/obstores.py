@@ -174,30 +174,27 @@ def _check_process() -> None:
         )
 
 
-async def _body(result: Any, size: int, seconds: float) -> bytes | bytearray:
+async def _body(result: Any, size: int, seconds: float) -> bytes:
     """Return the body of an answer, of exactly `size` bytes, and take in hardly any more.
 
     Each piece has to come within some seconds: a server that sends byte by byte would keep a
     timeout that begins anew with each read waiting for ever.
     """
     stream = result.stream(min_chunk_size=min(max(size, 1), PIECE))
-    data: bytes | bytearray = b""
-    while True:
+    pieces: list[bytes] = []
+    come = 0
+    while come <= size:
         async with asyncio.timeout(seconds):
             piece = await anext(stream, None)
         if piece is None:
             break
-        if len(data) + len(piece) > size:
-            raise Failure("again", f"the body is longer than its {size} bytes")
-        if not data:
-            data = piece
-        else:
-            if not isinstance(data, bytearray):
-                data = bytearray(data)
-            data += piece
-    if len(data) != size:
-        raise Failure("again", f"the body ended after {len(data)} of {size} bytes")
-    return data
+        pieces.append(piece)
+        come += len(piece)
+    if come > size:
+        raise Failure("again", f"the body is longer than its {size} bytes")
+    if come != size:
+        raise Failure("again", f"the body ended after {come} of {size} bytes")
+    return b"".join(pieces)
 
 
 def _is_strong(tag: str) -> bool:

@@ -320,17 +320,14 @@ def test_what_a_pickle_lacks_is_told(web):
     assert again._source.options == location._source.options
 
 
-def read_x(location):
-    return bytes(RemoteObject.read_tail(location, 3)[1])
-
-
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_started_process_reads_with_what_it_is_sent(web):
     location = Location.of(web.url("x?sig=SIGNATURE"))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(bytes, (b"a",)) == b"a"
-    assert read_x(location) == b"xxx"
+        found, tail = pool.apply(RemoteObject.read_tail, (location, 3))
+    assert tail == b"xxx" and found.size == 1000
+    assert web.requests[-1].path == "/x?sig=SIGNATURE"
 
 
 # -- stores and file systems ---------------------------------------------------------------------

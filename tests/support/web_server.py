@@ -67,6 +67,7 @@ class WebServer:
     def __enter__(self) -> Self:
         self._lock = threading.Lock()
         self._now = 0
+        self._tags: dict[str, tuple[bytes, str]] = {}
         self._free = 0.0
         self.ended = threading.Event()
         outer = self
@@ -116,7 +117,12 @@ class WebServer:
         return sum(request.sent for request in self.requests)
 
     def tag(self, name: str) -> str:
-        return '"' + hashlib.md5(self.objects[name]).hexdigest() + '"'
+        data = self.objects[name]
+        known, tag = self._tags.get(name, (None, ""))
+        if known is not data:
+            tag = '"' + hashlib.md5(data).hexdigest() + '"'
+            self._tags[name] = data, tag
+        return tag
 
     # -- for the handler -------------------------------------------------------------------------
 
