@@ -414,6 +414,8 @@ def info(array: Shown) -> Info:
             metadata_bytes=files.metadata_bytes,
         )
         facts.update(files.traffic)
+        if files.now.header.has_blobs:
+            facts["chunk_order"] = files.now.header.chunk_order
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()
@@ -505,6 +507,6 @@ def zarr_store(source: Any, name: str | None, follow: bool) -> Any:
     return _upward.ZarrStore(source, name, follow)
 
 
-def zarr_references(source: Any, name: str | None, zarr_format: int) -> Any:
+def zarr_references(source: Any, name: str | None, zarr_format: int, url: str | None) -> Any:
     """Return references to the chunks of an array or a group; see `ExtArray.to_kerchunk`."""
-    return _upward.references(source, name, zarr_format)
+    return _upward.references(source, name, zarr_format, url)

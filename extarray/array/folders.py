@@ -64,7 +64,10 @@ if TYPE_CHECKING:
 __all__ = ["Group", "changed_group", "open_group", "pack", "replace_group"]
 
 _later = LazyImports(
-    {"extarray.maintenance.packing": "Part Snapshot write_packed", "extarray.grid.html": "tree"}
+    {
+        "extarray.maintenance.packing": "Part Snapshot check_order write_packed",
+        "extarray.grid.html": "tree",
+    }
 )
 
 _MODES = ("r", "r+", "a", "w", "w-")
@@ -783,13 +786,15 @@ class Group(MutableMapping[str, Any]):
         self._session.check()
         return facts.zarr_store(self, None, follow)
 
-    def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
+    def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2, url: str | None = None) -> Any:
         """Return the places of the chunks of all arrays; see `ExtArray.to_kerchunk`.
 
         Parameters
         ----------
         zarr_format : {2, 3}
             Version of Zarr in whose terms the arrays are described.
+        url : str, optional
+            Address at which others find the packed file, or the folder.
 
         Examples
         --------
@@ -800,7 +805,7 @@ class Group(MutableMapping[str, Any]):
         ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0', '.zmetadata']
         """
         self._session.check()
-        return facts.zarr_references(self, None, zarr_format)
+        return facts.zarr_references(self, None, zarr_format, url)
 
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""
@@ -854,6 +859,7 @@ def pack(
     source: ExtArray | Group,
     path: str | PathLike[str],
     *,
+    order: str | int = "address",
     overwrite: bool = False,
     progress: Reported = True,
 ) -> None:
@@ -865,6 +871,10 @@ def pack(
         An array in files or in memory.
     path : str or PathLike
         Path of the file; ``.xap`` is the usual suffix.
+    order : {"address", "hilbert", "morton"}, int or str
+        Order of the chunks in the file: that of their addresses, as in the files of the array;
+        along a curve through the grid, which keeps neighbours on all axes together; or plane by
+        plane of an axis, given by its number or name (in a group, of the arrays that have it).
     overwrite : bool
         Replace an existing file.
     progress : bool or callable
@@ -878,7 +888,10 @@ def pack(
     ChecksumError
         A ValueError: a chunk does not match its checksum; see `open`, ``verify``.
     ArgumentError, ClosedError
-        ValueErrors; also inside a block of `commit`, and for an array under a communicator.
+        ValueErrors; also inside a block of `commit`, for an array under a communicator, and if
+        nothing has the axis of `order`.
+    LimitError
+        An OverflowError: `order` puts chunks of 1 GiB or more in blobs.
     StorageError
         Also where elements are cut off meanwhile (EAGAIN).
 
@@ -887,8 +900,14 @@ def pack(
     The file is a ZIP file that stores the files of the arrays as they are, chunks at page
     boundaries, with a checksum of each (CRC-32).  `open` and `open_group` open it in place, without
     unpacking: they map chunks from where they lie, whatever the history of the array, read-only; an
-    array in it has the path ``file/name``.  `unpack`, or any program for ZIP files, makes files
-    that can grow again.
+    array in it has the path ``file/name``.  `unpack` makes files that can grow again; so does any
+    program for ZIP files, of arrays in the order of addresses.
+
+    Another order pays where the file is read from a server: a plane across an axis that grew late
+    then lies in fewer pieces.  Such an array is of format 3, which readers of format 2 refuse.
+    Reading copies its chunks to memory, in place of mapping them, and compares each with a
+    checksum.  Chunks of the fill value take no space in the file.  An array for which the order is
+    that of addresses anyway is packed as without `order`.
 
     Arrays are packed as of one moment; changes of bounds and attributes wait meanwhile.  Elements
     that are written meanwhile may be packed old or new.  The file gets its name when it is whole
@@ -906,6 +925,7 @@ def pack(
            [3, 4, 0]])
     """
     check_flag(overwrite, "overwrite")
+    order = _later.check_order(order)
     try:
         target = Path(os.fsdecode(path))
     except TypeError:
@@ -916,7 +936,8 @@ def pack(
         session, key = source._session, source._key
         session.check()
         with session.parts(key) as parts:
-            _later.write_packed(parts, session.attrs_files(key), target, overwrite, progress)
+            attrs = session.attrs_files(key)
+            _later.write_packed(parts, attrs, target, overwrite, progress, order)
         return
     if not isinstance(source, ExtArray):
         raise ArgumentTypeError(
@@ -935,4 +956,4 @@ def pack(
     with source._writers.resizing:
         now = source._store.now
         part = _later.Part(name, _later.Snapshot.of(now, source.axial), lambda: nullcontext(now))
-        _later.write_packed([part], {}, target, overwrite, progress)
+        _later.write_packed([part], {}, target, overwrite, progress, order)

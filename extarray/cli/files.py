@@ -19,6 +19,7 @@ from extarray.cli._command import (
     WrongCall,
     argument,
     array_path,
+    axis_of,
     choice,
     command,
     flag,
@@ -294,20 +295,28 @@ def mv(source: str, target: str, overwrite: bool) -> None:
     "write an array, or a folder of arrays, to one file that is read in place",
     array_path("source", "SRC"),
     argument("target", "FILE"),
+    option(
+        "--order",
+        "ORDER",
+        "order of the chunks: address (default), hilbert, morton, or the number or name of an axis",
+        type=axis_of,
+        default="address",
+    ),
     OVERWRITE,
     details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
-    "is complete; - writes to standard output.",
+    "is complete; - writes to standard output.  Chunks along a curve (hilbert, morton) need fewer "
+    "requests where FILE is read from a server.",
 )
-def pack(source: str, target: str, overwrite: bool) -> None:
+def pack(source: str, target: str, order: str | int, overwrite: bool) -> None:
     """Pack an array or a group."""
     import extarray as xa
 
     with opened_group(source) if is_group(source) else opened(source) as whole, wrong_calls():
         if target != "-":
-            xa.pack(whole, target, overwrite=overwrite)
+            xa.pack(whole, target, order=order, overwrite=overwrite)
             return
         with tempfile.TemporaryDirectory(prefix="extarray-pack-") as folder:
-            xa.pack(whole, os.path.join(folder, "packed.xap"))
+            xa.pack(whole, os.path.join(folder, "packed.xap"), order=order)
             with open(os.path.join(folder, "packed.xap"), "rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
 

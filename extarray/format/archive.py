@@ -16,7 +16,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from extarray.common.errors import ArgumentError, CorruptError, FormatError
-from extarray.format.suffixes import DATA, PAIR
+from extarray.format.suffixes import BLOBS, DATA, PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,9 @@ _FIELD = struct.Struct("<HH")
 MAGIC = b"PK\3\4"
 _ENTRY_MAGIC, _END_MAGIC = b"PK\1\2", b"PK\5\6"
 _LARGE_END_MAGIC, _LOCATOR_MAGIC = b"PK\6\6", b"PK\6\7"
-_SUFFIXES = tuple(suffix.encode() for suffix in PAIR)
+# Suffixes of the files of arrays.
+_FILES = (*PAIR, BLOBS)
+_SUFFIXES = tuple(suffix.encode() for suffix in _FILES)
 _LARGE, _PADDING = 0x0001, 0xD935  # kinds of extra fields
 _IS_UTF8 = 0x800
 _UNIX = 3
@@ -96,7 +98,7 @@ def check_member_name(name: str) -> str | None:
     last = parts[-1]
     if name.endswith("/"):
         return None if not last.endswith(PAIR) and last != ATTRS_NAME else "it is a file"
-    if last == ATTRS_NAME or (last.endswith(PAIR) and last not in PAIR):
+    if last == ATTRS_NAME or (last.endswith(_FILES) and last not in _FILES):
         return None
     return "it belongs neither to an array nor to a group"
 
@@ -116,13 +118,17 @@ def _encoded(name: str) -> tuple[bytes, int]:
     return data, 0 if name.isascii() else _IS_UTF8
 
 
-def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
-    """Return the local header of a member at offset `at`; bytes of ``.xta`` follow it, aligned."""
+def encode_member(name: str, size: int, crc: int, at: int, start: int | None = None) -> bytes:
+    """Return the local header of a member at offset `at`; bytes of chunks follow it, aligned.
+
+    They begin at `start` if that is given: where a header for at least this size ended.
+    """
     data, flags = _encoded(name)
     is_large = size >= _MOST
     extra = _FIELD.pack(_LARGE, 16) + struct.pack("<QQ", size, size) if is_large else b""
-    if name.endswith(DATA):
-        room = -(at + _LOCAL.size + len(data) + len(extra)) % ALIGNMENT
+    if name.endswith((DATA, BLOBS)):
+        end = at + _LOCAL.size + len(data) + len(extra)
+        room = -end % ALIGNMENT if start is None else start - end
         if room < _FIELD.size + 2:
             room += ALIGNMENT
         extra += _FIELD.pack(_PADDING, room - _FIELD.size) + struct.pack("<H", ALIGNMENT)

@@ -31,7 +31,15 @@ from extarray.common.errors import (
 )
 from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
-from extarray.format.suffixes import DATA, METADATA, PAIR, is_of_pair, split_name, without_suffix
+from extarray.format.suffixes import (
+    BLOBS,
+    DATA,
+    METADATA,
+    PAIR,
+    is_of_pair,
+    split_name,
+    without_suffix,
+)
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -669,6 +677,8 @@ class PackedNames:
     ----------
     arrays : dict
         ``.xmd`` and ``.xta`` of each array, by its path in the file.
+    blobs : dict
+        ``.xtz`` of the arrays whose chunks are in blobs.
     groups : dict
         Attributes of each group, or None, by its path in the file ("" for the root).
     alone : str or None
@@ -676,6 +686,7 @@ class PackedNames:
     """
 
     arrays: dict[str, tuple[Member, Member]]
+    blobs: dict[str, Member]
     groups: dict[str, Member | None]
     alone: str | None
 
@@ -683,6 +694,7 @@ class PackedNames:
         """Take the members of the file with a path; raise PartnerError if a partner is missing."""
         files = {member.name: member for member in members}
         self.arrays = {}
+        self.blobs = {}
         self.groups = {"": files.get(ATTRS_NAME)}
         for member in members:
             stem, suffix = member.name[:-4], member.name[-4:]
@@ -692,6 +704,8 @@ class PackedNames:
                     raise PartnerError(f"'{path}': the partner of '{member.name}' is missing in it")
                 if suffix == METADATA:
                     self.arrays[stem] = member, partner
+            elif suffix == BLOBS and stem + METADATA in files:
+                self.blobs[stem] = member
             folder = os.path.dirname(member.name)
             while folder and folder not in self.groups:
                 self.groups[folder] = files.get(f"{folder}/{ATTRS_NAME}")
@@ -802,6 +816,18 @@ class Packed(PackedNames):
             raise
         metadata, data = opened
         return inner, metadata, data
+
+    def members_of(self, name: str) -> tuple[Member, ...]:
+        """Return the files of an array, ``.xmd`` first."""
+        blobs = self.blobs.get(name)
+        return self.arrays[name] if blobs is None else (*self.arrays[name], blobs)
+
+    def open_blobs(self, inner: str) -> File:
+        """Open the ``.xtz`` of an array; return a closed file if it has none."""
+        member = self.blobs.get(inner)
+        if member is None:
+            return File()
+        return File.open(self.name, os.O_RDONLY, start=member.start, size=member.size)
 
     def read(self, member: Member) -> bytes:
         """Read a whole member and compare it with its checksum."""

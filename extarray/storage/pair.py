@@ -24,7 +24,14 @@ from extarray.format.blocks import (
     encode_place,
 )
 from extarray.format.constants import BLOCK, CUTS_BYTES, PLACE_BYTES, SEAL_BYTES
-from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
+from extarray.format.header import (
+    BLOBS_VERSION,
+    MAGIC,
+    VERSION,
+    Header,
+    decode_header,
+    header_bytes_of,
+)
 from extarray.format.suffixes import DATA, METADATA
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage.checksums import read_table
@@ -48,14 +55,14 @@ __all__ = ["PASSED_ON", "Pair", "header_at"]
 # Flag in the number of cuts of a replaced ``.xmd``: its successor continues the count.
 PASSED_ON = 1 << 63
 
-# The beginning of every readable header.
-_MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
+# The beginnings of readable headers.
+_MAGICS = tuple(MAGIC + version[0].to_bytes(2, "little") for version in (VERSION, BLOBS_VERSION))
 
 
 def header_at(file: File, offset: int) -> tuple[Header, bytes]:
     """Read the header of ``.xmd``, or its copy, at an offset; return it and its bytes."""
     data = file.read(BLOCK, offset)
-    if len(data) == BLOCK and data.startswith(_MAGIC):
+    if len(data) == BLOCK and data.startswith(_MAGICS):
         # A dtype description of many fields makes a header of several blocks.
         wanted = min(header_bytes_of(data), file.length)
         if wanted > BLOCK:
@@ -78,6 +85,9 @@ class Pair(Present):
     names : tuple of str
         Absolute names of ``.xmd`` and ``.xta``, since the working directory may change.
     metadata, data : File
+    blobs : File
+        ``.xtz`` of a packed array with chunks in blobs, which `supply` brings to `data`, memory;
+        otherwise a closed file.
     extents : list of int
         Extents of the growth log.
     names_given, names_found : bool
@@ -98,6 +108,7 @@ class Pair(Present):
         self.path = path
         self.metadata = File()
         self.data = File()
+        self.blobs = File()
         self.names = absolute_names(path) if names is None else names
         self.extents: list[int] = []
 
@@ -233,6 +244,11 @@ class Pair(Present):
 
     # -- data ------------------------------------------------------------------------------------
 
+    @property
+    def stored(self) -> File:
+        """The file that holds the chunks: ``.xta``, or ``.xtz``."""
+        return self.data if self.blobs.closed else self.blobs
+
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         self.check_length()
@@ -276,4 +292,4 @@ class Pair(Present):
     def close(self) -> None:
         """Close the files without synchronizing them."""
         self.region = self.cuts = None
-        close_all(self.metadata, self.data)
+        close_all(self.metadata, self.data, self.blobs)

@@ -158,7 +158,7 @@ class PairReader:
         The system may update the time late while a writer stores through a mapping.
         """
         pair = self.now
-        return pair.state.sequence, pair.data.stat().st_mtime_ns
+        return pair.state.sequence, pair.stored.stat().st_mtime_ns
 
     @property
     def metadata_bytes(self) -> int:
@@ -167,13 +167,13 @@ class PairReader:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of ``.xta``, including holes."""
-        return self.now.data.length
+        """Bytes of the file of the chunks, including holes."""
+        return self.now.stored.length
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that ``.xta`` takes on disk."""
-        data = self.now.data
+        """Bytes that the file of the chunks takes on disk."""
+        data = self.now.stored
         blocks = disk_bytes(data.stat())
         return min(blocks, data.length) if self.now.packed_as else blocks
 
