@@ -147,9 +147,7 @@ def test_orders_that_are_none(tmp_path):
     possible = r"no array to pack has the axis .*'hilbert', 'morton'"
     with xa.ones((4, 4), chunks=(2, 2)) as a:
         for order in ("z", "y", 2, -3):
-            with pytest.raises(
-                xa.ArgumentError, match=r"no array to pack has the axis .*'hilbert', 'morton'"
-            ):
+            with pytest.raises(xa.ArgumentError, match=possible):
                 xa.pack(a, tmp_path / "a.xap", order=order)
         with pytest.raises(xa.ArgumentTypeError, match="not float"):
             xa.pack(a, tmp_path / "a.xap", order=1.5)
