@@ -143,7 +143,7 @@ def decode_blobs_block(data: bytes, uuid: bytes, n_chunks: int, size: int) -> Bl
     if n > MOST_SUMS_EXTENTS:
         raise CorruptError("the block for chunks in blobs has too many extents")
     extents = struct.unpack_from(f"<{n}Q", data, _EXTENTS_AT)
-    block = BlobsBlock(own, whole, extents, crc, words, codec, bool(flags & _IN_BLOBS))
+    block = BlobsBlock(own, whole, extents, crc, words, codec, flags == _IN_BLOBS)
     if whole != size:
         raise CorruptError(f"the file of blobs has {size} bytes, but the metadata say {whole}")
     if words != 1 or not block.in_blobs or n != extents_for(n_chunks):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray.common.errors import ChecksumError, CorruptError
+from extarray.common.limits import limits
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Blobs", "ShadowProvider", "make_shadow"]
 
-# A table up to this size is read at once, and compared with its checksum.
-_WHOLE_TABLE = 1 << 20
 # Bytes of neighbouring blobs to read at once, gaps included, and the largest such gap.
 _AT_ONCE = 1 << 22
 _GAP = 1 << 16
@@ -94,7 +93,7 @@ class Blobs:
         self.block: BlobsBlock = decode_blobs_block(data, header.uuid, axial.size, file.length)
         check_file_head(file.read(FILE_HEAD_BYTES, 0), self.block, header.uuid)
         self._table: NDArray[np.uint64] | None = None
-        if table_bytes(axial.size) <= _WHOLE_TABLE:
+        if table_bytes(axial.size) <= limits.table_bytes:
             self._load()
 
     @property

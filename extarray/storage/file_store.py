@@ -519,6 +519,8 @@ class FileStore(PairReader):
             )
         if pair.blobs.closed:
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
+        if not found.state.sealed:
+            raise CorruptError(f"'{pair.path}': the state of a packed array is not sealed")
         seal = encode_seal(pair.header.uuid)
         if pair.data.length != len(seal) or pair.data.read(len(seal), 0) != seal:
             raise PartnerError(f"'{pair.path}.xta' is not the array's seal alone: it is damaged")

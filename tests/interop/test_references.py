@@ -124,6 +124,26 @@ def test_a_group_is_read_from_a_server(server, tmp_path, packed):
     np.testing.assert_array_equal(by_zarr(refs, name="south"), [[3, 3, 3, 3, 0, 0]] * 4)
 
 
+def test_xarray_reads_a_group_from_a_server(server, tmp_path):
+    xr = pytest.importorskip("xarray")
+    url, _ = server
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("time", 8, "i8", dims=["time"])[:] = range(8)
+        g.create("wind", (4, 7), "f4", dims=["time", "x"], chunks=(2, 3)).extend("time", 4)
+        g["wind"][...] = X
+        xa.pack(g, tmp_path / "g.xap", order="hilbert")
+    with xa.open_group(tmp_path / "g.xap") as g:
+        (tmp_path / "g.json").write_text(json.dumps(g.to_kerchunk(url=f"{url}/g.xap")))
+    options = {
+        "fo": str(tmp_path / "g.json"),
+        "remote_protocol": "http",
+        "remote_options": {"asynchronous": True},
+        "asynchronous": True,
+    }
+    with xr.open_dataset("reference://", engine="zarr", storage_options=options) as ds:
+        np.testing.assert_array_equal(ds.wind.sel(time=[2, 7]).values, X[[2, 7]])
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("dims", [None, ("y", "x")])
 @pytest.mark.parametrize("fill", [0, 7])
